@@ -1,0 +1,2 @@
+//! Arrivals, histograms, tallies, records, merging. No socket, no clock.
+#![forbid(unsafe_code)]

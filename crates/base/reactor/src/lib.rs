@@ -1,0 +1,10 @@
+//! What server, generator and forwarder stand on: timers, a slab of connections, crews of event loops with descriptor tables of their
+//! own, and rotated source addresses.
+//!
+//! It knows descriptors and threads, and nothing of protocols, models or measurements.
+#![forbid(unsafe_code)]
+
+pub mod crew;
+pub mod slab;
+pub mod source;
+pub mod timer;

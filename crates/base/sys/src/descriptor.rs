@@ -1,0 +1,49 @@
+//! Descriptors and their limit.
+//!
+//! RLIMIT_NOFILE bounds the highest number in a *table*, and a table belongs to whoever shares it: by default all threads of a process. A thread that
+//! unshares (unshare(2), CLONE_FILES) has a table, and so a limit, of its own. From then on a number means nothing to another thread: whoever opened
+//! a descriptor in its own table is the one to use and close it.
+
+use std::io;
+
+use rustix::process::{Resource, getrlimit};
+
+/// The descriptors a table may hold: the soft RLIMIT_NOFILE (getrlimit(2)).
+pub fn limit() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
+}
+
+/// Gives the calling thread a descriptor table of its own: a copy of the one it shared until now.
+pub fn unshare_table() -> io::Result<()> {
+    // SAFETY: unshare(CLONE_FILES) copies this thread's table: every number keeps its open file, so descriptors that are owned or
+    // borrowed across the call stay valid here, and those of other threads are untouched.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.map_err(io::Error::from)
+}
+
+/// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE; or ENOBUFS and ENOMEM, which
+/// accept(2) gives where memory for one is short).
+pub fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// The name of an error as errno(3) has it (`EMFILE`), for counting by cause.
+pub fn error_name(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "emfile",
+        Some(libc::ENFILE) => "enfile",
+        Some(libc::ENOBUFS) => "enobufs",
+        Some(libc::ENOMEM) => "enomem",
+        Some(libc::EAGAIN) => "eagain",
+        Some(libc::ECONNABORTED) => "econnaborted",
+        Some(libc::ECONNRESET) => "econnreset",
+        Some(libc::ECONNREFUSED) => "econnrefused",
+        Some(libc::EPIPE) => "epipe",
+        Some(libc::ETIMEDOUT) => "etimedout",
+        Some(libc::EADDRNOTAVAIL) => "eaddrnotavail",
+        Some(libc::EADDRINUSE) => "eaddrinuse",
+        Some(libc::ENETUNREACH) => "enetunreach",
+        Some(libc::EHOSTUNREACH) => "ehostunreach",
+        Some(libc::EINVAL) => "einval",
+        _ => "other",
+    }
+}

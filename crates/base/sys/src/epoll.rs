@@ -1,0 +1,89 @@
+//! epoll(7): the kernel keeps the interest list; a wait costs what is ready, not what is registered.
+//!
+//! The fault of its design: an entry belongs to the open file, not to the descriptor. Where a descriptor was duplicated (fork,
+//! SCM_RIGHTS), closing it leaves the entry reporting; so whoever duplicates must delete before closing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+
+use crate::readiness::{Interest, Ready};
+
+/// How often a registered descriptor is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// At every wait, as long as it is ready.
+    Level,
+    /// Once each time it becomes ready.
+    Edge,
+    /// At every wait, and of several epoll instances that share the descriptor only one or a few wake (EPOLLEXCLUSIVE). For listeners:
+    /// the kernel refuses to modify such an entry.
+    Exclusive,
+}
+
+/// An epoll instance with the buffer that its events are reported in.
+pub struct Epoll {
+    instance: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    /// An instance that reports at most `batch` descriptors a wait.
+    pub fn new(batch: usize) -> io::Result<Epoll> {
+        Ok(Epoll { instance: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(batch) })
+    }
+
+    /// Starts reporting `descriptor` under `key`. The entry goes away when the last descriptor of the open file is closed.
+    pub fn add(&self, descriptor: impl AsFd, key: u64, interest: Interest, trigger: Trigger) -> io::Result<()> {
+        Ok(epoll::add(&self.instance, descriptor, epoll::EventData::new_u64(key), flags(interest, trigger))?)
+    }
+
+    /// Changes what a registered descriptor is waited for. With [`Trigger::Edge`] this also reports it anew if it is ready now.
+    pub fn modify(&self, descriptor: impl AsFd, key: u64, interest: Interest, trigger: Trigger) -> io::Result<()> {
+        Ok(epoll::modify(&self.instance, descriptor, epoll::EventData::new_u64(key), flags(interest, trigger))?)
+    }
+
+    /// Stops reporting a registered descriptor.
+    pub fn remove(&self, descriptor: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.instance, descriptor)?)
+    }
+
+    /// Waits until a descriptor is ready or the time is over, and returns what is ready. A signal ends the wait with nothing.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
+        let timeout = timeout
+            .map(|duration| Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos() as _ });
+        self.events.clear();
+        match epoll::wait(&self.instance, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.events.iter().map(|event| {
+            let flags = event.flags;
+            let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            Ready {
+                key: event.data.u64(),
+                readable: failed || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+                writable: failed || flags.contains(epoll::EventFlags::OUT),
+            }
+        }))
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.instance.as_fd()
+    }
+}
+
+fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
+    let mut flags = match trigger {
+        Trigger::Level => epoll::EventFlags::empty(),
+        Trigger::Edge => epoll::EventFlags::ET,
+        Trigger::Exclusive => epoll::EventFlags::EXCLUSIVE,
+    };
+    flags.set(epoll::EventFlags::IN, interest.read);
+    flags.set(epoll::EventFlags::OUT, interest.write);
+    flags
+}

@@ -1,0 +1,159 @@
+//! TCP sockets (tcp(7), socket(7), ip(7)).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+
+/// Whether the calls on a socket wait or return `WouldBlock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Calls wait.
+    Blocking,
+    /// Calls return at once.
+    Nonblocking,
+}
+
+impl Mode {
+    fn flags(self) -> SocketFlags {
+        match self {
+            Mode::Blocking => SocketFlags::CLOEXEC,
+            Mode::Nonblocking => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        }
+    }
+}
+
+/// Whether several listeners may share an address, the kernel spreading connections over them by a hash (SO_REUSEPORT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// This listener alone.
+    Alone,
+    /// Every listener of the same user that asks for it.
+    ReusePort,
+}
+
+/// Opens a non-blocking listener. An IPv6 listener takes IPv6 only, so that `*:PORT` may open one of each. The backlog is what the machine
+/// allows (the kernel lowers it to net.core.somaxconn).
+pub fn listen(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(family(address.ip()), SocketType::STREAM, Mode::Nonblocking.flags(), None)?;
+    // A restarted server must not wait for the TIME_WAIT of its predecessor's connections.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if sharing == Sharing::ReusePort {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, i32::MAX)?;
+    Ok(socket)
+}
+
+/// Stops a listener for every descriptor that names it, in any table: what waits in its queue is reset, and further connects are refused.
+pub fn stop_listening(listener: impl AsFd) {
+    let _ = net::shutdown(listener, net::Shutdown::Read);
+}
+
+/// Takes a connection from the listener's queue. It sends small messages at once (TCP_NODELAY).
+pub fn accept(listener: impl AsFd, mode: Mode) -> io::Result<(OwnedFd, SocketAddr)> {
+    let (socket, peer) = net::acceptfrom_with(listener, mode.flags())?;
+    // Fails where the peer has reset the connection already; reading will say so.
+    let _ = sockopt::set_tcp_nodelay(&socket, true);
+    let peer = peer
+        .and_then(|peer| SocketAddr::try_from(peer).ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the listener is not a TCP socket"))?;
+    Ok((socket, peer))
+}
+
+/// A socket that has begun to connect. Its outcome is known when it becomes writable: see [`take_error`].
+///
+/// With a `source` the port is chosen at connect and may be shared between destinations (IP_BIND_ADDRESS_NO_PORT, ip(7)): a plain bind would
+/// use each port once for the whole machine.
+pub fn connect(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(family(destination.ip()), SocketType::STREAM, mode.flags(), None)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        bind_address_no_port(&socket)?;
+        net::bind(&socket, &SocketAddr::new(source, 0))?;
+    }
+    match net::connect(&socket, &destination) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The error that ended a connection or an attempt at one, collected once (SO_ERROR).
+pub fn take_error(socket: impl AsFd) -> io::Result<()> {
+    sockopt::socket_error(socket)?.map_err(io::Error::from)
+}
+
+/// The address that a socket is bound to.
+pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    SocketAddr::try_from(net::getsockname(socket)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "not an IP socket"))
+}
+
+/// Reads what has arrived; 0 is the end of the stream.
+pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::empty()))?.0)
+}
+
+/// Writes what there is room for. A closed peer is an error (EPIPE), never a signal.
+pub fn write(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| net::send(&socket, bytes, net::SendFlags::NOSIGNAL))?)
+}
+
+/// Which half of a connection to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// Nothing more is read: a blocked read returns, first what has arrived, then the end of the stream.
+    Read,
+    /// Nothing more is written: the peer reads the end of the stream after the last byte.
+    Write,
+    /// Both.
+    Both,
+}
+
+/// Ends one half of a connection, or both. A connection that the peer has ended already is no error.
+pub fn shutdown(socket: impl AsFd, half: Half) {
+    let how = match half {
+        Half::Read => net::Shutdown::Read,
+        Half::Write => net::Shutdown::Write,
+        Half::Both => net::Shutdown::Both,
+    };
+    let _ = net::shutdown(socket, how);
+}
+
+/// Makes the close of this connection a reset (SO_LINGER of 0, socket(7)): unsent bytes are dropped, no TIME_WAIT is left.
+pub fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// Bounds how long a blocking read or write waits (SO_RCVTIMEO, SO_SNDTIMEO); past it the call returns `WouldBlock`.
+pub fn set_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?;
+    Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout)?)
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+fn bind_address_no_port(socket: &OwnedFd) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let on: libc::c_int = 1;
+    // SAFETY: the option takes an int, whose address and size are given and live for the call. It serves IPv6 sockets as well (ip(7),
+    // net/ipv4/ip_sockglue.c: SOL_IP options reach every inet socket).
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            std::ptr::from_ref(&on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

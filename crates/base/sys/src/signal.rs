@@ -1,0 +1,97 @@
+//! Signals as readable events (signalfd(2)), so that a loop meets them where it meets everything else.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The signals that Plimsoll answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT: a person pressed Ctrl-C.
+    Interrupt,
+    /// SIGTERM: asked to end.
+    Terminate,
+    /// SIGHUP: asked to reload.
+    Hangup,
+    /// SIGCHLD: a child process ended.
+    Child,
+}
+
+impl Signal {
+    const ALL: [Signal; 4] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Child];
+
+    /// The number that signal(7) gives it; a process ended by it exits with 128 more, by the shell's convention.
+    pub fn number(self) -> i32 {
+        match self {
+            Signal::Interrupt => libc::SIGINT,
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Hangup => libc::SIGHUP,
+            Signal::Child => libc::SIGCHLD,
+        }
+    }
+}
+
+/// Signals held back from their default effect, to be read in order.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks `signals` in the calling thread and those it starts from now on, and returns where to read them. Call it before the first thread
+    /// starts: a thread that does not block a signal would die of it.
+    pub fn take(signals: &[Signal]) -> io::Result<Signals> {
+        let set = set_of(signals);
+        // SAFETY: `set` is initialised and lives for both calls; the old mask is not asked for; a fresh descriptor is returned, owned by nobody else.
+        unsafe {
+            let error = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            if error != 0 {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+                -1 => Err(io::Error::last_os_error()),
+                descriptor => Ok(Signals(OwnedFd::from_raw_fd(descriptor))),
+            }
+        }
+    }
+
+    /// The next signal that has arrived, if any.
+    pub fn next(&self) -> Option<Signal> {
+        let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        let read = rustix::io::read(&self.0, &mut info).ok()?;
+        // The signal's number is the first field (signalfd(2)).
+        let number = i32::from_ne_bytes(info.get(..4).filter(|_| read == info.len())?.try_into().ok()?);
+        Signal::ALL.into_iter().find(|signal| signal.number() == number)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Gives every signal its default effect again in the calling thread: for a child that must die of SIGTERM.
+pub fn release_all() {
+    // SAFETY: the set is initialised by sigemptyset before use and lives for the call.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+fn set_of(signals: &[Signal]) -> libc::sigset_t {
+    // SAFETY: sigemptyset initialises the zeroed set before sigaddset touches it; the numbers are valid signals.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal.number());
+        }
+        set
+    }
+}

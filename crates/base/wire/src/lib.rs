@@ -1,0 +1,1 @@
+//! Echo messages and HTTP/1.x.

@@ -1,0 +1,3 @@
+//! Plimsoll.
+#![forbid(unsafe_code)]
+fn main() {}

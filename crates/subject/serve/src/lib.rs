@@ -1,0 +1,2 @@
+//! The reference servers.
+#![forbid(unsafe_code)]
