@@ -1,2 +1,6 @@
-//! Arrivals, histograms, tallies, records, merging. No socket, no clock.
+//! Arrivals, histograms, tallies, records, merging.
+//!
+//! Pure: time and randomness are arguments, and there is no socket, clock or file in here.
 #![forbid(unsafe_code)]
+
+pub mod units;
