@@ -3,4 +3,7 @@
 //! Pure: time and randomness are arguments, and there is no socket, clock or file in here.
 #![forbid(unsafe_code)]
 
+pub mod arrivals;
+pub mod tally;
+pub mod times;
 pub mod units;

@@ -1,0 +1,289 @@
+//! What one event loop counts, and how several loops' counts become one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::times::Times;
+
+/// Why a request failed or a connection was lost. Its number is its place in [`Errors`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The connection could not be established.
+    Connect,
+    /// Reading failed: the connection was reset, most often.
+    Read,
+    /// Writing failed.
+    Write,
+    /// No answer within the time-out.
+    Timeout,
+    /// The answer was not what it had to be.
+    Mismatch,
+    /// The server ended the connection.
+    Closed,
+    /// The answer carried an error status.
+    Status,
+}
+
+/// Errors by cause. A connection lost while no request was under way is counted here and fails no request, so these may sum to more than the
+/// requests that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Connections that could not be established (counted over the whole run).
+    pub connect: u64,
+    /// Reads that failed.
+    pub read: u64,
+    /// Writes that failed.
+    pub write: u64,
+    /// Requests without an answer in time.
+    pub timeout: u64,
+    /// Wrong answers.
+    pub mismatch: u64,
+    /// Connections that the server ended.
+    pub closed: u64,
+    /// Answers with an error status.
+    pub status: u64,
+}
+
+impl Errors {
+    /// Counts one more.
+    pub fn count(&mut self, cause: Cause) {
+        *self.place(cause) += 1;
+    }
+
+    fn place(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::Connect => &mut self.connect,
+            Cause::Read => &mut self.read,
+            Cause::Write => &mut self.write,
+            Cause::Timeout => &mut self.timeout,
+            Cause::Mismatch => &mut self.mismatch,
+            Cause::Closed => &mut self.closed,
+            Cause::Status => &mut self.status,
+        }
+    }
+
+    /// Adds another count.
+    pub fn add(&mut self, other: &Errors) {
+        self.connect += other.connect;
+        self.read += other.read;
+        self.write += other.write;
+        self.timeout += other.timeout;
+        self.mismatch += other.mismatch;
+        self.closed += other.closed;
+        self.status += other.status;
+    }
+}
+
+/// What became of the requests. `scheduled` is counted as requests fall due, the others as they end, so that their sum is a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Due: under way when the span began, or due within it.
+    pub scheduled: u64,
+    /// Answered, wholly and rightly.
+    pub completed: u64,
+    /// Begun and lost.
+    pub failed: u64,
+    /// Not answered within the time-out.
+    pub timed_out: u64,
+    /// Still under way when the span ended.
+    pub in_flight: u64,
+    /// Due and never sent.
+    pub unsent: u64,
+}
+
+impl Requests {
+    /// Whether every scheduled request is accounted for.
+    pub fn balance(&self) -> bool {
+        self.scheduled == self.completed + self.failed + self.timed_out + self.in_flight + self.unsent
+    }
+
+    /// Adds another count.
+    pub fn add(&mut self, other: &Requests) {
+        self.scheduled += other.scheduled;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.timed_out += other.timed_out;
+        self.in_flight += other.in_flight;
+        self.unsent += other.unsent;
+    }
+}
+
+/// Everything counted over one span of a run: the warm-up, or the window.
+///
+/// A request belongs to the span in which it *ends*, and one that spans the boundary is carried over: the span before has it in flight, the
+/// span after has it scheduled. So a rate counts what was completed within the span, whenever it began, and long requests are neither
+/// favoured nor lost.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// What became of the requests.
+    pub requests: Requests,
+    /// Of those, the ones really sent within the span.
+    pub sent: u64,
+    /// Errors by cause.
+    pub errors: Errors,
+    /// Payload bytes of completed requests that came back from the server.
+    pub payload_bytes: u64,
+    /// Bytes written to sockets.
+    pub bytes_sent: u64,
+    /// Bytes read from sockets.
+    pub bytes_received: u64,
+    /// Intended start to last byte.
+    pub response: Times,
+    /// Actual send to last byte; kept apart only where the two can differ.
+    pub service: Times,
+    /// Open loop: intended start until a connection was free.
+    pub pool_wait: Times,
+    /// Actual send minus the later of intended start and connection free.
+    pub schedule_lag: Times,
+    /// Request sent to last byte of the answer, where the protocol tells them apart.
+    pub transmission: Times,
+    /// Ages of the requests that timed out or never got an answer in the span.
+    pub unanswered: Times,
+    /// Answers by the first digit of their status, 1 to 5.
+    pub status: [u64; 6],
+}
+
+impl Tally {
+    /// Adds what another loop counted over the same span.
+    pub fn add(&mut self, other: &Tally) {
+        self.requests.add(&other.requests);
+        self.sent += other.sent;
+        self.errors.add(&other.errors);
+        self.payload_bytes += other.payload_bytes;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.response.add(&other.response);
+        self.service.add(&other.service);
+        self.pool_wait.add(&other.pool_wait);
+        self.schedule_lag.add(&other.schedule_lag);
+        self.transmission.add(&other.transmission);
+        self.unanswered.add(&other.unanswered);
+        for (mine, theirs) in self.status.iter_mut().zip(other.status) {
+            *mine += theirs;
+        }
+    }
+
+    /// Response times with those of unanswered requests at the age they had reached, and how many those are.
+    ///
+    /// An age says only that the answer took at least so long. One below the median of the answered would say that the request was young, not that it
+    /// was fast, and would draw the percentiles down; so only those from the median up enter.
+    pub fn response_with_unanswered(&self) -> (Times, u64) {
+        let mut all = self.response.clone();
+        let added = all.add_from(&self.unanswered, self.response.quantile_us(0.5));
+        (all, added)
+    }
+}
+
+/// What became of the connections, over the whole run.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    /// Those of the connections asked for that were up at least once.
+    pub established: u64,
+    /// Those that could not be established, or were lost and not replaced.
+    pub failed: u64,
+    /// Connections opened again in place of lost ones.
+    pub reopened: u64,
+    /// Attempts that failed.
+    pub attempts_failed: u64,
+    /// Their causes: the error's number (errno(3)) and how often it came.
+    pub causes: Vec<(i32, u64)>,
+    /// Connect call until usable.
+    pub establishment: Times,
+}
+
+impl Connections {
+    /// Counts a failed attempt by its error's number.
+    pub fn count_failure(&mut self, number: i32) {
+        self.attempts_failed += 1;
+        self.add_cause(number, 1);
+    }
+
+    /// Adds what another loop counted.
+    pub fn add(&mut self, other: &Connections) {
+        self.established += other.established;
+        self.failed += other.failed;
+        self.reopened += other.reopened;
+        self.attempts_failed += other.attempts_failed;
+        for (number, count) in &other.causes {
+            self.add_cause(*number, *count);
+        }
+        self.establishment.add(&other.establishment);
+    }
+
+    /// The commonest cause of failure.
+    pub fn main_cause(&self) -> Option<i32> {
+        self.causes.iter().max_by_key(|(_, count)| *count).map(|(number, _)| *number)
+    }
+
+    fn add_cause(&mut self, number: i32, count: u64) {
+        match self.causes.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, total)) => *total += count,
+            None => self.causes.push((number, count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ages_below_the_median_do_not_draw_the_percentiles_down() {
+        let mut tally = Tally::default();
+        for _ in 0..10 {
+            tally.response.record_ns(100_000);
+            tally.unanswered.record_ns(1_000);
+        }
+        tally.unanswered.record_ns(1_000_000_000);
+        let (all, unanswered) = tally.response_with_unanswered();
+        assert_eq!((all.count(), unanswered, all.quantile_us(0.5)), (11, 1, 100));
+        assert_eq!(all.summary().max, 1e6);
+    }
+
+    #[test]
+    fn with_no_answer_at_all_every_age_counts() {
+        let mut tally = Tally::default();
+        tally.unanswered.record_ns(5_000_000);
+        assert_eq!(tally.response_with_unanswered().1, 1);
+    }
+
+    fn requests() -> impl Strategy<Value = Requests> {
+        prop::array::uniform5(0_u64..1 << 40).prop_map(|[completed, failed, timed_out, in_flight, unsent]| Requests {
+            scheduled: completed + failed + timed_out + in_flight + unsent,
+            completed,
+            failed,
+            timed_out,
+            in_flight,
+            unsent,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_balances_apart_balances_together(parts in prop::collection::vec(requests(), 0..20)) {
+            let mut whole = Requests::default();
+            for part in &parts {
+                whole.add(part);
+            }
+            prop_assert!(whole.balance());
+            prop_assert_eq!(whole.scheduled, parts.iter().map(|part| part.scheduled).sum::<u64>());
+        }
+
+        #[test]
+        fn causes_add_up_in_any_order(numbers in prop::collection::vec(0_i32..5, 0..100), cut in any::<prop::sample::Index>()) {
+            let (left, right) = numbers.split_at(cut.index(numbers.len() + 1));
+            let count = |numbers: &[i32]| {
+                let mut connections = Connections::default();
+                numbers.iter().for_each(|number| connections.count_failure(*number));
+                connections
+            };
+            let mut merged = count(right);
+            merged.add(&count(left));
+            let mut causes = merged.causes.clone();
+            causes.sort_unstable();
+            let mut want = count(&numbers).causes;
+            want.sort_unstable();
+            prop_assert_eq!(causes, want);
+        }
+    }
+}

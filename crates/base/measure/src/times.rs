@@ -1,0 +1,262 @@
+//! A set of measured durations: a histogram for the percentiles, exact sums for mean and deviation.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Three significant digits: a percentile is within 0.1 % of the value recorded. It is what wrk2 and HdrHistogram's own examples use.
+const DIGITS: u8 = 3;
+const GROWS: &str = "an auto-resizing histogram takes any value";
+
+/// Durations, recorded in whole microseconds (rounded), as `histograms.*_us` says. Mean and standard deviation are kept unrounded beside it.
+///
+/// The histogram grows with the largest value seen, so an unused one is small and recording allocates only while the range still grows.
+#[derive(Clone, Debug)]
+pub struct Times {
+    histogram: Histogram<u64>,
+    /// Sum of the values, in microseconds.
+    sum: f64,
+    /// Sum of their squares.
+    squares: f64,
+    minimum_ns: u64,
+    maximum_ns: u64,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times {
+            histogram: Histogram::new(DIGITS).expect("three digits are within HdrHistogram's 0 to 5"),
+            sum: 0.0,
+            squares: 0.0,
+            minimum_ns: u64::MAX,
+            maximum_ns: 0,
+        }
+    }
+}
+
+impl Times {
+    /// Adds one duration, in nanoseconds.
+    pub fn record_ns(&mut self, nanoseconds: u64) {
+        self.histogram.record(nanoseconds.saturating_add(500) / 1000).expect(GROWS);
+        let microseconds = nanoseconds as f64 / 1000.0;
+        self.sum += microseconds;
+        self.squares += microseconds * microseconds;
+        self.minimum_ns = self.minimum_ns.min(nanoseconds);
+        self.maximum_ns = self.maximum_ns.max(nanoseconds);
+    }
+
+    /// Adds one duration.
+    pub fn record(&mut self, duration: Duration) {
+        self.record_ns(duration.as_nanos().try_into().unwrap_or(u64::MAX));
+    }
+
+    /// Adds everything that another set holds. Nothing is lost: bucket counts are added, not percentiles averaged.
+    pub fn add(&mut self, other: &Times) {
+        self.histogram.add(&other.histogram).expect(GROWS);
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.minimum_ns = self.minimum_ns.min(other.minimum_ns);
+        self.maximum_ns = self.maximum_ns.max(other.maximum_ns);
+    }
+
+    /// Adds those durations of another set that are not below `floor_us`, at their bucket's value. Returns how many.
+    pub fn add_from(&mut self, other: &Times, floor_us: u64) -> u64 {
+        let mut added = 0;
+        for bucket in other.histogram.iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_us) {
+            let (value, count) = (bucket.value_iterated_to(), bucket.count_since_last_iteration());
+            // The bucket's upper end may lie above every value in it.
+            let value = value.min(other.maximum_ns.div_ceil(1000));
+            self.histogram.record_n(value, count).expect(GROWS);
+            self.sum += value as f64 * count as f64;
+            self.squares += (value * value) as f64 * count as f64;
+            self.minimum_ns = self.minimum_ns.min(value * 1000);
+            self.maximum_ns = self.maximum_ns.max(value * 1000);
+            added += count;
+        }
+        added
+    }
+
+    /// How many durations there are.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The value, in microseconds, that the given fraction of the durations do not exceed.
+    pub fn quantile_us(&self, quantile: f64) -> u64 {
+        self.histogram.value_at_quantile(quantile).min(self.histogram.max())
+    }
+
+    /// The counts by value, to iterate over.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
+    /// What is reported of the set; all zero where it is empty.
+    pub fn summary(&self) -> TimesSummary {
+        let count = self.count();
+        if count == 0 {
+            return TimesSummary::default();
+        }
+        let mean = self.sum / count as f64;
+        let variance = if count > 1 { ((self.squares - self.sum * mean) / (count - 1) as f64).max(0.0) } else { 0.0 };
+        let quantile = |quantile| self.quantile_us(quantile) as f64;
+        TimesSummary {
+            count,
+            min: self.minimum_ns as f64 / 1000.0,
+            mean,
+            stdev: variance.sqrt(),
+            max: self.maximum_ns as f64 / 1000.0,
+            p50: quantile(0.5),
+            p75: quantile(0.75),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p99_9: quantile(0.999),
+            p99_99: quantile(0.9999),
+        }
+    }
+
+    /// The histogram as HdrHistogram V2 in base64, which the format's libraries in any language read.
+    pub fn encode(&self) -> String {
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&self.histogram, &mut bytes).expect("writing to memory does not fail");
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
+    }
+
+    /// Reads back what [`Times::encode`] and [`Times::summary`] wrote: counts from the one, the unrounded mean, deviation, minimum and
+    /// maximum from the other.
+    pub fn decode(encoded: &str, summary: &TimesSummary) -> Result<Times, DecodeError> {
+        let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded)
+            .map_err(|error| DecodeError(error.to_string()))?;
+        let read: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| DecodeError(format!("{error:?}")))?;
+        let mut times = Times::default();
+        times.histogram.add(&read).map_err(|error| DecodeError(error.to_string()))?;
+        let count = times.count();
+        if count != summary.count {
+            return Err(DecodeError(format!("it holds {count} values, and the summary says {}", summary.count)));
+        }
+        if count > 0 {
+            times.sum = summary.mean * count as f64;
+            times.squares = summary.stdev.powi(2) * (count - 1) as f64 + times.sum * summary.mean;
+            times.minimum_ns = (summary.min * 1000.0).round() as u64;
+            times.maximum_ns = (summary.max * 1000.0).round() as u64;
+        }
+        Ok(times)
+    }
+}
+
+/// A histogram that could not be read back.
+#[derive(Debug, Error)]
+#[error("not an HdrHistogram V2 in base64: {0}")]
+pub struct DecodeError(String);
+
+/// The figures reported of a set of durations, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimesSummary {
+    /// How many durations.
+    pub count: u64,
+    /// The shortest.
+    pub min: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their sample standard deviation.
+    pub stdev: f64,
+    /// The longest.
+    pub max: f64,
+    /// The median.
+    pub p50: f64,
+    /// Three quarters are no longer than this.
+    pub p75: f64,
+    /// 90 % are no longer than this.
+    pub p90: f64,
+    /// 99 % are no longer than this.
+    pub p99: f64,
+    /// 99.9 % are no longer than this.
+    pub p99_9: f64,
+    /// 99.99 % are no longer than this.
+    pub p99_99: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn times(nanoseconds: &[u64]) -> Times {
+        let mut times = Times::default();
+        for value in nanoseconds {
+            times.record_ns(*value);
+        }
+        times
+    }
+
+    #[test]
+    fn an_empty_set_reports_zeros() {
+        assert_eq!(Times::default().summary(), TimesSummary::default());
+    }
+
+    #[test]
+    fn mean_and_deviation_are_not_rounded_to_microseconds() {
+        let summary = times(&[1_200, 1_400]).summary();
+        assert!((summary.mean - 1.3).abs() < 1e-9);
+        assert!((summary.stdev - 0.02_f64.sqrt()).abs() < 1e-9);
+        assert_eq!((summary.min, summary.max), (1.2, 1.4));
+    }
+
+    #[test]
+    fn what_is_no_histogram_is_refused() {
+        for text in ["", "AAAA", "not base64!"] {
+            assert!(Times::decode(text, &TimesSummary::default()).is_err(), "{text}");
+        }
+        let encoded = times(&[1_000]).encode();
+        assert!(Times::decode(&encoded, &TimesSummary::default()).is_err(), "its count disagrees");
+    }
+
+    #[test]
+    fn only_values_at_or_above_the_floor_are_added() {
+        let mut all = times(&[10_000]);
+        assert_eq!(all.add_from(&times(&[5_000, 20_000, 30_000]), 20), 2);
+        assert_eq!((all.count(), all.quantile_us(1.0)), (3, 30));
+    }
+
+    proptest! {
+        #[test]
+        fn merging_parts_equals_recording_the_whole(values in prop::collection::vec(0_u64..1 << 42, 0..300), cut in any::<prop::sample::Index>()) {
+            let whole = times(&values);
+            let (left, right) = values.split_at(cut.index(values.len() + 1));
+            let mut merged = times(left);
+            merged.add(&times(right));
+            prop_assert_eq!(merged.histogram(), whole.histogram());
+            let (a, b) = (merged.summary(), whole.summary());
+            prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs());
+            prop_assert_eq!((a.min, a.max, a.p50, a.p99), (b.min, b.max, b.p50, b.p99));
+        }
+
+        #[test]
+        fn writing_and_reading_loses_nothing(values in prop::collection::vec(0_u64..1 << 42, 0..300)) {
+            let original = times(&values);
+            let read = Times::decode(&original.encode(), &original.summary()).expect("it was just written");
+            prop_assert_eq!(read.histogram(), original.histogram());
+            let (a, b) = (read.summary(), original.summary());
+            prop_assert_eq!((a.count, a.min, a.max, a.p99_9), (b.count, b.min, b.max, b.p99_9));
+            prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs());
+            prop_assert!((a.stdev - b.stdev).abs() <= 1e-3 + 1e-3 * b.stdev);
+        }
+
+        #[test]
+        fn a_percentile_is_within_a_thousandth(values in prop::collection::vec(1_000_u64..1 << 40, 1..300)) {
+            let times = times(&values);
+            let mut sorted: Vec<f64> = values.iter().map(|ns| *ns as f64 / 1000.0).collect();
+            sorted.sort_by(f64::total_cmp);
+            for quantile in [0.5, 0.9, 0.99, 1.0] {
+                let exact = sorted[((quantile * sorted.len() as f64).ceil() as usize).max(1) - 1];
+                let told = times.quantile_us(quantile) as f64;
+                prop_assert!((told - exact).abs() <= 0.5 + exact * 0.001, "{quantile}: {told} for {exact}");
+            }
+        }
+    }
+}
