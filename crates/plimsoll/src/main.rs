@@ -1,3 +1,58 @@
-//! Plimsoll.
+//! The one binary: arguments in, records out.
+//!
+//! Each command parses its arguments into a typed configuration, hands it to its crate, and prints what comes back. Nothing is measured here.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod lab;
+mod outcome;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Finds how much load a TCP or HTTP server can carry.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a reference server, in any of seven I/O models.
+    Serve(serve::Arguments),
+    /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Lab(lab::Arguments),
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Copy, Debug)]
+struct Output {
+    /// Print JSON lines, and nothing else, on standard output.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Print no progress, only results.
+    #[arg(long, help_heading = "Output")]
+    quiet: bool,
+    /// Use colour: on a terminal only, always, or never. NO_COLOR is honoured.
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Output")]
+    color: Color,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
+    };
+    outcome.unwrap_or_else(outcome::report)
+}

@@ -36,6 +36,8 @@ pub enum Phase {
 struct Shared {
     phase: AtomicU8,
     request: Event,
+    /// How many event loops have ended.
+    ended: AtomicUsize,
     workers: Vec<Worker>,
 }
 
@@ -141,7 +143,12 @@ impl<R: Send + 'static> Crew<R> {
         body: impl Fn(Seat) -> R + Send + Sync + 'static,
     ) -> io::Result<Crew<R>> {
         let workers = (0..workers).map(|_| Worker::default()).collect();
-        let shared = Shared { phase: AtomicU8::new(Phase::Run as u8), request: Event::new()?, workers };
+        let shared = Shared {
+            phase: AtomicU8::new(Phase::Run as u8),
+            request: Event::new()?,
+            ended: AtomicUsize::new(0),
+            workers,
+        };
         Ok(Crew { body: Arc::new(body), growth, shared: Arc::new(shared), members: Vec::new() })
     }
 
@@ -215,7 +222,12 @@ impl<R: Send + 'static> Crew<R> {
 
     /// Whether every event loop has ended.
     pub fn is_finished(&self) -> bool {
-        self.members.iter().all(|member| member.thread.is_finished())
+        self.shared.ended.load(Ordering::Acquire) == self.members.len()
+    }
+
+    /// Whether any event loop has ended.
+    pub fn any_finished(&self) -> bool {
+        self.shared.ended.load(Ordering::Acquire) > 0
     }
 
     /// Moves the crew on to a later phase and wakes every loop to see it.
@@ -252,6 +264,7 @@ struct RaiseOnDrop(Arc<Shared>);
 
 impl Drop for RaiseOnDrop {
     fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
         self.0.request.raise();
     }
 }

@@ -62,10 +62,12 @@ impl Epoll {
         Ok(self.events.iter().map(|event| {
             let flags = event.flags;
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            let ended = failed || flags.contains(epoll::EventFlags::RDHUP);
             Ready {
                 key: event.data.u64(),
-                readable: failed || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+                readable: ended || flags.contains(epoll::EventFlags::IN),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
+                ended,
             }
         }))
     }
@@ -80,7 +82,8 @@ impl AsFd for Epoll {
 fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
     let mut flags = match trigger {
         Trigger::Level => epoll::EventFlags::empty(),
-        Trigger::Edge => epoll::EventFlags::ET,
+        // The end of the stream is one edge with the last bytes: without RDHUP a reader that stops at a short read would miss it.
+        Trigger::Edge => epoll::EventFlags::ET | epoll::EventFlags::RDHUP,
         Trigger::Exclusive => epoll::EventFlags::EXCLUSIVE,
     };
     flags.set(epoll::EventFlags::IN, interest.read);

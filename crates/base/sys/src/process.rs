@@ -2,34 +2,93 @@
 
 use std::io;
 use std::num::NonZeroI32;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{Pid, Signal, WaitOptions};
+
+use crate::signal;
 
 /// A child process of ours, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Child(NonZeroI32);
 
-/// On which side of a fork this is.
-#[derive(Clone, Copy, Debug)]
-pub enum Forked {
-    /// The process that called.
-    Parent(Child),
-    /// The copy.
-    Child,
+impl Child {
+    /// The child with this number, as it knows it itself.
+    pub fn from_number(number: i32) -> Option<Child> {
+        NonZeroI32::new(number).map(Child)
+    }
 }
 
-/// Copies this process. Refused where more than one thread runs: the copy would have only the calling one, and every lock that another held
-/// would stay locked for ever (pthread_atfork(3)).
-pub fn fork() -> io::Result<Forked> {
-    if thread_count()? != 1 {
+/// Runs `work` in a copy of this process and returns the copy's number. The copy ends with `work`, whose result is its exit status, and dies
+/// with this process, however that ends. It keeps the descriptors in `keep` and standard input, output and error, and closes all others, so that none is held
+/// open behind its owner's back. Signals that are blocked here are blocked there.
+///
+/// Refused where more than one thread runs: the copy would have only the calling one, and every lock that another held would stay locked
+/// for ever (pthread_atfork(3)).
+pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<Child> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork from a process with several threads"));
     }
-    // SAFETY: the process has one thread (checked above, and that thread is here), so no lock can be left held in the child.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Forked::Child),
-        number => Ok(Forked::Parent(Child(NonZeroI32::new(number).expect("fork returns 0 only in the child")))),
+    let parent = std::process::id();
+    // SAFETY: the process has one thread (checked above, and that thread is here), so no lock can be left held in the copy.
+    let number = unsafe { libc::fork() };
+    if let Some(number) = NonZeroI32::new(number) {
+        return if number.get() < 0 { Err(io::Error::last_os_error()) } else { Ok(Child(number)) };
     }
+    // Neither a panic nor a return may reach the caller's frames, which belong to the parent.
+    let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        close_all_but(keep);
+        match die_with_parent(parent) {
+            Ok(()) => work(),
+            Err(_) => 1,
+        }
+    }));
+    // SAFETY: _exit ends the process; nothing of ours runs after it, and what the parent registered to run at its exit does not run here.
+    unsafe { libc::_exit(code.unwrap_or(101)) }
+}
+
+/// Closes every descriptor above standard error but these.
+fn close_all_but(keep: &[BorrowedFd<'_>]) {
+    let mut keep: Vec<u32> =
+        keep.iter().map(|descriptor| descriptor.as_raw_fd() as u32).filter(|number| *number > 2).collect();
+    keep.sort_unstable();
+    let mut first = 3;
+    for number in keep.into_iter().chain([u32::MAX]) {
+        if first < number {
+            // SAFETY: called in a fresh copy of the process alone, which never returns to those who own what is closed here.
+            unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0) };
+        }
+        first = number.saturating_add(1);
+    }
+}
+
+/// The socket that SIGTERM and SIGINT end the reading half of.
+static ENDS_ON_TERMINATION: AtomicI32 = AtomicI32::new(-1);
+
+/// From now on SIGTERM and SIGINT, even those that arrived while they were blocked, end the reading half of `socket` in place of ending this
+/// process: a read that waits returns what has arrived and then the end of the stream, so that the process finishes its work and ends by itself.
+pub fn end_reading_on_termination(socket: BorrowedFd<'_>) -> io::Result<()> {
+    extern "C" fn shut_down(_signal: libc::c_int) {
+        // SAFETY: shutdown(2) is async-signal-safe (signal-safety(7)); a closed descriptor only makes it fail.
+        unsafe { libc::shutdown(ENDS_ON_TERMINATION.load(Ordering::Relaxed), libc::SHUT_RD) };
+    }
+    ENDS_ON_TERMINATION.store(socket.as_raw_fd(), Ordering::Relaxed);
+    for number in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: the action is zeroed, then given a handler of the right type that makes async-signal-safe calls only. SA_RESTART: the read goes on, and finds the
+        // end of the stream.
+        let outcome = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = shut_down as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(number, &raw const action, std::ptr::null_mut())
+        };
+        if outcome != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    signal::release_all();
+    Ok(())
 }
 
 /// Collects one child that has ended, without waiting: its number and how it ended; `None` where none has.
@@ -76,16 +135,6 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
         std::process::exit(1);
     }
     Ok(())
-}
-
-/// Ends the calling process without running what the parent registered to run at its own exit (_exit(2)).
-pub fn exit_now(code: i32) -> ! {
-    // SAFETY: _exit ends the process; nothing of ours runs after it.
-    unsafe { libc::_exit(code) }
-}
-
-fn thread_count() -> io::Result<usize> {
-    Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
 /// The CPUs this process may run on (sched_getaffinity(2)).

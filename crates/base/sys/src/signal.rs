@@ -74,7 +74,7 @@ impl AsRawFd for Signals {
     }
 }
 
-/// Gives every signal its default effect again in the calling thread: for a child that must die of SIGTERM.
+/// Blocks no signal any more in the calling thread.
 pub fn release_all() {
     // SAFETY: the set is initialised by sigemptyset before use and lives for the call.
     unsafe {

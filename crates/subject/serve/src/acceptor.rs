@@ -1,0 +1,162 @@
+//! The loop of the models that give each connection a thread or a process: accept, hand over, and wait for the next.
+//!
+//! When a connection cannot be handed over it stays in hand and accepting pauses, until one ends or a moment has passed; when descriptors run out, what is
+//! queued at the listeners stays queued. It must not know whether threads or processes serve: that is a [`Staff`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{Signal, Signals};
+use plimsoll_sys::{descriptor, net};
+
+use crate::ledger::Ledger;
+use crate::totals::Totals;
+
+/// Those who serve a connection each.
+pub(crate) trait Staff {
+    /// Has a connection served, by one more of them.
+    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun>;
+
+    /// Readable when one of them has ended.
+    fn ended(&self) -> BorrowedFd<'_>;
+
+    /// Takes note of those that have ended.
+    fn collect(&mut self) -> io::Result<()>;
+
+    /// How many connections are being served.
+    fn open(&self) -> usize;
+
+    /// Has each finish what has arrived, and end.
+    fn drain(&mut self);
+
+    /// Ends them at once.
+    fn stop(&mut self);
+
+    /// What those that have ended counted.
+    fn totals(self) -> Totals;
+}
+
+/// A connection that nobody could be found for.
+pub(crate) struct NotBegun {
+    pub(crate) socket: OwnedFd,
+    pub(crate) error: io::Error,
+}
+
+/// Accepted in a row before those that ended are collected.
+const ACCEPT_BATCH: usize = 64;
+/// After this, what failed is tried again even if nobody ended: whatever was short may be free elsewhere.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until SIGTERM or SIGINT, then drains for at most `drain`; a second signal ends it at once.
+pub(crate) fn run<S: Staff>(
+    listeners: Vec<OwnedFd>,
+    signals: &Signals,
+    mut staff: S,
+    drain: Duration,
+    ledger: &Ledger,
+) -> io::Result<Totals> {
+    let mut acceptor = Acceptor { listeners, in_hand: None, paused_until: None, totals: Totals::default(), ledger };
+    let mut deadline = None;
+    loop {
+        let timeout = deadline.or(acceptor.paused_until).map(|until| until.saturating_duration_since(Instant::now()));
+        let mut places = vec![place(signals.as_fd()), place(staff.ended())];
+        if acceptor.paused_until.is_none() {
+            places.extend(acceptor.listeners.iter().map(|listener| place(listener.as_fd())));
+        }
+        poll::wait(&mut places, timeout)?;
+        let mut stop = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        while let Some(signal) = signals.next() {
+            match signal {
+                Signal::Child => {
+                    staff.collect()?;
+                    acceptor.paused_until = None;
+                }
+                Signal::Interrupt | Signal::Terminate if deadline.is_none() => {
+                    deadline = Some(Instant::now() + drain);
+                    acceptor.close();
+                    staff.drain();
+                }
+                Signal::Interrupt | Signal::Terminate => stop = true,
+                Signal::Hangup => {}
+            }
+        }
+        if stop {
+            staff.stop();
+        }
+        if places[1].readable() {
+            staff.collect()?;
+            acceptor.paused_until = None;
+        }
+        if deadline.is_some() && staff.open() == 0 {
+            break;
+        }
+        acceptor.paused_until = acceptor.paused_until.filter(|until| *until > Instant::now());
+        acceptor.accept(&mut staff);
+    }
+    let mut totals = acceptor.totals;
+    totals.add(&staff.totals());
+    Ok(totals)
+}
+
+struct Acceptor<'a> {
+    listeners: Vec<OwnedFd>,
+    in_hand: Option<(OwnedFd, SocketAddr)>,
+    paused_until: Option<Instant>,
+    totals: Totals,
+    ledger: &'a Ledger,
+}
+
+impl Acceptor<'_> {
+    fn accept(&mut self, staff: &mut impl Staff) {
+        if let Some((socket, peer)) = self.in_hand.take_if(|_| self.paused_until.is_none()) {
+            self.hand_over(staff, socket, peer);
+        }
+        for listener in 0..self.listeners.len() {
+            for _ in 0..ACCEPT_BATCH {
+                if self.paused_until.is_some() {
+                    return;
+                }
+                match net::accept(&self.listeners[listener], net::Mode::Blocking) {
+                    Ok((socket, peer)) => self.hand_over(staff, socket, peer),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => {
+                        self.totals.count_io_error(&error);
+                        if descriptor::is_exhaustion(&error) {
+                            self.pause();
+                        }
+                        // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_over(&mut self, staff: &mut impl Staff, socket: OwnedFd, peer: SocketAddr) {
+        if let Err(NotBegun { socket, error }) = staff.begin(socket, peer) {
+            self.totals.count_error("spawn");
+            self.ledger.say_once(
+                "spawn",
+                &format!("accepting pauses, as nobody can be found for a connection: {error}; raise `ulimit -u` or kernel.pid_max"),
+            );
+            self.in_hand = Some((socket, peer));
+            self.pause();
+        }
+    }
+
+    fn pause(&mut self) {
+        self.paused_until = Some(Instant::now() + PAUSE);
+    }
+
+    fn close(&mut self) {
+        self.listeners.clear();
+        self.in_hand = None;
+    }
+}
+
+fn place(descriptor: BorrowedFd<'_>) -> Place {
+    Place::new(descriptor.as_raw_fd(), Interest::READ)
+}

@@ -1,0 +1,35 @@
+//! The connection log: CSV, a row a closed connection.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::totals::Exchange;
+
+/// Rows are gathered and written a buffer at a time; the last when the server ends.
+#[derive(Debug)]
+pub(crate) struct ConnectionLog {
+    file: Mutex<BufWriter<File>>,
+}
+
+impl ConnectionLog {
+    pub(crate) fn create(path: &Path) -> io::Result<ConnectionLog> {
+        let mut file = BufWriter::with_capacity(64 * 1024, File::create(path)?);
+        writeln!(file, "client_address,client_port,requests,bytes")?;
+        // At once, so that an unwritable disk is met at the start.
+        file.flush()?;
+        Ok(ConnectionLog { file: Mutex::new(file) })
+    }
+
+    /// Adds a row. `bytes` are those received: an echo sends as many.
+    pub(crate) fn record(&self, peer: SocketAddr, exchange: &Exchange) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(file, "{},{},{},{}", peer.ip(), peer.port(), exchange.requests, exchange.bytes_received)
+    }
+
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}

@@ -1,0 +1,359 @@
+//! The loop that select, poll, epoll and epoll-et share: ask who is ready, then read and write until nothing moves.
+//!
+//! A connection is read only while nothing of its output waits, so a peer that does not read holds at most one buffer here and is pushed back by its
+//! own full socket. When something is exhausted (descriptors, memory), accepting pauses until a connection closes or a moment has passed; what is
+//! queued at the listener stays queued.
+//!
+//! It must not know which system call finds out who is ready: that is a [`Selector`], one a model.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use plimsoll_reactor::crew::{Phase, Seat};
+use plimsoll_reactor::slab::{Key, Slab};
+use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::{descriptor, net};
+
+use super::unsent::Unsent;
+use crate::ledger::Ledger;
+use crate::service::{Chunk, Service};
+use crate::totals::{Exchange, Totals};
+
+/// The descriptors that a model waits for, and how it asks about them.
+pub(crate) trait Selector: Sized {
+    /// Whether readiness is reported once, when it comes about, rather than for as long as it lasts.
+    const EDGE: bool = false;
+
+    fn new() -> io::Result<Self>;
+
+    /// Starts reporting a descriptor under a key.
+    fn add(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> Result<(), NotAdded>;
+
+    /// Changes what a descriptor is waited for. An edge-triggered selector waits for everything from the start and needs no change.
+    fn modify(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()>;
+
+    /// Stops reporting a descriptor that stays open.
+    fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Stops reporting a descriptor that is about to be closed.
+    fn forget(&mut self, descriptor: BorrowedFd<'_>);
+
+    /// Waits until something is ready or the time is over, and appends what is ready.
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()>;
+}
+
+/// Why a selector does not take a descriptor.
+pub(crate) enum NotAdded {
+    /// Its number is past what the model can hold: the model's own hard limit.
+    PastLimit,
+    /// The kernel refused.
+    Refused(io::Error),
+}
+
+/// Every connection of a loop reads into the same buffer: 64 KiB takes what a default receive window usually holds in one call.
+const INPUT_BYTES: usize = 64 * 1024;
+/// Accepted in a row before connections are served again.
+const ACCEPT_BATCH: usize = 64;
+/// Reads in a row on one connection before the others have their turn, where readiness is not reported again by itself.
+const READ_BATCH: usize = 4;
+/// After this, accepting is tried again even if no connection here closed: whatever was short may be free elsewhere.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const WAKE: u64 = Key::RESERVED;
+const FIRST_LISTENER: u64 = Key::RESERVED + 1;
+
+/// Serves connections from `listeners` until the crew stops.
+pub(crate) fn run<S: Selector, P: Service>(
+    seat: &Seat,
+    listeners: &[OwnedFd],
+    prototype: &P,
+    ledger: &Ledger,
+) -> io::Result<Totals> {
+    let mut selector = S::new()?;
+    if let Err(NotAdded::Refused(error)) = selector.add(seat.wake().as_fd(), WAKE, Interest::READ) {
+        return Err(error);
+    }
+    let mut table = Table::<S, P> {
+        seat,
+        listeners,
+        prototype,
+        ledger,
+        selector,
+        connections: Slab::default(),
+        input: vec![0; INPUT_BYTES].into_boxed_slice(),
+        output: Vec::new(),
+        carried: Vec::new(),
+        listening: false,
+        paused_until: None,
+        draining: false,
+        totals: Totals::default(),
+    };
+    table.serve()?;
+    Ok(table.totals)
+}
+
+struct Connection<P> {
+    socket: OwnedFd,
+    peer: SocketAddr,
+    service: P,
+    unsent: Unsent,
+    exchange: Exchange,
+    interest: Interest,
+    /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
+    readable: bool,
+    /// The end of the stream is in the socket: a short read does not mean that it is empty.
+    ended: bool,
+}
+
+/// Whether a connection goes on.
+enum Outcome {
+    /// It waits for the selector.
+    Waits,
+    /// It has had its turn, and may have more to do that the selector will not report.
+    Yields,
+    /// It is done, well or not.
+    Closes,
+}
+
+struct Table<'a, S, P> {
+    seat: &'a Seat,
+    listeners: &'a [OwnedFd],
+    prototype: &'a P,
+    ledger: &'a Ledger,
+    selector: S,
+    connections: Slab<Connection<P>>,
+    input: Box<[u8]>,
+    output: Vec<Chunk>,
+    /// Keys with more to do that the selector will not report again.
+    carried: Vec<u64>,
+    listening: bool,
+    paused_until: Option<Instant>,
+    draining: bool,
+    totals: Totals,
+}
+
+impl<S: Selector, P: Service> Table<'_, S, P> {
+    fn serve(&mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        self.follow_turn()?;
+        loop {
+            let timeout = if self.carried.is_empty() {
+                self.paused_until.map(|until| until.saturating_duration_since(Instant::now()))
+            } else {
+                Some(Duration::ZERO)
+            };
+            self.selector.wait(timeout, &mut ready)?;
+            let _baton = self.seat.baton();
+            for key in std::mem::take(&mut self.carried) {
+                self.dispatch(Ready { key, readable: false, writable: false, ended: false })?;
+            }
+            for event in ready.drain(..) {
+                self.dispatch(event)?;
+            }
+            if self.paused_until.is_some_and(|until| Instant::now() >= until) {
+                self.resume_accepting()?;
+            }
+            if self.draining && self.connections.is_empty() {
+                return Ok(());
+            }
+            if self.seat.phase() == Phase::Stop {
+                self.close_all();
+                return Ok(());
+            }
+        }
+    }
+
+    fn dispatch(&mut self, event: Ready) -> io::Result<()> {
+        match event.key {
+            WAKE => {
+                self.seat.wake().lower();
+                self.follow_turn()?;
+                if self.seat.phase() == Phase::Drain && !self.draining {
+                    self.drain();
+                }
+            }
+            FIRST_LISTENER.. => self.accept(event.key)?,
+            key => self.advance(Key::from_raw(key), event),
+        }
+        Ok(())
+    }
+
+    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
+    fn follow_turn(&mut self) -> io::Result<()> {
+        let listen = self.seat.phase() == Phase::Run && self.seat.accepts() && self.paused_until.is_none();
+        if listen == self.listening {
+            return Ok(());
+        }
+        for (key, listener) in (FIRST_LISTENER..).zip(self.listeners) {
+            if !listen {
+                self.selector.remove(listener.as_fd())?;
+            } else if let Err(NotAdded::Refused(error)) = self.selector.add(listener.as_fd(), key, Interest::READ) {
+                return Err(error);
+            }
+        }
+        self.listening = listen;
+        Ok(())
+    }
+
+    fn accept(&mut self, key: u64) -> io::Result<()> {
+        if !self.listening {
+            return Ok(());
+        }
+        let listener = &self.listeners[(key - FIRST_LISTENER) as usize];
+        for _ in 0..ACCEPT_BATCH {
+            match net::accept(listener, net::Mode::Nonblocking) {
+                Ok((socket, peer)) => self.open(socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The listener was shut down, and this loop will hear of it next.
+                Err(_) if self.seat.phase() != Phase::Run => return Ok(()),
+                Err(error) => {
+                    self.totals.count_io_error(&error);
+                    if descriptor::is_exhaustion(&error) {
+                        return self.pause_accepting();
+                    }
+                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
+                }
+            }
+        }
+        if S::EDGE {
+            self.carried.push(key);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        let interest = if S::EDGE { Interest::BOTH } else { Interest::READ };
+        let key = self.connections.insert_with(|_| Connection {
+            socket,
+            peer,
+            service: self.prototype.clone(),
+            unsent: Unsent::default(),
+            exchange: Exchange::default(),
+            interest,
+            readable: false,
+            ended: false,
+        });
+        let connection = self.connections.get(key).expect("just inserted");
+        match self.selector.add(connection.socket.as_fd(), key.to_raw(), interest) {
+            Ok(()) => self.ledger.opened(&mut self.totals),
+            Err(NotAdded::PastLimit) => {
+                self.connections.remove(key);
+                self.totals.refused += 1;
+                self.totals.count_error("fd_setsize");
+                self.ledger.say_once(
+                    "fd_setsize",
+                    "select holds descriptors below 1024 only: further connections are closed at once; choose another model",
+                );
+            }
+            Err(NotAdded::Refused(error)) => {
+                self.connections.remove(key);
+                self.totals.refused += 1;
+                self.totals.count_io_error(&error);
+            }
+        }
+    }
+
+    fn pause_accepting(&mut self) -> io::Result<()> {
+        self.seat.report_full();
+        self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+        self.follow_turn()
+    }
+
+    fn resume_accepting(&mut self) -> io::Result<()> {
+        self.paused_until = None;
+        self.seat.report_room();
+        self.follow_turn()
+    }
+
+    /// Reads, serves and sends for one connection until it has to wait.
+    fn advance(&mut self, key: Key, event: Ready) {
+        // A key of a connection that closed earlier in this batch finds nothing.
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.readable |= event.readable;
+        connection.ended |= event.ended;
+        // Where the selector reports again what is left, one read a turn is fair and saves the read that finds nothing.
+        let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
+        let outcome = match connection.exchange(&mut self.input, &mut self.output, reads) {
+            Ok(Outcome::Waits) if self.draining && connection.unsent.is_empty() => Outcome::Closes,
+            Ok(Outcome::Yields) if !S::EDGE && !self.draining => Outcome::Waits,
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.totals.count_io_error(&error);
+                Outcome::Closes
+            }
+        };
+        match outcome {
+            Outcome::Closes => self.close(key),
+            Outcome::Yields => self.carried.push(key.to_raw()),
+            Outcome::Waits if S::EDGE => {}
+            Outcome::Waits => {
+                let interest = if connection.unsent.is_empty() { Interest::READ } else { Interest::WRITE };
+                if interest != connection.interest {
+                    connection.interest = interest;
+                    if let Err(error) = self.selector.modify(connection.socket.as_fd(), key.to_raw(), interest) {
+                        self.totals.count_io_error(&error);
+                        self.close(key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        let Some(connection) = self.connections.remove(key) else { return };
+        self.selector.forget(connection.socket.as_fd());
+        self.ledger.closed(connection.peer, &connection.exchange, &mut self.totals);
+        drop(connection);
+        if self.paused_until.is_some() {
+            // Due at once: the loop resumes when it has dealt with this batch.
+            self.paused_until = Some(Instant::now());
+        }
+    }
+
+    /// Serves what has arrived, and closes each connection that has nothing under way.
+    fn drain(&mut self) {
+        self.draining = true;
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            self.advance(key, Ready { key: key.to_raw(), readable: true, writable: true, ended: false });
+        }
+    }
+
+    fn close_all(&mut self) {
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            self.close(key);
+        }
+    }
+}
+
+impl<P: Service> Connection<P> {
+    /// Sends what waits, then reads and serves at most `reads` times.
+    fn exchange(&mut self, input: &mut [u8], output: &mut Vec<Chunk>, reads: usize) -> io::Result<Outcome> {
+        self.exchange.bytes_sent += self.unsent.flush(&self.socket)? as u64;
+        for _ in 0..reads {
+            if !self.unsent.is_empty() || !self.readable {
+                return Ok(Outcome::Waits);
+            }
+            let length = match net::read(&self.socket, input) {
+                Ok(0) => return Ok(Outcome::Closes),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(Outcome::Waits);
+                }
+                Err(error) => return Err(error),
+            };
+            // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
+            self.readable = length == input.len() || self.ended;
+            self.exchange.requests += 1;
+            self.exchange.bytes_received += length as u64;
+            self.service.receive(&input[..length], output);
+            for chunk in output.drain(..) {
+                let Chunk::Input(range) = chunk;
+                self.exchange.bytes_sent += self.unsent.send(&self.socket, &input[range])? as u64;
+            }
+        }
+        Ok(if self.readable { Outcome::Yields } else { Outcome::Waits })
+    }
+}

@@ -1,0 +1,60 @@
+//! What all parts of one server write down together: open connections, the connection log, and things worth saying.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::connection_log::ConnectionLog;
+use crate::totals::{Exchange, Gauge, Totals};
+
+/// Takes a sentence for the person who runs the server.
+pub type Say = Box<dyn Fn(&str) + Send + Sync>;
+
+pub(crate) struct Ledger {
+    pub(crate) gauge: Gauge,
+    log: Option<ConnectionLog>,
+    say: Say,
+    said: Mutex<HashSet<&'static str>>,
+}
+
+impl Ledger {
+    pub(crate) fn new(log: Option<ConnectionLog>, say: Say) -> Ledger {
+        Ledger { gauge: Gauge::default(), log, say, said: Mutex::default() }
+    }
+
+    pub(crate) fn opened(&self, totals: &mut Totals) {
+        totals.connections += 1;
+        self.gauge.opened();
+    }
+
+    pub(crate) fn closed(&self, peer: SocketAddr, exchange: &Exchange, totals: &mut Totals) {
+        self.gauge.closed();
+        exchange.add_to(totals);
+        if let Some(Err(error)) = self.log.as_ref().map(|log| log.record(peer, exchange)) {
+            totals.count_error("connection_log");
+            self.say_once(
+                "connection_log",
+                &format!("the connection log is incomplete: {error}; free space on its disk"),
+            );
+        }
+    }
+
+    /// Says a sentence the first time that `cause` comes up.
+    pub(crate) fn say_once(&self, cause: &'static str, sentence: &str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(cause) {
+            (self.say)(sentence);
+        }
+    }
+
+    /// Writes out what is buffered, at the server's end.
+    pub(crate) fn finish(&self, totals: &mut Totals) {
+        totals.peak_connections = self.gauge.peak();
+        if let Some(Err(error)) = self.log.as_ref().map(ConnectionLog::flush) {
+            totals.count_error("connection_log");
+            self.say_once(
+                "connection_log",
+                &format!("the connection log is incomplete: {error}; free space on its disk"),
+            );
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A process a connection: a copy of the server for each, isolated from all others by the kernel.
+//!
+//! The rule: after the fork there are two of everything, and each side closes what it does not need: the parent the connection (or it never
+//! ends for the peer), the child the listeners (or the port stays taken after the parent has gone). Fork only while there is one thread.
+//!
+//! The classic mistakes are zombies (one SIGCHLD may stand for many children: reap until none is left), leaked listeners, and children that outlive their
+//! killed parent (each asks the kernel to die with it).
+//!
+//! A child tells what it did in one record on a pipe; writes of that size are atomic (pipe(7), PIPE_BUF).
+
+use std::collections::HashMap;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::process::{self, Child, Ended};
+use plimsoll_sys::readiness::Interest;
+
+use crate::acceptor::{NotBegun, Staff};
+use crate::driver::blocking;
+use crate::ledger::Ledger;
+use crate::service::Service;
+use crate::totals::{Exchange, Totals};
+
+pub(crate) struct Fork<P> {
+    prototype: P,
+    ledger: Arc<Ledger>,
+    reports: PipeReader,
+    report_to: PipeWriter,
+    /// Those that have not been reaped, and whom they serve, until they have reported.
+    children: HashMap<Child, Option<SocketAddr>>,
+    totals: Totals,
+}
+
+impl<P: Service> Fork<P> {
+    pub(crate) fn new(prototype: P, ledger: Arc<Ledger>) -> io::Result<Fork<P>> {
+        let (reports, report_to) = io::pipe()?;
+        Ok(Fork { prototype, ledger, reports, report_to, children: HashMap::new(), totals: Totals::default() })
+    }
+
+    /// Takes in every report that is in the pipe.
+    fn read_reports(&mut self) -> io::Result<()> {
+        loop {
+            let mut place = [Place::new(self.reports.as_raw_fd(), Interest::READ)];
+            poll::wait(&mut place, Some(Duration::ZERO))?;
+            if !place[0].readable() {
+                return Ok(());
+            }
+            // All writes have a record's size, so a read of several records' size is never cut inside one.
+            let mut records = [0; 64 * Report::BYTES];
+            let length = self.reports.read(&mut records)?;
+            for record in records[..length].chunks_exact(Report::BYTES) {
+                let report = Report::decode(record.try_into().expect("a chunk has a record's size"));
+                let child = Child::from_number(report.child);
+                if let Some(peer) = child.and_then(|child| self.children.get_mut(&child)?.take()) {
+                    self.ledger.closed(peer, &report.exchange, &mut self.totals);
+                }
+                if report.errno != 0 {
+                    self.totals.count_io_error(&io::Error::from_raw_os_error(report.errno));
+                }
+            }
+        }
+    }
+}
+
+impl<P: Service> Staff for Fork<P> {
+    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
+        let keep = [socket.as_fd(), self.report_to.as_fd()];
+        let (service, report_to) = (&self.prototype, &self.report_to);
+        match process::fork(&keep, || serve(&socket, service.clone(), report_to)) {
+            Ok(child) => {
+                self.ledger.opened(&mut self.totals);
+                self.children.insert(child, Some(peer));
+                Ok(())
+            }
+            Err(error) => Err(NotBegun { socket, error }),
+        }
+    }
+
+    fn ended(&self) -> BorrowedFd<'_> {
+        self.reports.as_fd()
+    }
+
+    fn collect(&mut self) -> io::Result<()> {
+        while let Some((child, ended)) = process::reap() {
+            // A child reports before it ends, so its report is in the pipe by now.
+            self.read_reports()?;
+            if let Some(peer) = self.children.remove(&child).flatten() {
+                self.ledger.closed(peer, &Exchange::default(), &mut self.totals);
+                self.totals.count_error(if matches!(ended, Ended::Signal(_)) {
+                    "child_killed"
+                } else {
+                    "child_failed"
+                });
+            }
+        }
+        self.read_reports()
+    }
+
+    fn open(&self) -> usize {
+        self.children.len()
+    }
+
+    fn drain(&mut self) {
+        for child in self.children.keys() {
+            process::end(*child, false);
+        }
+    }
+
+    fn stop(&mut self) {
+        for child in self.children.keys() {
+            process::end(*child, true);
+        }
+    }
+
+    fn totals(self) -> Totals {
+        self.totals
+    }
+}
+
+/// The child's whole life.
+fn serve(socket: &OwnedFd, mut service: impl Service, mut report_to: &PipeWriter) -> i32 {
+    let mut exchange = Exchange::default();
+    let outcome = process::end_reading_on_termination(socket.as_fd())
+        .and_then(|()| blocking::serve(socket, &mut service, &mut exchange));
+    let errno = outcome.err().and_then(|error| error.raw_os_error()).unwrap_or(0);
+    let report = Report { child: std::process::id() as i32, errno, exchange };
+    match report_to.write_all(&report.encode()) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    }
+}
+
+/// What a child did.
+#[derive(Debug, PartialEq, Eq)]
+struct Report {
+    child: i32,
+    /// The error that ended the connection, 0 where it ended well.
+    errno: i32,
+    exchange: Exchange,
+}
+
+impl Report {
+    const BYTES: usize = 32;
+
+    fn encode(&self) -> [u8; Report::BYTES] {
+        let Exchange { requests, bytes_received, bytes_sent } = self.exchange;
+        let mut record = [0; Report::BYTES];
+        let identity = (u64::from(self.child as u32) << 32) | u64::from(self.errno as u32);
+        for (place, value) in record.chunks_exact_mut(8).zip([identity, requests, bytes_received, bytes_sent]) {
+            place.copy_from_slice(&value.to_ne_bytes());
+        }
+        record
+    }
+
+    fn decode(record: [u8; Report::BYTES]) -> Report {
+        let (values, _) = record.as_chunks::<8>();
+        let [identity, requests, bytes_received, bytes_sent] =
+            [0, 1, 2, 3].map(|index| u64::from_ne_bytes(values[index]));
+        Report {
+            child: (identity >> 32) as i32,
+            errno: identity as i32,
+            exchange: Exchange { requests, bytes_received, bytes_sent },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_pipe() {
+        let exchange = Exchange { requests: 1, bytes_received: u64::MAX, bytes_sent: 3 };
+        let report = Report { child: 32_767, errno: 104, exchange };
+        assert_eq!(Report::decode(report.encode()), report);
+    }
+}

@@ -1,0 +1,213 @@
+//! A server from its listeners to its totals.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_reactor::crew::{Crew, Growth, Phase, Seat};
+use plimsoll_sys::net::{self, Sharing};
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{Signal, Signals};
+
+use crate::acceptor;
+use crate::connection_log::ConnectionLog;
+use crate::driver::readiness::{self, Selector};
+use crate::ledger::{Ledger, Say};
+use crate::model::{self, Model};
+use crate::service::Service;
+use crate::totals::Totals;
+
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How it waits for its connections.
+    pub model: Model,
+    /// Where it listens. Port 0 picks a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Event loops; without meaning for the models that have none.
+    pub workers: usize,
+    /// How long connections may go on when it is told to stop.
+    pub drain: Duration,
+    /// Where each closed connection gets a row.
+    pub connection_log: Option<PathBuf>,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address could not be listened on.
+    #[error("cannot listen on {address}: {}", listen_remedy(.source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The connection log could not be created.
+    #[error("cannot create the connection log {}: {source}; name a file in a folder that you can write to", path.display())]
+    ConnectionLog {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The server could not be started, or could not go on.
+    #[error("the server stopped: {0}")]
+    Run(#[from] io::Error),
+}
+
+fn listen_remedy(error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "stop what listens there (`ss -ltnp` names it), or choose another port; 0 picks a free one"
+        }
+        io::ErrorKind::AddrNotAvailable => "choose an address of this machine (`ip address` lists them)",
+        io::ErrorKind::PermissionDenied => "choose a port of 1024 or more, or run as root",
+        _ => "choose another address",
+    };
+    format!("{error}; {remedy}")
+}
+
+/// A server whose listeners are open.
+pub struct Server {
+    config: Config,
+    /// By worker, then in the order of `Config::listen`. Models without workers have one set.
+    listeners: Vec<Vec<OwnedFd>>,
+    addresses: Vec<SocketAddr>,
+    ledger: Ledger,
+}
+
+impl Server {
+    /// Opens the listeners, and the connection log. From now on connections are taken, and queue until [`Server::run`].
+    pub fn bind(config: Config, say: Say) -> Result<Server, Error> {
+        let log = config.connection_log.as_deref().map(ConnectionLog::create).transpose().map_err(|source| {
+            Error::ConnectionLog { path: config.connection_log.clone().unwrap_or_default(), source }
+        })?;
+        let sets = if config.model.has_workers() { config.workers } else { 1 };
+        let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
+        let mut listeners: Vec<Vec<OwnedFd>> = (0..sets).map(|_| Vec::new()).collect();
+        let mut addresses = Vec::new();
+        for &asked in &config.listen {
+            let refused = |source| Error::Listen { address: asked, source };
+            if sharing == Sharing::ReusePort && asked.port() != 0 {
+                // Shared ports are shared with strangers too: another server there would take half of the connections, unnoticed.
+                net::listen(asked, Sharing::Alone).map_err(refused)?;
+            }
+            let mut address = asked;
+            for set in &mut listeners {
+                let listener = net::listen(address, sharing).map_err(refused)?;
+                address = net::local_address(&listener).map_err(refused)?;
+                set.push(listener);
+            }
+            addresses.push(address);
+        }
+        Ok(Server { config, listeners, addresses, ledger: Ledger::new(log, say) })
+    }
+
+    /// Where it can be connected to, in the order asked for.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Serves until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once. `signals` must have been taken before
+    /// any thread was started, with SIGCHLD among them for [`Model::Fork`].
+    pub fn run<P: Service>(self, service: P, signals: &Signals) -> Result<Totals, Error> {
+        let Server { config, mut listeners, ledger, .. } = self;
+        let (ledger, drain) = (Arc::new(ledger), config.drain);
+        let mut totals = match config.model {
+            Model::Threads => {
+                let staff = model::threads::Threads::new(service, Arc::clone(&ledger))?;
+                acceptor::run(listeners.remove(0), signals, staff, drain, &ledger)?
+            }
+            Model::Fork => {
+                let staff = model::fork::Fork::new(service, Arc::clone(&ledger))?;
+                acceptor::run(listeners.remove(0), signals, staff, drain, &ledger)?
+            }
+            Model::Select => {
+                let table = table::<model::select::Select, P>(service, &ledger);
+                run_crew(listeners, Growth::Never, signals, drain, &ledger, table)?
+            }
+            Model::Poll => {
+                let table = table::<model::poll::Poll, P>(service, &ledger);
+                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
+            }
+            Model::Epoll => {
+                let table = table::<model::epoll::Epoll, P>(service, &ledger);
+                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
+            }
+            Model::EpollEt => {
+                let table = table::<model::epoll_et::EpollEt, P>(service, &ledger);
+                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
+            }
+        };
+        ledger.finish(&mut totals);
+        Ok(totals)
+    }
+}
+
+/// An event loop of a readiness model, over one descriptor table.
+fn table<S: Selector, P: Service>(
+    service: P,
+    ledger: &Arc<Ledger>,
+) -> impl Fn(&Seat, &[OwnedFd]) -> io::Result<Totals> + Send + Sync + 'static {
+    let ledger = Arc::clone(ledger);
+    move |seat, listeners| readiness::run::<S, P>(seat, listeners, &service, &ledger)
+}
+
+/// Runs a worker for each set of listeners, adding tables as connections need them.
+fn run_crew(
+    listeners: Vec<Vec<OwnedFd>>,
+    growth: Growth,
+    signals: &Signals,
+    drain: Duration,
+    ledger: &Ledger,
+    table: impl Fn(&Seat, &[OwnedFd]) -> io::Result<Totals> + Send + Sync + 'static,
+) -> io::Result<Totals> {
+    let listeners = Arc::new(listeners);
+    let shared = Arc::clone(&listeners);
+    let mut crew = Crew::new(listeners.len(), growth, move |seat| table(&seat, &shared[seat.worker()]))?;
+    for worker in 0..listeners.len() {
+        crew.add_table(worker)?;
+    }
+    let mut deadline: Option<Instant> = None;
+    while !crew.is_finished() {
+        let mut places = [signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()]
+            .map(|descriptor| Place::new(descriptor, Interest::READ));
+        poll::wait(&mut places, deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))?;
+        while let Some(signal) = signals.next() {
+            if !matches!(signal, Signal::Interrupt | Signal::Terminate) {
+                continue;
+            }
+            if deadline.is_some() {
+                crew.set_phase(Phase::Stop);
+            } else {
+                deadline = Some(Instant::now() + drain);
+                listeners.iter().flatten().for_each(net::stop_listening);
+                crew.set_phase(Phase::Drain);
+            }
+        }
+        if let Some(error) = crew.attend() {
+            ledger.say_once(
+                "table",
+                &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n`"),
+            );
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            crew.set_phase(Phase::Stop);
+            // Once is enough, and waiting for a time that has passed would spin.
+            deadline = Some(Instant::now() + Duration::from_secs(3600));
+        } else if deadline.is_none() && crew.any_finished() {
+            // A loop ends by itself only when it cannot go on.
+            crew.set_phase(Phase::Stop);
+        }
+    }
+    let mut totals = Totals::default();
+    for part in crew.join() {
+        totals.add(&part?);
+    }
+    Ok(totals)
+}

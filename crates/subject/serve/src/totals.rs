@@ -1,0 +1,94 @@
+//! What a server counted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_sys::descriptor;
+use serde::Serialize;
+
+/// Counts of one server, or of one part of it until they are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// The most connections that were open at one moment.
+    pub peak_connections: u64,
+    /// Connections accepted and served.
+    pub connections: u64,
+    /// Requests answered. For echo, reads that returned data.
+    pub requests: u64,
+    /// Bytes read from peers.
+    pub bytes_received: u64,
+    /// Bytes the kernel took for sending to peers.
+    pub bytes_sent: u64,
+    /// Connections closed at once as the model cannot hold them.
+    pub refused: u64,
+    /// What went wrong, by cause: errno(3) in lower case, or a cause of our own (`fd_setsize`, `spawn`).
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    /// Counts one failure.
+    pub(crate) fn count_error(&mut self, cause: &str) {
+        match self.errors.get_mut(cause) {
+            Some(count) => *count += 1,
+            None => {
+                self.errors.insert(cause.to_owned(), 1);
+            }
+        }
+    }
+
+    /// Counts one failure of the kernel's.
+    pub(crate) fn count_io_error(&mut self, error: &io::Error) {
+        self.count_error(descriptor::error_name(error));
+    }
+
+    /// Adds a part's counts. The peak is not a sum: it comes from the server's [`Gauge`].
+    pub(crate) fn add(&mut self, part: &Totals) {
+        self.connections += part.connections;
+        self.requests += part.requests;
+        self.bytes_received += part.bytes_received;
+        self.bytes_sent += part.bytes_sent;
+        self.refused += part.refused;
+        for (cause, count) in &part.errors {
+            *self.errors.entry(cause.clone()).or_default() += count;
+        }
+    }
+}
+
+/// How many connections are open in the whole server, and were at most.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    open: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Gauge {
+    pub(crate) fn opened(&self) {
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        self.peak.fetch_max(open, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+}
+
+/// What one connection did until it closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    pub(crate) requests: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+}
+
+impl Exchange {
+    pub(crate) fn add_to(&self, totals: &mut Totals) {
+        totals.requests += self.requests;
+        totals.bytes_received += self.bytes_received;
+        totals.bytes_sent += self.bytes_sent;
+    }
+}
