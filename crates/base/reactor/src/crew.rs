@@ -298,7 +298,8 @@ mod tests {
         .expect("an event can be made");
         crew.add_table(0).expect("a table");
         let first = numbers.recv().expect("the first table opened its file");
-        assert!(!std::path::Path::new(&format!("/proc/self/fd/{first}")).exists(), "the coordinator does not see it");
+        let seen_here = std::fs::read_link(format!("/proc/self/fd/{first}")).unwrap_or_default();
+        assert_ne!(seen_here, std::path::Path::new("/dev/null"), "the coordinator does not see it");
         crew.add_table(0).expect("a table");
         numbers.recv().expect("the second table opened its file");
         crew.set_phase(Phase::Stop);
@@ -309,37 +310,30 @@ mod tests {
     fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full() {
         let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
         let log = Arc::clone(&turns);
+        let first_has_room = AtomicBool::new(false);
         let mut crew = Crew::new(1, Growth::AsNeeded, move |seat| {
-            let mut had_turn = false;
-            while seat.phase() == Phase::Run {
-                let has_turn = seat.accepts();
-                if has_turn && !had_turn {
-                    let count = {
-                        let mut log = log.lock().expect("no test thread panics");
-                        log.push(seat.table());
-                        log.len()
-                    };
-                    if count < 3 {
-                        seat.report_full();
-                    }
-                    if seat.table() == 1 {
-                        // The first table empties only once the turn has left it.
-                        until("the turn's return", || !seat.accepts() || seat.phase() != Phase::Run);
-                    }
-                } else if !has_turn && seat.table() == 0 {
-                    seat.report_room();
-                }
-                had_turn = has_turn;
-                thread::yield_now();
+            let take_turn = || {
+                until("a turn", || seat.accepts() || seat.phase() != Phase::Run);
+                log.lock().expect("no test thread panics").push(seat.table());
+            };
+            take_turn();
+            if seat.table() == 1 {
+                until("room in the first table", || first_has_room.load(Ordering::Acquire));
+            }
+            seat.report_full();
+            until("the turn's passing", || !seat.accepts());
+            if seat.table() == 0 {
+                seat.report_room();
+                first_has_room.store(true, Ordering::Release);
+                take_turn();
             }
         })
         .expect("an event can be made");
         crew.add_table(0).expect("a table");
-        until("three turns", || {
+        until("the end of both tables", || {
             assert!(crew.attend().is_none());
-            turns.lock().expect("no test thread panics").len() == 3
+            crew.table_count() == 2 && crew.is_finished()
         });
-        crew.set_phase(Phase::Stop);
         crew.join();
         assert_eq!(*turns.lock().expect("no test thread panics"), [0, 1, 0]);
     }
