@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+pub mod limits;
+pub mod summary;
 pub mod tally;
 pub mod times;
 pub mod units;

@@ -115,6 +115,7 @@ impl Times {
             p99: quantile(0.99),
             p99_9: quantile(0.999),
             p99_99: quantile(0.9999),
+            unanswered: None,
         }
     }
 
@@ -179,6 +180,9 @@ pub struct TimesSummary {
     pub p99_9: f64,
     /// 99.99 % are no longer than this.
     pub p99_99: f64,
+    /// How many of them are ages of requests that were not answered, where such are among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<u64>,
 }
 
 #[cfg(test)]

@@ -1,0 +1,254 @@
+//! Limits: `response_time.p99 < 250ms`, `failed_ratio < 0.1%`, `completed_rate > 10k`.
+//!
+//! A figure is named by its path in the record. There the name carries the unit; in a limit the value does instead.
+
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::summary::{Checked, Summary};
+use crate::times::TimesSummary;
+use crate::units;
+
+/// What a figure must be.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    text: String,
+    figure: Figure,
+    operator: Operator,
+    value: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    AtMost,
+    AtLeast,
+    Less,
+    More,
+}
+
+/// Two characters before one, so that `<=` is not read as `<` and a value that begins with `=`.
+const OPERATORS: [(&str, Operator); 4] =
+    [("<=", Operator::AtMost), (">=", Operator::AtLeast), ("<", Operator::Less), (">", Operator::More)];
+
+/// A limit that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LimitError {
+    /// There is no operator in it.
+    #[error("'{0}' is not a limit: write a figure, <, <=, > or >=, and a value, such as 'response_time.p99 < 250ms'")]
+    Form(String),
+    /// No figure has this name.
+    #[error("no figure is called '{name}'; known are {known}")]
+    Figure {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The value is not one of the figure's unit.
+    #[error("the limit on {figure}: {error}")]
+    Value {
+        /// The figure.
+        figure: String,
+        /// Why.
+        error: units::UnitError,
+    },
+}
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Limit, LimitError> {
+        let form = || LimitError::Form(text.to_owned());
+        let (name, rest) = text.split_at(text.find(['<', '>']).ok_or_else(form)?);
+        let (sign, operator) = OPERATORS.into_iter().find(|(sign, _)| rest.starts_with(sign)).ok_or_else(form)?;
+        let name = name.trim();
+        let figure =
+            Figure::named(name).ok_or_else(|| LimitError::Figure { name: name.to_owned(), known: known_names() })?;
+        let value = figure
+            .read_value(rest[sign.len()..].trim())
+            .map_err(|error| LimitError::Value { figure: name.to_owned(), error })?;
+        Ok(Limit { text: text.trim().to_owned(), figure, operator, value })
+    }
+}
+
+impl Limit {
+    /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing shows that it would.
+    pub fn check(&self, summary: &Summary) -> Checked {
+        let (value, shown) = match self.figure {
+            Figure::Time(times, part) => (part(&times(summary)), times(summary).count > 0),
+            Figure::Single(_, read) => (read(summary), true),
+        };
+        let holds = match self.operator {
+            Operator::AtMost => value <= self.value,
+            Operator::AtLeast => value >= self.value,
+            Operator::Less => value < self.value,
+            Operator::More => value > self.value,
+        };
+        Checked { limit: self.text.clone(), value, met: holds && shown }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    /// A part of a set of durations, in microseconds.
+    Time(fn(&Summary) -> TimesSummary, fn(&TimesSummary) -> f64),
+    Single(Unit, fn(&Summary) -> f64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Rate,
+    Ratio,
+    Bytes,
+    Count,
+    Duration,
+}
+
+impl Figure {
+    fn named(name: &str) -> Option<Figure> {
+        if let Some((_, unit, read)) = SINGLES.iter().find(|(known, ..)| *known == name) {
+            return Some(Figure::Single(*unit, *read));
+        }
+        let (stem, part) = name.split_once('.')?;
+        let (_, times) = TIMES.iter().find(|(known, _)| *known == stem)?;
+        let (_, part) = PARTS.iter().find(|(known, _)| *known == part)?;
+        Some(Figure::Time(*times, *part))
+    }
+
+    fn read_value(&self, text: &str) -> Result<f64, units::UnitError> {
+        let duration_us = |text| Ok(units::duration(text)?.as_nanos() as f64 / 1000.0);
+        match self {
+            Figure::Time(..) => duration_us(text),
+            Figure::Single(Unit::Duration, _) => duration_us(text),
+            Figure::Single(Unit::Rate, _) => units::rate(text),
+            Figure::Single(Unit::Ratio, _) => units::ratio(text),
+            Figure::Single(Unit::Bytes, _) => Ok(units::size(text)? as f64),
+            Figure::Single(Unit::Count, _) => Ok(units::count(text)? as f64),
+        }
+    }
+}
+
+fn known_names() -> String {
+    let singles = SINGLES.iter().map(|(name, ..)| (*name).to_owned());
+    let parts: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+    let times = TIMES.iter().map(|(name, _)| format!("{name}.{{{}}}", parts.join(",")));
+    singles.chain(times).collect::<Vec<_>>().join(", ")
+}
+
+type ReadTimes = fn(&Summary) -> TimesSummary;
+type ReadPart = fn(&TimesSummary) -> f64;
+type ReadSingle = fn(&Summary) -> f64;
+
+const TIMES: [(&str, ReadTimes); 6] = [
+    ("establishment_time", |summary| summary.establishment_time_us),
+    ("response_time", |summary| summary.response_time_us),
+    ("service_time", |summary| summary.service_time_us),
+    ("pool_wait", |summary| summary.pool_wait_us),
+    ("schedule_lag", |summary| summary.schedule_lag_us),
+    ("transmission_time", |summary| summary.transmission_time_us.unwrap_or_default()),
+];
+
+const PARTS: [(&str, ReadPart); 10] = [
+    ("min", |times| times.min),
+    ("mean", |times| times.mean),
+    ("stdev", |times| times.stdev),
+    ("max", |times| times.max),
+    ("p50", |times| times.p50),
+    ("p75", |times| times.p75),
+    ("p90", |times| times.p90),
+    ("p99", |times| times.p99),
+    ("p99_9", |times| times.p99_9),
+    ("p99_99", |times| times.p99_99),
+];
+
+const SINGLES: [(&str, Unit, ReadSingle); 21] = [
+    ("completed_rate", Unit::Rate, |summary| summary.completed_rate),
+    ("offered_rate", Unit::Rate, |summary| summary.offered_rate),
+    ("goodput", Unit::Rate, |summary| summary.goodput_bits_per_s),
+    ("failed_ratio", Unit::Ratio, |summary| summary.failed_ratio),
+    ("requests.scheduled", Unit::Count, |summary| summary.requests.scheduled as f64),
+    ("requests.completed", Unit::Count, |summary| summary.requests.completed as f64),
+    ("requests.failed", Unit::Count, |summary| summary.requests.failed as f64),
+    ("requests.timed_out", Unit::Count, |summary| summary.requests.timed_out as f64),
+    ("requests.in_flight", Unit::Count, |summary| summary.requests.in_flight as f64),
+    ("requests.unsent", Unit::Count, |summary| summary.requests.unsent as f64),
+    ("connections.established", Unit::Count, |summary| summary.connections.established as f64),
+    ("connections.peak", Unit::Count, |summary| summary.connections.peak as f64),
+    ("connections.failed", Unit::Count, |summary| summary.connections.failed as f64),
+    ("connections.reopened", Unit::Count, |summary| summary.connections.reopened as f64),
+    ("errors.mismatch", Unit::Count, |summary| summary.errors.mismatch as f64),
+    ("errors.closed", Unit::Count, |summary| summary.errors.closed as f64),
+    ("errors.status", Unit::Count, |summary| summary.errors.status as f64),
+    ("generator.cpu_cores", Unit::Rate, |summary| summary.generator.cpu_cores),
+    ("generator.busiest_thread_cpu_cores", Unit::Rate, |summary| summary.generator.busiest_thread_cpu_cores),
+    ("generator.cpu_per_request", Unit::Duration, |summary| summary.generator.cpu_us_per_request),
+    ("generator.memory", Unit::Bytes, |summary| summary.generator.memory_bytes as f64),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn summary() -> Summary {
+        let mut summary = Summary { completed_rate: 10_000.0, failed_ratio: 0.001, ..Summary::default() };
+        summary.response_time_us =
+            TimesSummary { count: 10, p99: 250_000.0, p99_9: 300_000.0, ..summary.response_time_us };
+        summary
+    }
+
+    #[test]
+    fn a_limit_is_held_against_the_figure_it_names() {
+        for (text, met) in [
+            ("response_time.p99 < 250ms", false),
+            ("response_time.p99 <= 250ms", true),
+            ("response_time.p99<=0.25s", true),
+            ("response_time.p99_9 < 1s", true),
+            ("completed_rate > 10k", false),
+            (" completed_rate >= 10k ", true),
+            ("failed_ratio < 0.2%", true),
+            ("failed_ratio < 0.0005", false),
+            ("requests.failed <= 0", true),
+        ] {
+            let limit: Limit = text.parse().expect(text);
+            assert_eq!(limit.check(&summary()).met, met, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_without_a_sample_meets_no_limit() {
+        let limit: Limit = "establishment_time.p99 < 1s".parse().expect("a limit");
+        assert!(!limit.check(&summary()).met);
+    }
+
+    #[test]
+    fn what_is_no_limit_is_refused_with_what_would_be_one() {
+        for (text, says) in [
+            ("response_time.p99", "write a figure"),
+            ("", "write a figure"),
+            ("speed > 3", "no figure is called 'speed'"),
+            ("response_time > 3ms", "no figure is called 'response_time'"),
+            ("response_time.p99 < 3", "is not a duration"),
+            ("completed_rate => 3", "no figure is called 'completed_rate ='"),
+            ("failed_ratio < 3ms", "is not a ratio"),
+            ("requests.failed < 1.5", "is not a count"),
+        ] {
+            let error = text.parse::<Limit>().expect_err(text).to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC*") {
+            let _ = text.parse::<Limit>();
+        }
+
+        #[test]
+        fn spaces_change_nothing(before in " *", between in " *", after in " *") {
+            let text = format!("{before}response_time.p50{between}<{after}300ms{before}");
+            prop_assert_eq!(text.parse::<Limit>().expect("a limit").check(&summary()).value, 0.0);
+        }
+    }
+}
