@@ -44,6 +44,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Worker {
     baton: Mutex<()>,
+    /// How many tables it has.
+    tables: AtomicUsize,
     /// The table whose turn it is to accept.
     accepting: AtomicUsize,
     /// No table has room, and no further one could be added.
@@ -89,6 +91,11 @@ impl Seat {
     pub fn baton(&self) -> MutexGuard<'_, ()> {
         // The baton guards no data: a loop that panicked with it left nothing half-done behind it.
         self.shared.workers[self.worker].baton.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the worker has no other table, so that nobody wants the baton.
+    pub fn is_alone(&self) -> bool {
+        self.shared.workers[self.worker].tables.load(Ordering::Acquire) < 2
     }
 
     /// Whether it is this table's turn to accept.
@@ -180,6 +187,7 @@ impl<R: Send + 'static> Crew<R> {
             return Err(error);
         }
         self.members.push(Member { worker, room, wake, thread });
+        self.shared.workers[worker].tables.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
@@ -233,6 +241,11 @@ impl<R: Send + 'static> Crew<R> {
     /// Moves the crew on to a later phase and wakes every loop to see it.
     pub fn set_phase(&self, phase: Phase) {
         self.shared.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Wakes every loop, to look at what its body shares with the coordinator.
+    pub fn wake(&self) {
         for member in &self.members {
             member.wake.raise();
         }
