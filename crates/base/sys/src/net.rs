@@ -34,7 +34,7 @@ pub enum Sharing {
     ReusePort,
 }
 
-/// Opens a non-blocking listener. An IPv6 listener takes IPv6 only, so that `*:PORT` may open one of each. The backlog is what the machine
+/// Opens a non-blocking listener, whose connections send small messages at once (TCP_NODELAY). An IPv6 listener takes IPv6 only, so that `*:PORT` may open one of each. The backlog is what the machine
 /// allows (the kernel lowers it to net.core.somaxconn).
 pub fn listen(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(address.ip()), SocketType::STREAM, Mode::Nonblocking.flags(), None)?;
@@ -46,6 +46,8 @@ pub fn listen(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
+    // Accepted sockets inherit it (Linux): small messages go out at once, without a call a connection.
+    sockopt::set_tcp_nodelay(&socket, true)?;
     net::bind(&socket, &address)?;
     net::listen(&socket, i32::MAX)?;
     Ok(socket)
@@ -56,11 +58,9 @@ pub fn stop_listening(listener: impl AsFd) {
     let _ = net::shutdown(listener, net::Shutdown::Read);
 }
 
-/// Takes a connection from the listener's queue. It sends small messages at once (TCP_NODELAY).
+/// Takes a connection from the listener's queue.
 pub fn accept(listener: impl AsFd, mode: Mode) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, peer) = net::acceptfrom_with(listener, mode.flags())?;
-    // Fails where the peer has reset the connection already; reading will say so.
-    let _ = sockopt::set_tcp_nodelay(&socket, true);
     let peer = peer
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the listener is not a TCP socket"))?;

@@ -143,6 +143,14 @@ impl Server {
                 let table = table::<model::epoll_et::EpollEt, P>(service, &ledger);
                 run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
             }
+            Model::Uring => {
+                let shared = Arc::clone(&ledger);
+                let sizes = model::uring::sizes();
+                let table = move |seat: &Seat, listeners: &[OwnedFd]| {
+                    model::uring::run(seat, listeners, &service, &shared, sizes)
+                };
+                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
+            }
         };
         ledger.finish(&mut totals);
         Ok(totals)

@@ -6,6 +6,7 @@ pub(crate) mod fork;
 pub(crate) mod poll;
 pub(crate) mod select;
 pub(crate) mod threads;
+pub(crate) mod uring;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,11 +26,14 @@ pub enum Model {
     Epoll,
     /// epoll(7), edge-triggered.
     EpollEt,
+    /// io_uring(7).
+    Uring,
 }
 
 impl Model {
     /// Every model, from the oldest idea to the newest.
-    pub const ALL: [Model; 6] = [Model::Threads, Model::Fork, Model::Select, Model::Poll, Model::Epoll, Model::EpollEt];
+    pub const ALL: [Model; 7] =
+        [Model::Threads, Model::Fork, Model::Select, Model::Poll, Model::Epoll, Model::EpollEt, Model::Uring];
 
     /// Its name on the command line and in records.
     pub fn name(self) -> &'static str {
@@ -40,6 +44,7 @@ impl Model {
             Model::Poll => "poll",
             Model::Epoll => "epoll",
             Model::EpollEt => "epoll-et",
+            Model::Uring => "uring",
         }
     }
 

@@ -1,0 +1,420 @@
+//! io_uring(7): requests go in on one ring, completions come out on another, many with one call.
+//!
+//! A completion is about something that *has happened* in memory that the kernel was lent: so memory lent to the kernel belongs to the [`Ring`] until the
+//! completion gives it back. Received bytes come in buffers of a [`pool`] that the kernel chooses from; accepted sockets stand in the ring's own
+//! table (*direct descriptors*), which is bounded by RLIMIT_NOFILE for each ring and takes nothing from the thread's table.
+//!
+//! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2), io_uring_prep_{accept,recv,send,close}(3).
+
+mod pool;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+pub use pool::Buffer;
+use pool::Pool;
+
+/// The sizes of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Requests that fit before they must be handed in; a power of two.
+    pub submissions: u32,
+    /// Completions that fit before the kernel keeps the rest aside (and ends multishot requests); a power of two.
+    pub completions: u32,
+    /// Sockets that fit; at most RLIMIT_NOFILE.
+    pub slots: u32,
+    /// Buffers to receive into; a power of two, at most 32,768.
+    pub buffers: u16,
+    /// Bytes in each.
+    pub buffer_bytes: u32,
+    /// Accepts that can wait at once.
+    pub accepts: u16,
+}
+
+/// A socket's place in the ring's table. It names the socket until [`Completion::Closed`]; then the kernel gives the place to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// Its number, below [`Sizes::slots`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Bytes to send, lent to the ring until they are sent.
+#[derive(Debug)]
+pub enum Payload {
+    /// A part of a received buffer, sent from where it is.
+    Received(Buffer, Range<usize>),
+    /// Bytes of the caller's, from a position on.
+    Owned(Vec<u8>, usize),
+}
+
+/// What a send does where the socket has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Completes at once with what there was room for, or with `WouldBlock`: nothing stays lent to the kernel for long.
+    None,
+    /// Waits until everything is sent or the connection fails.
+    All,
+}
+
+/// Something that has happened.
+#[derive(Debug)]
+pub enum Completion {
+    /// The watched descriptor was raised.
+    Woken {
+        /// Whether the watch goes on by itself; if not, it has to be asked for again.
+        more: bool,
+    },
+    /// An accept ended. Successful or not it has to be asked for again.
+    Accepted(io::Result<(Slot, SocketAddr)>),
+    /// Bytes arrived, or with `None` the end of the stream.
+    Received {
+        /// Where.
+        slot: Slot,
+        /// What. An error of ENOBUFS says that the pool was empty: see [`is_out_of_buffers`].
+        outcome: io::Result<Option<Buffer>>,
+        /// Whether the receive goes on by itself; if not, it has to be asked for again.
+        more: bool,
+    },
+    /// A send ended.
+    Sent {
+        /// Where.
+        slot: Slot,
+        /// How many bytes of the payload were sent.
+        outcome: io::Result<usize>,
+        /// What was lent.
+        payload: Payload,
+    },
+    /// The socket is closed; its slot may be another's from now on.
+    Closed(Slot),
+}
+
+/// Whether a receive ended only because the pool had no buffer: it is to be asked for again when one is back.
+pub fn is_out_of_buffers(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Whether a request ended because it was cancelled.
+pub fn is_cancelled(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECANCELED)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Wake,
+    Accept,
+    Receive,
+    Send,
+    Close,
+    /// Requests whose own completion says nothing that matters.
+    Aside,
+}
+
+impl Kind {
+    fn tag(self, number: u32) -> u64 {
+        u64::from(self as u8) << 32 | u64::from(number)
+    }
+
+    fn of(tag: u64) -> Option<Kind> {
+        [Kind::Wake, Kind::Accept, Kind::Receive, Kind::Send, Kind::Close, Kind::Aside]
+            .into_iter()
+            .nth((tag >> 32) as usize)
+    }
+}
+
+/// Where the kernel writes who has connected.
+struct AcceptPlace {
+    address: Box<(libc::sockaddr_storage, libc::socklen_t)>,
+    waiting: bool,
+}
+
+/// The one pool that every ring has.
+const GROUP: u16 = 0;
+
+/// A pair of rings with their sockets, buffers and what is lent to the kernel. One thread makes and uses it.
+pub struct Ring {
+    uring: IoUring,
+    pool: Pool,
+    accepts: Vec<AcceptPlace>,
+    /// By slot: what is being sent there.
+    lent: Vec<Option<Payload>>,
+    arrived: VecDeque<cqueue::Entry>,
+    /// Requests handed to the kernel whose last completion has not come.
+    outstanding: usize,
+}
+
+impl Ring {
+    /// A ring for the calling thread alone (IORING_SETUP_SINGLE_ISSUER), whose work is done when the thread asks for completions and not in the middle
+    /// of something else (IORING_SETUP_DEFER_TASKRUN).
+    pub fn new(sizes: Sizes) -> io::Result<Ring> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_cqsize(sizes.completions)
+            .build(sizes.submissions)?;
+        uring.submitter().register_files_sparse(sizes.slots)?;
+        let pool = Pool::new(sizes.buffers, sizes.buffer_bytes);
+        // SAFETY: the pool's entries live until `Drop` has ended every request and unregistered them.
+        unsafe { uring.submitter().register_buf_ring_with_flags(pool.entries_address(), sizes.buffers, GROUP, 0) }?;
+        let accepts = (0..sizes.accepts).map(|_| AcceptPlace { address: Box::new(empty_address()), waiting: false });
+        Ok(Ring { uring, pool, accepts: accepts.collect(), lent: Vec::new(), arrived: VecDeque::new(), outstanding: 0 })
+    }
+
+    /// Reports [`Completion::Woken`] each time that `descriptor` becomes readable.
+    pub fn watch(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let request = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), libc::POLLIN as u32).multi(true).build();
+        self.push(request.user_data(Kind::Wake.tag(0)))
+    }
+
+    /// Waits for one connection from `listener`, or returns false where as many accepts wait as the ring has places for.
+    ///
+    /// One, and not many (IORING_ACCEPT_MULTISHOT): a multishot accept takes connections from the queue for as long as it finds any, and drops
+    /// them when the table is full; and it cannot say who has connected. One by one, no more are taken than there are slots kept for.
+    pub fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<bool> {
+        let Some(index) = self.accepts.iter().position(|place| !place.waiting) else { return Ok(false) };
+        let place = &mut self.accepts[index];
+        *place.address = empty_address();
+        let (address, length) = &mut *place.address;
+        let request = opcode::Accept::new(Fd(listener.as_raw_fd()), std::ptr::from_mut(address).cast(), length)
+            .file_index(Some(DestinationSlot::auto_target()))
+            .build();
+        place.waiting = true;
+        self.push(request.user_data(Kind::Accept.tag(index as u32)))?;
+        Ok(true)
+    }
+
+    /// How many accepts wait.
+    pub fn accepts_waiting(&self) -> usize {
+        self.accepts.iter().filter(|place| place.waiting).count()
+    }
+
+    /// Ends the accepts that wait. One that has a connection already completes with it.
+    pub fn cancel_accepts(&mut self) -> io::Result<()> {
+        for index in 0..self.accepts.len() {
+            if self.accepts[index].waiting {
+                self.cancel(Kind::Accept.tag(index as u32))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives whatever arrives at a socket, again and again, into buffers of the pool (IORING_RECV_MULTISHOT).
+    pub fn receive(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::RecvMulti::new(Fixed(slot.0), GROUP).build();
+        self.push(request.user_data(Kind::Receive.tag(slot.0)))
+    }
+
+    /// Ends a socket's receive; what it received before comes first.
+    pub fn cancel_receive(&mut self, slot: Slot) -> io::Result<()> {
+        self.cancel(Kind::Receive.tag(slot.0))
+    }
+
+    /// Sends a payload. A socket has one send at a time, as several could overtake each other.
+    ///
+    /// # Panics
+    /// When the socket's last send has not completed.
+    pub fn send(&mut self, slot: Slot, payload: Payload, patience: Patience) -> io::Result<()> {
+        if self.lent.len() <= slot.index() {
+            self.lent.resize_with(slot.index() + 1, || None);
+        }
+        let place = &mut self.lent[slot.index()];
+        assert!(place.is_none(), "a socket has one send at a time");
+        let payload = place.insert(payload);
+        let bytes = match payload {
+            Payload::Received(buffer, range) => &self.pool.bytes(buffer)[range.clone()],
+            Payload::Owned(bytes, from) => &bytes[*from..],
+        };
+        let flags = match patience {
+            Patience::None => libc::MSG_DONTWAIT,
+            Patience::All => libc::MSG_WAITALL,
+        };
+        let request = opcode::Send::new(Fixed(slot.0), bytes.as_ptr(), bytes.len() as u32)
+            .flags(flags | libc::MSG_NOSIGNAL)
+            .build();
+        self.push(request.user_data(Kind::Send.tag(slot.0)))
+    }
+
+    /// Ends the reading half of a socket: its receive completes with what has arrived, then with the end of the stream.
+    pub fn end_reading(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_RD).build();
+        self.push_aside(request)
+    }
+
+    /// Closes a socket, on which nothing may be outstanding.
+    pub fn close(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::Close::new(Fixed(slot.0)).build();
+        self.push(request.user_data(Kind::Close.tag(slot.0)))
+    }
+
+    /// The bytes in a buffer.
+    pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        self.pool.bytes(buffer)
+    }
+
+    /// Gives a buffer back to be received into.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        self.pool.recycle(buffer);
+    }
+
+    /// Buffers that can be received into now.
+    pub fn free_buffers(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// Hands in all requests without waiting.
+    pub fn submit(&mut self) -> io::Result<()> {
+        tolerate(self.uring.submit())
+    }
+
+    /// Hands in all requests, and waits until something has happened or the time is over.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let outcome = match timeout {
+            None => self.uring.submit_and_wait(1),
+            Some(timeout) => {
+                let timeout = Timespec::from(timeout);
+                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        tolerate(outcome)?;
+        self.arrived.extend(self.uring.completion());
+        Ok(())
+    }
+
+    /// The next thing that has happened, of those that the last [`Ring::wait`] brought.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        loop {
+            let entry = self.arrived.pop_front()?;
+            if !cqueue::more(entry.flags()) {
+                self.outstanding -= 1;
+            }
+            if let Some(completion) = self.interpret(&entry) {
+                return Some(completion);
+            }
+        }
+    }
+
+    fn interpret(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
+        let number = entry.user_data() as u32;
+        let outcome = match entry.result() {
+            result @ 0.. => Ok(result as usize),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        };
+        let slot = Slot(number);
+        match Kind::of(entry.user_data())? {
+            Kind::Wake => Some(Completion::Woken { more: cqueue::more(entry.flags()) }),
+            Kind::Accept => {
+                let place = &mut self.accepts[number as usize];
+                place.waiting = false;
+                Some(Completion::Accepted(outcome.map(|index| (Slot(index as u32), read_address(&place.address)))))
+            }
+            Kind::Receive => {
+                let buffer = cqueue::buffer_select(entry.flags());
+                let outcome = outcome.map(|length| {
+                    let buffer = buffer.map(|id| self.pool.take(id, length));
+                    // The end of the stream may come with a buffer, with nothing in it.
+                    if length > 0 {
+                        return buffer;
+                    }
+                    if let Some(buffer) = buffer {
+                        self.pool.recycle(buffer);
+                    }
+                    None
+                });
+                Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
+            }
+            Kind::Send => {
+                let payload = self.lent[slot.index()].take().expect("what is lent comes back once");
+                Some(Completion::Sent { slot, outcome, payload })
+            }
+            Kind::Close => Some(Completion::Closed(slot)),
+            Kind::Aside => None,
+        }
+    }
+
+    fn cancel(&mut self, tag: u64) -> io::Result<()> {
+        let request = opcode::AsyncCancel::new(tag).build();
+        self.push_aside(request)
+    }
+
+    fn push_aside(&mut self, request: squeue::Entry) -> io::Result<()> {
+        self.push(request.user_data(Kind::Aside.tag(0)))
+    }
+
+    fn push(&mut self, request: squeue::Entry) -> io::Result<()> {
+        self.outstanding += 1;
+        loop {
+            // SAFETY: whatever the request points to (a payload, an address, the pool) is owned by this ring until the request's completion was seen
+            // or `Drop` has ended it; descriptors are numbers that the kernel checks.
+            if unsafe { self.uring.submission().push(&request) }.is_ok() {
+                return Ok(());
+            }
+            self.submit()?;
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // Nothing that is lent may be freed while the kernel could still use it.
+        let ended = self.end_all();
+        let _ = self.uring.submitter().unregister_buf_ring(GROUP);
+        if ended.is_err() {
+            self.pool.leak();
+            std::mem::forget(std::mem::take(&mut self.lent));
+            std::mem::forget(std::mem::take(&mut self.accepts));
+        }
+    }
+}
+
+impl Ring {
+    /// Cancels every request and sees each of them end.
+    fn end_all(&mut self) -> io::Result<()> {
+        self.submit()?;
+        match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any().all()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Bounded: requests that cannot be cancelled (a close on its way) end by themselves at once.
+        for _ in 0..1000 {
+            while self.next_completion().is_some() {}
+            if self.outstanding == 0 {
+                return Ok(());
+            }
+            self.wait(Some(Duration::from_millis(10)))?;
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// A wait that brought nothing is no failure: time was over, a signal came, or completions must be taken before more requests (EBUSY).
+fn tolerate(outcome: io::Result<usize>) -> io::Result<()> {
+    match outcome {
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
+            Err(error)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn empty_address() -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: a sockaddr_storage is plain bytes, for which all zero is a value (family AF_UNSPEC).
+    (unsafe { std::mem::zeroed() }, size_of::<libc::sockaddr_storage>() as libc::socklen_t)
+}
+
+fn read_address(place: &(libc::sockaddr_storage, libc::socklen_t)) -> SocketAddr {
+    let (storage, length) = place;
+    // SAFETY: the kernel has written `length` bytes of an address into the storage, which is large enough for any.
+    let address = unsafe { rustix::net::SocketAddrAny::read(std::ptr::from_ref(storage).cast(), *length) };
+    SocketAddr::try_from(address).unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
+}
