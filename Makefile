@@ -1,0 +1,59 @@
+# Every verb a person needs; CI calls only these. Needs cargo, python3 with venv, a C compiler and make; sets up the rest.
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+BINARY := target/release/plimsoll
+CARGO  := cargo
+# Tests and lint use the sources as they are; the binary is the one that was just built.
+LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
+SOURCES = lab tests $(wildcard bench)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint fmt build install lock clean binary
+
+help: ## show this
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+# Exit 4 means measured, but the machine or the generator was the limit: the report says so, and make need not fail.
+demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" on this machine, in about two minutes
+	@$(LAB) $(PYTHON) -m plimsoll_lab run demo; code=$$?; test $$code -eq 0 -o $$code -eq 4
+
+test: $(VENV)/.locked binary ## run every test
+	$(CARGO) test --workspace --release --locked --quiet
+	$(LAB) $(PYTHON) -m pytest
+
+lint: $(VENV)/.locked ## check format, lint, types and documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --release --locked --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --release --locked --quiet
+	$(VENV)/bin/ruff check $(SOURCES)
+	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(VENV)/bin/mypy
+
+fmt: $(VENV)/.locked ## format everything
+	$(CARGO) fmt --all
+	$(VENV)/bin/ruff check --fix-only --quiet $(SOURCES)
+	$(VENV)/bin/ruff format $(SOURCES)
+
+build: binary ## build the release binary
+
+install: $(VENV)/.locked binary ## put plimsoll and plimsoll-lab into .venv/bin
+	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --no-index .
+
+lock: $(VENV)/.locked ## choose the newest versions anew, and write them down with their hashes
+	$(PYTHON) -m pip install --quiet uv
+	{ head -1 requirements.lock; $(VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --quiet; } > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+
+clean: ## remove what was built, but no run
+	rm -rf $(VENV) target build *.egg-info
+
+# Cargo knows best whether anything is to be done.
+binary:
+	$(CARGO) build --release --locked --quiet -p plimsoll
+
+$(VENV)/.locked: requirements.lock
+	python3 -m venv --clear $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	touch $@

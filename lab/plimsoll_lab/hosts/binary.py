@@ -1,0 +1,43 @@
+"""Where the binary `plimsoll` is: the lab knows it only as a process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from plimsoll_lab.problem import LabError
+
+VARIABLE = "PLIMSOLL_BIN"
+
+
+def find_binary() -> str:
+    """The path of the binary: what PLIMSOLL_BIN says, else beside this program, else on the PATH."""
+    stated = os.environ.get(VARIABLE)
+    if stated:
+        found = shutil.which(stated)
+        if found is None:
+            raise LabError(f"{VARIABLE} is {stated}, which is no program that can be run; correct it or unset it")
+        return str(Path(found).resolve())
+    for folder in (Path(sys.argv[0]).resolve().parent, Path(sys.executable).parent):
+        beside = folder / "plimsoll"
+        if os.access(beside, os.X_OK) and beside.is_file():
+            return str(beside)
+    found = shutil.which("plimsoll")
+    if found is None:
+        raise LabError(
+            "cannot find the program plimsoll: it is neither beside plimsoll-lab nor on the PATH; "
+            f"install it with 'pip install .', or set {VARIABLE} to where it is"
+        )
+    return found
+
+
+def binary_version(binary: str) -> str:
+    """What `plimsoll --version` says."""
+    try:
+        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"{binary} --version does not work ({error}); is it the right program?") from None
+    return said.stdout.strip()

@@ -1,0 +1,177 @@
+"""Control groups of our own, v1 or v2, where the machine allows them.
+
+A run has one folder, named after the lab's process, and a group for each metered process below it. Whatever a dead lab
+left behind is recognised by that name and removed at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll_lab.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter
+
+_OURS = re.compile(r"plimsoll-(\d+)-(\d+)")
+REMOVE_WITHIN_S = 2.0
+"""A group can be removed once its last process has been reaped, which follows a kill by milliseconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """A group for one process tree: one folder a controller in v1, a single one in v2."""
+
+    folders: tuple[Path, ...]
+    """Where the group is, cpuacct before memory."""
+
+    def meter(self) -> Meter:
+        """Who reads it."""
+        if len(self.folders) == 1:
+            return CgroupV2Meter(folder=self.folders[0])
+        return CgroupV1Meter(cpuacct=self.folders[0], memory=self.folders[1])
+
+    def kill(self) -> None:
+        """End every process in it."""
+        for folder in self.folders:
+            kill_folder(folder)
+
+    def remove(self) -> None:
+        """End what is left and remove the folders."""
+        for folder in self.folders:
+            remove_folder(folder)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Groups:
+    """The folders of one lab process."""
+
+    roots: tuple[Path, ...]
+    """One a controller, cpuacct before memory; in v2 a single one."""
+
+    def make(self, name: str) -> Group:
+        """A group for one process tree."""
+        folders = tuple(root / name for root in self.roots)
+        for folder in folders:
+            folder.mkdir()
+        return Group(folders=folders)
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        for root in self.roots:
+            for folder in [*(child for child in root.iterdir() if child.is_dir()), root]:
+                remove_folder(folder)
+
+
+def open_groups() -> Groups | None:
+    """Folders for this lab process; None where the machine does not let us have them."""
+    name = f"plimsoll-{os.getpid()}-{_start_ticks(os.getpid())}"
+    for homes in _homes():
+        for home in homes:
+            _remove_stale(home)
+        roots = tuple(home / name for home in homes)
+        try:
+            for root in roots:
+                root.mkdir()
+            groups = Groups(roots=roots)
+            trial = groups.make("probe")
+            trial.meter().read(thorough=True)
+            for folder in trial.folders:
+                # Opening for writing shows the permission; nothing is moved.
+                os.close(os.open(folder / "cgroup.procs", os.O_WRONLY))
+            trial.remove()
+        except OSError:
+            for root in roots:
+                with contextlib.suppress(OSError):
+                    (root / "probe").rmdir()
+                with contextlib.suppress(OSError):
+                    root.rmdir()
+        else:
+            return groups
+    return None
+
+
+def _homes() -> list[tuple[Path, ...]]:
+    """Folders in which a group of ours may live, the likeliest first."""
+    own = {}
+    for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            own[controller] = path
+    v1: dict[str, Path] = {}
+    v2: Path | None = None
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        fields, _, rest = line.partition(" - ")
+        kind, _source, options = rest.split()[:3]
+        root, mount = fields.split()[3:5]
+        if kind == "cgroup":
+            for controller in {"cpuacct", "memory"} & set(options.split(",")):
+                v1.setdefault(controller, _below(mount, root, own.get(controller, "/")))
+        elif kind == "cgroup2":
+            v2 = _below(mount, root, own.get("", "/"))
+    homes: list[tuple[Path, ...]] = []
+    if len(v1) == 2:  # noqa: PLR2004 - both controllers
+        homes.append((v1["cpuacct"], v1["memory"]))
+    while v2 is not None and (v2 / "cgroup.procs").exists():
+        # A group that holds processes hands no controllers to its children, so a login shell's own group will not do;
+        # the one above it, where the user may write there, will.
+        homes.append((v2,))
+        v2 = v2.parent
+    return homes
+
+
+def _below(mount: str, root: str, own: str) -> Path:
+    """Our own group's folder as this mount shows it."""
+    if own != root and own.startswith(root.rstrip("/") + "/"):
+        return Path(mount) / own[len(root.rstrip("/")) + 1 :]
+    return Path(mount)
+
+
+def _start_ticks(pid: int) -> str | None:
+    """When a process began, so that a name outlives the reuse of its number; proc_pid_stat(5), field 22."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[19]
+    except OSError:
+        return None
+
+
+def _remove_stale(home: Path) -> None:
+    with contextlib.suppress(OSError):
+        for folder in home.iterdir():
+            match = _OURS.fullmatch(folder.name)
+            if match and _start_ticks(int(match[1])) != match[2]:
+                for child in [*(each for each in folder.iterdir() if each.is_dir()), folder]:
+                    remove_folder(child)
+
+
+def kill_folder(folder: Path) -> bool:
+    """Kill every process in a group; whether there was any."""
+    try:
+        pids = [int(pid) for pid in (folder / "cgroup.procs").read_bytes().split()]
+    except OSError:
+        return False
+    for pid in pids:
+        if pid > 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    return bool(pids)
+
+
+def remove_folder(folder: Path) -> None:
+    """Kill what is in a group and remove it; a group that will not go is left for the next start."""
+    deadline = time.monotonic() + REMOVE_WITHIN_S
+    while True:
+        populated = kill_folder(folder)
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02 if populated else 0.002)
+        else:
+            return

@@ -1,0 +1,79 @@
+"""What a plan would bring, before anything runs: points, time, and whether it could tell a winner at all."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from plimsoll_lab.progress import duration
+from plimsoll_lab.report.summary import too_few_repetitions
+from plimsoll_lab.samplers.environment import lacks, read_environment
+from plimsoll_lab.stats.verdict import blocks_needed, can_say_better
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.expand import as_text, contender_axis, predicted_s
+from plimsoll_lab.suite.spec import Plan
+
+
+def describe_plan(plan: Plan) -> Json:
+    """A plan, as data."""
+    axis = contender_axis(plan)
+    compare = axis.path if axis else None
+    settings = {
+        repr({path: value for path, value in point.setting.items() if path != compare}) for point in plan.points
+    }
+    contenders = {as_text(point.setting[compare]) for point in plan.points} if compare else set()
+    family = len(settings) * len(plan.suite.verdict.figures) if len(contenders) > 1 else 0
+    repeat = plan.suite.run.repeat
+    warnings: list[Json] = []
+    if family and not can_say_better(blocks=repeat, family=family):
+        warnings.append(too_few_repetitions(repeat, family))
+    most = max(units.count(cast("str", point.load.get("connections", 64))) for point in plan.points)
+    warnings += [
+        {"code": "machine_lacks", "message": what.partition("; ")[0], "remedy": what.partition("; ")[2]}
+        for what in lacks(most, read_environment(""))
+    ]
+    return {
+        "event": "plan",
+        "suite": plan.suite.name,
+        "question": plan.suite.question,
+        "seed": plan.seed,
+        "repeat": repeat,
+        "predicted_s": predicted_s(plan),
+        "points": [{"number": point.number, "point": dict(point.setting)} for point in plan.points],
+        "trials": [{"number": each.number, "block": each.block, "point": each.point} for each in plan.trials],
+        "family": {
+            "compare": compare,
+            "figures": list(plan.suite.verdict.figures),
+            "comparisons": family,
+            "repetitions_needed": blocks_needed(family) if family else None,
+        },
+        "warnings": warnings,
+    }
+
+
+def render_plan(plan: Json, *, colour: bool) -> str:
+    """The same in words."""
+    points, trials = cast("list[Json]", plan["points"]), cast("list[Json]", plan["trials"])
+    family = cast("Json", plan["family"])
+    lines = [
+        str(plan["question"]),
+        "",
+        f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} trials, "
+        f"{duration(cast('float', plan['predicted_s']))}, seed {plan['seed']}",
+    ]
+    axes: dict[str, dict[str, None]] = {}
+    for point in points:
+        for path, value in cast("Json", point["point"]).items():
+            axes.setdefault(path, {})[as_text(value)] = None  # type: ignore[arg-type]
+    width = max((len(path) for path in axes), default=0)
+    lines += [f"  {path.ljust(width)}  {', '.join(values)}" for path, values in axes.items()]
+    if family["comparisons"]:
+        lines += [
+            "",
+            f"{family['comparisons']} comparisons along {family['compare']}, one family: {', '.join(cast('list[str]', family['figures']))}",
+            f"a winner can be told with {family['repetitions_needed']} repetitions or more",
+        ]
+    for each in cast("list[Json]", plan["warnings"]):
+        mark = "\x1b[33mwarning\x1b[0m" if colour else "warning"
+        lines += ["", f"{mark}  {each['code']}: {each['message']}; {each['remedy']}"]
+    return "\n".join(lines)

@@ -1,0 +1,19 @@
+"""What stops the lab, in one line."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Something a person has to put right. Its message is one line: what is wrong, why, and how to fix it."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Interrupted(Exception):  # noqa: N818 - a person's wish, not an error
+    """SIGINT or SIGTERM arrived: the trial in flight is discarded and the run stays as it is on disk."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number

@@ -1,0 +1,217 @@
+"""The one summary: from the records on disk to what every output says."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import cast
+
+from plimsoll_lab.stats.summary import summarise
+from plimsoll_lab.stats.verdict import Question, Verdict, blocks_needed, can_say_better, decide
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
+
+COMPARE = {"<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__}
+
+
+def summarise_run(folder: RunFolder) -> Json:
+    """Everything there is to say about a run."""
+    run = folder.read_run()
+    trials = folder.read_trials()
+    by_point: dict[int, list[TrialRecord]] = {}
+    for trial in trials:
+        by_point.setdefault(trial.point, []).append(trial)
+    limits = cast("list[dict[str, object]]", run["limits"])
+    points = [
+        _point(point, by_point.get(cast("int", point["number"]), []), limits)
+        for point in cast("list[Json]", run["points"])
+    ]
+    verdicts = decide(
+        _family(run, points, by_point),
+        margin=cast("float", cast("Json", run["family"])["margin"]),
+        seed=cast("int", run["seed"]),
+    )
+    planned = len(cast("list[object]", run["trials"]))
+    outcomes = {point["outcome"] for point in points}
+    return {
+        "event": "summary",
+        "schema_version": SCHEMA_VERSION,
+        "run": str(folder.path),
+        "report": str(folder.report),
+        "suite": cast("Json", run["suite"])["name"],
+        "question": cast("Json", run["suite"])["question"],
+        "status": "complete" if len(trials) == planned else "interrupted",
+        "valid": len(trials) == planned and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes,
+        "trials": {
+            "planned": planned,
+            "measured": len(trials),
+            "valid": sum(trial.outcome == "ok" for trial in trials),
+        },
+        "elapsed_s": sum(trial.elapsed_s for trial in trials),
+        "command": run["command"],
+        "seed": run["seed"],
+        "points": points,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "stops": _stops(run, points),
+        "limits_missed": [
+            limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
+        ],
+        "warnings": _warnings(run, points, trials, len(verdicts)),
+    }
+
+
+def contender_label(value: object) -> str:
+    """A setting as a word: a command is its words."""
+    return " ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _point(point: Json, trials: Sequence[TrialRecord], limits: Sequence[Mapping[str, object]]) -> Json:
+    valid = [trial for trial in trials if trial.outcome == "ok"]
+    outcome, reason = _point_outcome(trials, valid)
+    names = dict.fromkeys(name for trial in valid for name in trial.figures)
+    figures = {}
+    for name in names:
+        values = [trial.figures[name] for trial in valid if name in trial.figures]
+        summary = asdict(summarise(values))
+        summary["cv"] = summary["stdev"] / abs(summary["mean"]) if summary["stdev"] and summary["mean"] else None
+        figures[name] = summary
+    return {
+        "point": point["setting"],
+        "number": point["number"],
+        "n": len(trials),
+        "valid_n": len(valid),
+        "outcome": outcome,
+        "reason": reason,
+        "figures": figures,
+        "limits": [_limit(limit, figures, point) for limit in limits] if valid else [],
+    }
+
+
+def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[str | None, str | None]:
+    """A limit reached in any trial is the point's; else what most trials say, results winning a tie."""
+    if not trials:
+        return None, "not measured"
+    counts = Counter(trial.outcome for trial in trials)
+    if counts["hard_limit"]:
+        outcome = "hard_limit"
+    elif 2 * len(valid) >= len(trials):
+        return "ok", None
+    else:
+        outcome = max((each for each in counts if each != "ok"), key=lambda each: counts[each])
+    reason = next(trial.reason for trial in trials if trial.outcome == outcome)
+    return outcome, reason
+
+
+def _limit(limit: Mapping[str, object], figures: Mapping[str, Mapping[str, float]], point: Json) -> Json:
+    name = cast("str", limit["figure"])
+    median = figures[name]["median"] if name in figures else math.nan
+    met = COMPARE[cast("str", limit["operator"])](float(median), float(cast("float", limit["value"])))
+    return {
+        "point": point["setting"],
+        "limit": limit["text"],
+        "figure": name,
+        "median": None if math.isnan(median) else median,
+        "met": met,
+    }
+
+
+def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[TrialRecord]]) -> list[Question]:
+    family = cast("Json", run["family"])
+    compare = family["compare"]
+    if compare is None:
+        return []
+    better = {cast("str", each["name"]): each["better"] for each in cast("list[Json]", run["figures"])}
+    places: dict[str, list[Json]] = {}
+    for point in points:
+        setting = cast("Json", point["point"])
+        places.setdefault(repr({path: value for path, value in setting.items() if path != compare}), []).append(point)
+    questions = []
+    for figure in cast("list[str]", family["figures"]):
+        for here in places.values():
+            at = {path: value for path, value in cast("Json", here[0]["point"]).items() if path != compare}
+            contenders: dict[str, dict[int, float]] = {}
+            absent = []
+            for point in here:
+                label = contender_label(cast("Json", point["point"])[cast("str", compare)])
+                values = {
+                    trial.block: trial.figures[figure]
+                    for trial in by_point.get(cast("int", point["number"]), [])
+                    if trial.outcome == "ok" and figure in trial.figures
+                }
+                if point["outcome"] == "ok" and values:
+                    contenders[label] = values
+                else:
+                    absent.append(label)
+            questions.append(
+                Question(figure=figure, better=better[figure], at=at, contenders=contenders, absent=tuple(absent))  # type: ignore[arg-type]
+            )
+    return questions
+
+
+def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
+    """Where each contender was seen to stop: its points without a result, the settings of a number ordered by it."""
+    compare = cast("Json", run["family"])["compare"]
+    stops = []
+    for point in points:
+        if point["outcome"] in {"ok", None}:
+            continue
+        setting = dict(cast("Json", point["point"]))
+        contender = contender_label(setting.pop(cast("str", compare))) if compare else ""
+        stops.append({"contender": contender, "at": setting, "outcome": point["outcome"], "reason": point["reason"]})
+    return stops
+
+
+def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], family: int) -> list[Json]:
+    warnings = []
+    planned = len(cast("list[object]", run["trials"]))
+    if len(trials) < planned:
+        warnings.append(
+            _warning(
+                "incomplete",
+                f"{len(trials)} of {planned} trials were measured",
+                f"plimsoll lab resume runs/{run['run']} measures the rest",
+            )
+        )
+    repeat = cast("int", cast("Json", run["settings"])["repeat"])
+    if family and not can_say_better(blocks=repeat, family=family):
+        warnings.append(too_few_repetitions(repeat, family))
+    for point in points:
+        valid, n = cast("int", point["valid_n"]), cast("int", point["n"])
+        if point["outcome"] == "ok" and valid < n:
+            warnings.append(
+                _warning(
+                    "discarded",
+                    f"{n - valid} of {n} trials at {_words(cast('Json', point['point']))} are no results and were left out",
+                    "the trials' records say why",
+                )
+            )
+    seen: dict[str, list[tuple[TrialRecord, Json]]] = {}
+    for trial in trials:
+        for doubt in trial.warnings:
+            seen.setdefault(doubt.code, []).append((trial, asdict(doubt)))
+    for code, doubts in seen.items():
+        # The middle one of them stands for all: neither the worst nor the mildest.
+        trial, doubt = doubts[len(doubts) // 2]
+        affected = len({each.number for each, _ in doubts})
+        message = f"in {affected} of {len(trials)} trials; in trial {trial.number}, {doubt['message']}"
+        warnings.append(_warning(code, message, cast("str", doubt["remedy"])))
+    return warnings
+
+
+def too_few_repetitions(repeat: int, family: int) -> Json:
+    """The doubt that a suite can never say `better`, however clear the difference."""
+    return _warning(
+        "too_few_repetitions",
+        f"{repeat} repetitions can never tell a winner over a family of {family} comparisons (p < 0.05, Holm)",
+        f"use at least {blocks_needed(family)} repetitions, or fewer figures or settings",
+    )
+
+
+def _warning(code: str, message: str, remedy: str) -> Json:
+    return {"code": code, "message": message, "remedy": remedy}
+
+
+def _words(setting: Mapping[str, object]) -> str:
+    return ", ".join(f"{path}={contender_label(value)}" for path, value in setting.items())

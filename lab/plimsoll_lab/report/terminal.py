@@ -1,0 +1,166 @@
+"""The summary in the terminal: the verdict first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.report import words
+from plimsoll_lab.report.summary import contender_label
+from plimsoll_lab.store.records import Json
+
+SHOWN = (
+    "completed_rate",
+    "response_time_us.p50",
+    "response_time_us.p99",
+    "server.cpu_us_per_request",
+    "server.memory_bytes",
+)
+"""The figures of the table, those of the verdict first; every other one is in the JSON."""
+HEADINGS = {
+    "completed_rate": "completed",
+    "response_time_us.p50": "p50",
+    "response_time_us.p99": "p99",
+    "server.cpu_us_per_request": "CPU/request",
+    "server.memory_bytes": "memory",
+}
+COLOURS = {"better": "32", "equivalent": "36", "not shown": "33", "invalid": "31"}
+BOLD, DIM, RED = "1", "2", "31"
+
+
+class Paint:
+    """Colours text, or leaves it alone."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self._colour = colour
+
+    def __call__(self, text: str, code: str) -> str:
+        """The text in a colour (an SGR code)."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+
+
+def render(summary: Json, run: Json, *, colour: bool) -> str:
+    """The whole summary as text, without a line end at its end."""
+    paint = Paint(colour=colour)
+    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
+    parts = [
+        paint(str(summary["question"]), BOLD),
+        *_verdicts(summary, figures, paint),
+        *_stops(summary, paint),
+        *_tables(summary, run, figures, paint),
+        *_limits(summary, figures, paint),
+        *_warnings(summary, paint),
+        "",
+        f"report   {summary['report']}",
+        f"again    {summary['command']}",
+    ]
+    return "\n".join(parts)
+
+
+def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
+    verdicts = cast("list[Json]", summary["verdicts"])
+    if not verdicts:
+        return []
+    lines = []
+    previous = None
+    rows = []
+    for verdict in verdicts:
+        figure = figures[cast("str", verdict["figure"])]
+        heading = f"{figure['label']} ({figure['better']} is better)"
+        call = cast("str", verdict["call"])
+        versus = f"{verdict['winner'] or '-'}"
+        if verdict["runner_up"]:
+            versus += f" over {verdict['runner_up']}"
+        rows.append(
+            (
+                heading if heading != previous else "",
+                words.setting(cast("Json", verdict["at"])),
+                versus,
+                words.ratio(cast("float", verdict["ratio"]), cast("tuple[float, float]", verdict["ratio_ci95"])),
+                call,
+                str(verdict["reason"]),
+            )
+        )
+        previous = heading
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        if row[0]:
+            lines += ["", row[0]]
+        cells = [row[column].ljust(widths[column]) for column in range(1, 5)]
+        cells[3] = paint(cells[3], COLOURS[row[4]])
+        lines.append(f"  {'  '.join(cells)}  {paint(row[5], DIM)}")
+    return lines
+
+
+def _stops(summary: Json, paint: Paint) -> list[str]:
+    stops = cast("list[Json]", summary["stops"])
+    if not stops:
+        return []
+    lines = ["", paint("where each stops", BOLD)]
+    rows = [(str(each["contender"]), words.setting(cast("Json", each["at"])), str(each["outcome"])) for each in stops]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row, each in zip(rows, stops, strict=True):
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append(f"  {cells}  {each['reason']}")
+    return lines
+
+
+def _tables(summary: Json, run: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
+    compare = cast("Json", run["family"])["compare"]
+    rows: list[list[str]] = []
+    groups: dict[str, list[list[str]]] = {}
+    for point in cast("list[Json]", summary["points"]):
+        setting = dict(cast("Json", point["point"]))
+        name = contender_label(setting.pop(cast("str", compare))) if compare else words.setting(setting)
+        group = words.setting(setting) if compare else "median of the trials"
+        found = cast("dict[str, Json]", point["figures"])
+        if point["outcome"] == "ok":
+            cells = [
+                words.number(
+                    cast("float", found[figure]["median"]) if figure in found else None,
+                    cast("str", figures[figure]["unit"]),
+                )
+                for figure in SHOWN
+            ]
+        else:
+            cells = [str(point["outcome"] or "not measured")] + [""] * (len(SHOWN) - 1)
+        row = [name, *cells, f"{point['valid_n']}/{point['n']}"]
+        groups.setdefault(group, []).append(row)
+        rows.append(row)
+    headings = ["", *(HEADINGS[figure] for figure in SHOWN), "trials"]
+    widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
+    lines = []
+    for group, members in groups.items():
+        lines += [
+            "",
+            paint(group, BOLD) + paint(", medians" if compare else "", DIM),
+            paint(_row(headings, widths), DIM),
+        ]
+        lines += [_row(row, widths) for row in members]
+    return lines
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first = cells[0].ljust(widths[0])
+    return (
+        "  " + first + "  " + "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+    ).rstrip()
+
+
+def _limits(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
+    missed = cast("list[Json]", summary["limits_missed"])
+    if not missed:
+        return []
+    lines = ["", paint("limits missed", RED)]
+    for each in missed:
+        unit = cast("str", figures[cast("str", each["figure"])]["unit"])
+        median = words.number(cast("float | None", each["median"]), unit)
+        lines.append(f"  {words.setting(cast('Json', each['point']))}: {each['limit']}, but the median is {median}")
+    return lines
+
+
+def _warnings(summary: Json, paint: Paint) -> list[str]:
+    lines = []
+    for each in cast("list[Json]", summary["warnings"]):
+        lines.append(f"{paint('warning', COLOURS['not shown'])}  {each['code']}: {each['message']}; {each['remedy']}")
+    return ["", *lines] if lines else []

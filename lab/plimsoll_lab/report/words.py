@@ -1,0 +1,63 @@
+"""Numbers as people read them, to three figures; the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+
+def number(value: float | None, unit: str) -> str:
+    """A figure with its unit: `39,800/s`, `1.23 ms`, `2.15 MiB`."""
+    if value is None or math.isnan(value):
+        return "-"
+    if unit == "us":
+        return _scaled(value, (("us", 1.0), ("ms", 1e3), ("s", 1e6)))
+    if unit == "bytes":
+        return _scaled(value, (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30)))
+    if unit == "bits_per_s":
+        return _scaled(value, (("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)))
+    if unit == "ratio":
+        return f"{three(value * 100)} %"
+    return three(value) + {"per_s": "/s", "cores": " cores"}.get(unit, "")
+
+
+def three(value: float) -> str:
+    """Three significant figures, thousands grouped."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    # Rounding may carry into another digit: 9.999 is 10.0, not 10.00.
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{digits}f}"
+
+
+def setting(values: Mapping[str, object]) -> str:
+    """A place in the matrix: `2,000 connections, 64B size`."""
+    return ", ".join(_one_setting(path, value) for path, value in values.items()) or "every setting"
+
+
+def _one_setting(path: str, value: object) -> str:
+    key = path.rpartition(".")[2].replace("_", " ")
+    if isinstance(value, bool):
+        return key if value else f"no {key}"
+    if isinstance(value, int):
+        return f"{value:,} {key}"
+    if key == "connections":
+        return f"{value} {key}"
+    return f"{key} {value}"
+
+
+def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
+    """`0.94x [0.92, 0.97]`."""
+    if value is None or interval is None:
+        return "-"
+    return f"{value:.3f}x [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:
+    unit, size = steps[0]
+    for name, least in steps:
+        if abs(value) >= least:
+            unit, size = name, least
+    return f"{three(value / size)} {unit}"

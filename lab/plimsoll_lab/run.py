@@ -1,0 +1,149 @@
+"""A run: from a plan to a folder. Each trial is on disk before the next one starts, so that `resume` loses nothing."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import cast
+
+from plimsoll_lab import __version__
+from plimsoll_lab.hosts.binary import binary_version
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.samplers.environment import read_environment
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
+from plimsoll_lab.suite.expand import contender_axis, expand
+from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Plan, Value
+from plimsoll_lab.trial.lifecycle import run_trial
+
+FAST_REPEAT = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What a person asked for on the command line, besides the suite itself."""
+
+    suite: str
+    """The suite as it was named: a shipped name or a path."""
+    changes: Mapping[str, Value] = field(default_factory=dict)
+    """`--set`, `--repeat` and `--fast`, as settings by dotted path."""
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """`--only`: the points to keep."""
+    fast: bool = False
+    """`--fast`: two repetitions, for a look and not for a verdict."""
+    out: str = "runs"
+    """Where the run's folder is made."""
+
+
+def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
+    """Read and expand a suite as it was asked for; a seed in the suite wins over the drawn one."""
+    suite = read_text(text, source=source, directory=directory, changes=request.changes)
+    return expand(suite, seed=seed if suite.run.seed is None else suite.run.seed, only=request.only)
+
+
+def reproducing_command(request: Request, seed: int) -> str:
+    """The command that makes the same run again, seed included."""
+    words = ["plimsoll", "lab", "run", request.suite]
+    for path, value in request.changes.items():
+        if path == "run.seed" or (request.fast and path == "run.repeat"):
+            continue
+        written = "[" + ", ".join(f'"{each}"' for each in value) + "]" if isinstance(value, tuple) else str(value)
+        words += ["--set", f"{path}={written}"]
+    for path, values in request.only.items():
+        words += ["--only", f"{path}={','.join(values)}"]
+    if request.fast:
+        words.append("--fast")
+    return shlex.join([*words, "--seed", str(seed)])
+
+
+def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> Json:
+    """Write the run's own record, before the first trial."""
+    axis = contender_axis(plan)
+    record: Json = {
+        "schema_version": SCHEMA_VERSION,
+        "run": folder.path.name,
+        "status": "running",
+        "suite": {
+            "name": plan.suite.name,
+            "question": plan.suite.question,
+            "source": plan.suite.source,
+            "directory": plan.suite.directory,
+            "text": plan.suite.text,
+        },
+        "request": {
+            "suite": request.suite,
+            "changes": dict(request.changes),
+            "only": {path: list(values) for path, values in request.only.items()},
+            "fast": request.fast,
+        },
+        "command": reproducing_command(request, plan.seed),
+        "seed": plan.seed,
+        "started_unix_s": time.time(),
+        "finished_unix_s": None,
+        "versions": {"plimsoll": binary_version(binary), "lab": __version__},
+        "environment": read_environment(metering),
+        "axes": [asdict(each) for each in plan.suite.matrix],
+        "points": [asdict(point) for point in plan.points],
+        "trials": [asdict(trial) for trial in plan.trials],
+        "settings": asdict(plan.suite.run),
+        "limits": [asdict(limit) for limit in plan.suite.limits],
+        "family": {
+            "compare": axis.path if axis else None,
+            "figures": list(plan.suite.verdict.figures),
+            "margin": plan.suite.verdict.margin,
+        },
+        "figures": [asdict(figure) for figure in FIGURES],
+    }
+    folder.write_run(record)
+    return record
+
+
+def plan_again(record: Json) -> Plan:
+    """The plan of a run that has begun, derived anew from its suite and seed."""
+    suite = cast("dict[str, str]", record["suite"])
+    asked = cast("dict[str, object]", record["request"])
+    changes = {
+        path: tuple(value) if isinstance(value, list) else value
+        for path, value in cast("dict[str, Value]", asked["changes"]).items()
+    }
+    request = Request(suite=str(asked["suite"]), changes=changes, only=cast("dict[str, list[str]]", asked["only"]))
+    plan = make_plan(
+        suite["text"],
+        source=suite["source"],
+        directory=suite["directory"],
+        request=request,
+        seed=cast("int", record["seed"]),
+    )
+    if [asdict(trial) for trial in plan.trials] != record["trials"]:
+        raise LabError(
+            "this lab would measure in another order than the run was begun with; resume with the lab that began it"
+        )
+    return plan
+
+
+def carry_out(
+    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, on_trial: Callable[[TrialRecord], None]
+) -> Interrupted | None:
+    """Measure whatever the folder does not hold yet. The status on disk says how it ended."""
+    done = {trial.number for trial in folder.read_trials()}
+    points = {point.number: point for point in plan.points}
+    interrupted = None
+    status = "failed"
+    try:
+        for planned in plan.trials:
+            if planned.number not in done:
+                trial = run_trial(host, binary, plan.suite, points[planned.point], planned)
+                folder.write_trial(trial)
+                on_trial(trial)
+        status = "complete"
+    except Interrupted as signal:
+        interrupted = signal
+        status = "interrupted"
+    finally:
+        folder.write_run(record | {"status": status, "finished_unix_s": time.time()})
+    return interrupted

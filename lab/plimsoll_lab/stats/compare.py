@@ -1,0 +1,101 @@
+"""Two series measured in the same blocks, held against each other.
+
+Everything works on ratios, for a figure's noise grows with the figure; and everything is paired by block, for a machine
+that changes its speed between blocks changes it for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll_lab.stats.summary import CONFIDENCE, Interval
+
+Array = NDArray[np.float64]
+
+RESAMPLES = 10_000
+"""Puts the error of a 2.5 % quantile near 0.15 % of probability."""
+EXACT_UP_TO = 16
+"""Blocks up to which every sign pattern is tried: 65,536 of them."""
+SPLITS = 200
+"""Random halvings behind a noise floor."""
+LEAST_FOR_SPLIT = 4
+"""Blocks below which halves are too small to say anything."""
+
+
+def ratio_of_medians(first: Sequence[float], second: Sequence[float]) -> float:
+    """Median of the first over the median of the second."""
+    return float(np.median(first) / np.median(second))
+
+
+def ratio_interval(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> Interval:
+    """Bootstrap interval of the ratio of medians; blocks are drawn, both values of a block together."""
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    drawn = rng.integers(0, len(a), size=(RESAMPLES, len(a)))
+    ratios = np.median(a[drawn], axis=1) / np.median(b[drawn], axis=1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(ratios, [tail, 1 - tail])
+    return (float(low), float(high))
+
+
+def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float:
+    """Two-sided sign-flip test over blocks: were the two alike, each block's log ratio might as well be its negative."""
+    logs = np.log(np.asarray(first, dtype=float)) - np.log(np.asarray(second, dtype=float))
+    n = len(logs)
+    if n <= EXACT_UP_TO:
+        signs = _every_sign(n)
+        extra = 0
+    else:
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, n))
+        extra = 1  # the observed pattern is one of those possible, so p is never 0 (Phipson and Smyth 2010)
+    flipped = np.abs(signs @ logs)
+    observed = abs(float(logs.sum()))
+    # Equal sums may differ in their last bits; a pattern as extreme as the observed one has to count.
+    as_extreme = int(np.count_nonzero(flipped >= observed * (1 - 1e-9)))
+    return min(1.0, (as_extreme + extra) / (len(signs) + extra))
+
+
+def smallest_p(blocks: int) -> float:
+    """The smallest p the sign-flip test can give: the two patterns where every block agrees."""
+    return min(1.0, 2 / 2**blocks)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment over one family (Holm 1979); keeps the order of its input."""
+    size = len(p_values)
+    adjusted = [0.0] * size
+    highest = 0.0
+    for rank, index in enumerate(sorted(range(size), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (size - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def noise_floor(series: Mapping[str, Sequence[float]], rng: np.random.Generator) -> float | None:
+    """How far two halves of the same repetitions lie apart: a ratio minus 1 that 95 % of A/A comparisons stay below.
+
+    Each series is first freed of what its block did to all of them; then its blocks are halved at random, again and
+    again. Halves have half the blocks, hence the square root of two. The floor is the median over the series, so that
+    one noisy series does not silence a comparison of two quiet ones. None where there are too few blocks to halve.
+    """
+    logs = np.log(np.asarray(list(series.values()), dtype=float))
+    if logs.shape[0] < 2 or logs.shape[1] < LEAST_FOR_SPLIT:  # noqa: PLR2004 - one series is its block
+        return None
+    residuals = logs - logs.mean(axis=0)
+    # Taking the block's mean out also takes out part of a series' own noise: give it back.
+    residuals *= math.sqrt(logs.shape[0] / (logs.shape[0] - 1))
+    half = logs.shape[1] // 2
+    orders = np.array([rng.permutation(logs.shape[1]) for _ in range(SPLITS)])
+    lefts = np.median(residuals[:, orders[:, :half]], axis=2)
+    rights = np.median(residuals[:, orders[:, half : 2 * half]], axis=2)
+    apart = np.abs(lefts - rights) / math.sqrt(2)
+    return float(np.expm1(np.median(np.quantile(apart, CONFIDENCE, axis=1))))
+
+
+def _every_sign(n: int) -> Array:
+    patterns = np.arange(2**n, dtype=np.uint32)[:, None]
+    bits = (patterns >> np.arange(n, dtype=np.uint32)) & 1
+    return np.where(bits == 1, 1.0, -1.0)

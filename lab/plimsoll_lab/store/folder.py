@@ -1,0 +1,130 @@
+"""A run's folder: its number taken atomically, every record written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
+
+DIGITS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFolder:
+    """One run on disk."""
+
+    path: Path
+    """Where it is."""
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    def write_run(self, record: Json) -> None:
+        """Write the run's own record."""
+        write_atomically(self.path / "run.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+    def read_run(self) -> Json:
+        """The run's own record."""
+        return _read(self.path / "run.json")
+
+    def write_trial(self, trial: TrialRecord) -> None:
+        """Write one trial; once this returns it survives a crash."""
+        path = self.path / "trials" / f"{trial.number:0{DIGITS}d}.json"
+        write_atomically(path, json.dumps(trial.to_json(), ensure_ascii=False) + "\n")
+
+    def read_trials(self) -> list[TrialRecord]:
+        """Every trial there is, in order."""
+        paths = sorted((self.path / "trials").glob("*.json"))
+        return [TrialRecord.from_json(_read(path)) for path in paths]
+
+    def count_trials(self) -> int:
+        """How many trials there are."""
+        return len(list((self.path / "trials").glob("*.json")))
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Only one lab at a time works on a run; the kernel lets go of the lock when the lab dies."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise LabError(f"{self.path}: another lab is working on this run; wait until it has ended") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def new_run(out: Path) -> RunFolder:
+    """Take the next free number below `out`: mkdir either makes the folder or fails, so two labs never share one."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = out / f"{max(_numbers(out), default=0) + 1:0{DIGITS}d}"
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                (path / "trials").mkdir()
+                return RunFolder(path=path)
+    except OSError as error:
+        raise LabError(f"cannot make a run in {out}: {error.strerror}; choose another folder with --out") from None
+
+
+def open_run(path: Path) -> RunFolder:
+    """An existing run."""
+    if not (path / "run.json").is_file():
+        raise LabError(f"{path} is no run: it has no run.json; 'plimsoll lab list' shows the runs", exit_code=2)
+    return RunFolder(path=path)
+
+
+def list_runs(out: Path) -> list[RunFolder]:
+    """Every run below `out`, the oldest first."""
+    if not out.is_dir():
+        return []
+    folders = (RunFolder(path=out / f"{number:0{DIGITS}d}") for number in sorted(_numbers(out)))
+    return [folder for folder in folders if (folder.path / "run.json").is_file()]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that it is either the old or the new one, whatever happens, and the new one once this returns."""
+    draft = path.with_name(path.name + ".tmp")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _numbers(out: Path) -> list[int]:
+    return [int(child.name) for child in out.iterdir() if child.name.isdigit() and child.is_dir()]
+
+
+def _read(path: Path) -> Json:
+    try:
+        record = cast("Json", json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise LabError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise LabError(
+            f"{path}: is damaged ({error}); remove it, and 'plimsoll lab resume' measures it again"
+        ) from None
+    version = record.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise LabError(
+            f"{path}: has schema version {version}, this lab reads {SCHEMA_VERSION}; use the lab that wrote it"
+        )
+    return record

@@ -1,0 +1,97 @@
+"""A suite's matrix into points, and its points into trials in randomised blocks."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.read import check_point
+from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, Settings, Suite, SuiteError, Value
+
+TRIAL_OVERHEAD_S = 0.15
+"""Start, readiness, connecting and stopping of a trial with few connections, as measured on two cores."""
+CONNECTION_COST_S = 60e-6
+"""What one more connection adds to a trial: it is established and closed at about 16,000 a second."""
+
+
+def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None = None) -> Plan:
+    """Expand a suite into a plan; `only` keeps the points whose setting at a path is one of the given texts."""
+    points = tuple(_points(suite, only or {}))
+    if not points:
+        raise SuiteError(f"{suite.source}: --only leaves no point of the matrix; loosen it")
+    return Plan(suite=suite, seed=seed, points=points, trials=_blocks(points, suite.run.repeat, seed))
+
+
+def contender_axis(plan: Plan) -> Axis | None:
+    """The axis whose values compete: the stated one, else the first axis if it varies the server."""
+    suite = plan.suite
+    if suite.verdict.compare is not None:
+        return next(axis for axis in suite.matrix if axis.path == suite.verdict.compare)
+    if suite.matrix and suite.matrix[0].path.startswith("server."):
+        return suite.matrix[0]
+    return None
+
+
+def predicted_s(plan: Plan) -> float:
+    """How long the run will take, roughly."""
+    warm_up = units.duration_s(plan.suite.run.warm_up) if plan.suite.run.warm_up else 0.0
+    points = {point.number: point for point in plan.points}
+    return sum(warm_up + trial_s(points[trial.point].load) for trial in plan.trials)
+
+
+def trial_s(load: Settings) -> float:
+    """How long one trial with this load will take, roughly; a count without think time is taken at 20,000 a second."""
+    connections = units.count(str(load.get("connections", 64)))
+    think_text = str(load.get("think", "0")).removeprefix("exp:")
+    think = units.duration_s(think_text)
+    window = 0.0
+    if "duration" in load:
+        window = units.duration_s(str(load["duration"]))
+    elif "each" in load:
+        each = units.count(str(load["each"]))
+        window = each * max(think, connections / 20_000)
+    elif "requests" in load:
+        window = units.count(str(load["requests"])) / max(1.0, min(20_000.0, connections / max(think, 1e-4)))
+    return TRIAL_OVERHEAD_S + connections * CONNECTION_COST_S + window
+
+
+def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
+    for path in only:
+        axes = [axis.path for axis in suite.matrix]
+        if path not in axes:
+            raise SuiteError(f"{suite.source}: --only {path}: not an axis of the matrix{suggest(path, axes)}")
+        known = [as_text(value) for axis in suite.matrix if axis.path == path for value in axis.values]
+        for wanted in only[path]:
+            if wanted not in known:
+                raise SuiteError(f"{suite.source}: --only {path}={wanted}: no such value{suggest(wanted, known)}")
+    points = []
+    cells = itertools.product(*(axis.values for axis in suite.matrix))
+    for number, cell in enumerate(cells):
+        setting: dict[str, Value] = {axis.path: value for axis, value in zip(suite.matrix, cell, strict=True)}
+        if any(as_text(setting[path]) not in wanted for path, wanted in only.items()):
+            continue
+        server, load = dict(suite.server), dict(suite.load)
+        for path, value in setting.items():
+            table, _, key = path.partition(".")
+            (server if table == "server" else load)[key] = value
+        check_point(suite, server, load)
+        points.append(Point(number=number, setting=setting, server=server, load=load))
+    return points
+
+
+def as_text(value: Value) -> str:
+    """A setting as a person would type it."""
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _blocks(points: Sequence[Point], repeat: int, seed: int) -> tuple[PlannedTrial, ...]:
+    # random.random() of a given seed is the one sequence Python promises to keep the same from version to version.
+    draw = random.Random(seed)  # noqa: S311 - an order, not a secret
+    trials: list[PlannedTrial] = []
+    for block in range(1, repeat + 1):
+        for point in sorted(points, key=lambda _: draw.random()):
+            trials.append(PlannedTrial(number=len(trials) + 1, block=block, point=point.number))
+    return tuple(trials)

@@ -1,0 +1,143 @@
+"""The flags of our own server and generator, as a suite may set them.
+
+The binary is the authority; this table exists so that a bad setting is refused by `plan`, before anything runs, and
+not after a hundred trials. A test holds it against the binary's `--help`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.spec import SuiteError, Value
+
+Kind = Literal["choice", "count", "duration", "size", "text", "switch", "texts"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flag:
+    """One long flag, written with `_` in a suite."""
+
+    kind: Kind
+    """How its value is read."""
+    choices: tuple[str, ...] = ()
+    """The values of a choice."""
+    least: int = 0
+    """The smallest count or size that makes sense."""
+
+
+MODELS = ("threads", "fork", "select", "poll", "epoll", "epoll-et", "uring")
+
+SERVER_FLAGS: dict[str, dict[str, Flag]] = {
+    "echo": {
+        "model": Flag(kind="choice", choices=MODELS),
+        "workers": Flag(kind="count", least=1),
+    },
+}
+
+LOAD_FLAGS: dict[str, dict[str, Flag]] = {
+    "echo": {
+        "connections": Flag(kind="count", least=1),
+        "duration": Flag(kind="duration"),
+        "requests": Flag(kind="count", least=1),
+        "each": Flag(kind="count", least=1),
+        "think": Flag(kind="duration"),
+        "size": Flag(kind="size", least=1),
+        "verify": Flag(kind="choice", choices=("full", "length", "none")),
+        "threads": Flag(kind="count", least=1),
+        "connect_rate": Flag(kind="count", least=1),
+        "barrier": Flag(kind="switch"),
+        "timeout": Flag(kind="duration"),
+    },
+}
+
+ELSEWHERE = {
+    "load.warm_up": "it belongs under [run]",
+    "server.listen": "the lab chooses a free port for each trial",
+}
+"""Settings that have another home than the one a person may look in first."""
+
+
+def check_setting(table: str, flags: dict[str, Flag], key: str, value: Value, *, source: str) -> None:
+    """Refuse a setting that the binary would refuse."""
+    flag = flags.get(key)
+    if flag is None:
+        reason = ELSEWHERE.get(f"{table}.{key}")
+        raise SuiteError(
+            f"{source}: [{table}] {key}: {reason}"
+            if reason
+            else f"{source}: [{table}] {key}: unknown key{suggest(key, flags)}"
+        )
+    try:
+        _READERS[flag.kind](flag, value)
+    except ValueError as refusal:
+        raise SuiteError(f"{source}: [{table}] {key}: {refusal}") from None
+
+
+def as_arguments(settings: dict[str, Value]) -> list[str]:
+    """The settings as the binary's arguments: `{"think": "1s", "barrier": True}` -> `--think 1s --barrier`."""
+    arguments: list[str] = []
+    for key, value in settings.items():
+        flag = "--" + key.replace("_", "-")
+        if value is True:
+            arguments.append(flag)
+        elif isinstance(value, tuple):
+            for each in value:
+                arguments += [flag, each]
+        elif value is not False:
+            arguments += [flag, str(value)]
+    return arguments
+
+
+def _read_choice(flag: Flag, value: Value) -> None:
+    if value not in flag.choices:
+        raise ValueError(f"'{value}' is not one of them{suggest(str(value), flag.choices)}")
+
+
+def _read_count(flag: Flag, value: Value) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is not a count; write a whole number such as 1000, or '10k'")
+    if units.count(value) < flag.least:
+        raise ValueError(f"{value} is too few; the least is {flag.least}")
+
+
+def _read_size(flag: Flag, value: Value) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is not a size; write bytes, or a text such as '64B'")
+    if units.size_bytes(value) < flag.least:
+        raise ValueError(f"{value} is too small; the least is {flag.least} byte")
+
+
+def _read_duration(_flag: Flag, value: Value) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} has no unit; write a text such as '250ms'")  # noqa: TRY004 - one kind of refusal
+    units.duration_s(value)
+
+
+def _read_switch(_flag: Flag, value: Value) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")  # noqa: TRY004 - one kind of refusal
+
+
+def _read_text(_flag: Flag, value: Value) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")  # noqa: TRY004 - one kind of refusal
+
+
+def _read_texts(_flag: Flag, value: Value) -> None:
+    if not isinstance(value, str | tuple):
+        raise ValueError(f"{value!r} is neither a text nor a list of texts")  # noqa: TRY004 - one kind of refusal
+
+
+_READERS: dict[Kind, Callable[[Flag, Value], None]] = {
+    "choice": _read_choice,
+    "count": _read_count,
+    "duration": _read_duration,
+    "size": _read_size,
+    "switch": _read_switch,
+    "text": _read_text,
+    "texts": _read_texts,
+}

@@ -1,0 +1,261 @@
+"""A suite's TOML, typed: whatever is unknown or out of range is refused here, with what, why and how to fix it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import BY_NAME, read_limit, suggest
+from plimsoll_lab.suite.flags import LOAD_FLAGS, SERVER_FLAGS, check_setting
+from plimsoll_lab.suite.spec import Axis, Limit, RunSettings, Settings, Suite, SuiteError, Value, VerdictSettings
+
+Table = Mapping[str, object]
+
+TABLES = ("name", "question", "server", "load", "matrix", "run", "limits", "verdict")
+NOT_YET = {
+    "network": "emulated networks",
+    "place": "placing roles on hosts",
+    "role": "further roles",
+    "search": "searching for the capacity",
+}
+"""Tables of the interface which this version refuses, and what they would ask for."""
+
+COMMAND_KEYS = ("command", "ready")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_READY = re.compile(r"tcp:(\d+|\{port\})")
+
+
+def read_file(path: Path) -> Suite:
+    """Read a suite from a file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SuiteError(f"{path}: cannot read the suite: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SuiteError(f"{path}: cannot read the suite: it is not UTF-8 text") from None
+    return read_text(text, source=str(path), directory=str(path.resolve().parent))
+
+
+def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, Value] | None = None) -> Suite:
+    """Read a suite from text; `changes` are settings by dotted path that win over the file."""
+    try:
+        tables: dict[str, object] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{source}: not valid TOML: {error}") from None
+    for path, value in (changes or {}).items():
+        _change(tables, path, value, source=source)
+    for key in tables:
+        if key in NOT_YET:
+            raise SuiteError(
+                f"{source}: [{key}]: {NOT_YET[key]} is not supported yet; remove the table to run on the local host"
+            )
+    _refuse_unknown(tables, TABLES, where="", source=source)
+    suite = Suite(
+        name=_name(tables, source=source),
+        question=_text(tables, "question", source=source),
+        source=source,
+        directory=directory,
+        text=text,
+        server=_settings(tables, "server", source=source),
+        load=_settings(tables, "load", source=source),
+        matrix=_matrix(_table(tables, "matrix", source=source), source=source),
+        run=_run(_table(tables, "run", source=source), source=source),
+        limits=_limits(_table(tables, "limits", source=source), source=source),
+        verdict=_verdict(_table(tables, "verdict", source=source), source=source),
+    )
+    compare = suite.verdict.compare
+    if compare is not None and compare not in {axis.path for axis in suite.matrix}:
+        axes = [axis.path for axis in suite.matrix]
+        raise SuiteError(
+            f"{source}: [verdict] compare: '{compare}' is not an axis of the matrix{suggest(compare, axes)}"
+        )
+    return suite
+
+
+def check_point(suite: Suite, server: Settings, load: Settings) -> None:
+    """Refuse a point that could not be started: its tables as a whole, after the matrix has been applied."""
+    if "command" in server:
+        _check_command(suite.source, server)
+    else:
+        _check_flags(suite.source, "server", SERVER_FLAGS, server)
+    _check_flags(suite.source, "load", LOAD_FLAGS, load)
+    windows = [key for key in ("duration", "requests", "each") if key in load]
+    if len(windows) > 1:
+        raise SuiteError(f"{suite.source}: [load] {' and '.join(windows)}: a window has one length; keep one of them")
+    if not windows:
+        raise SuiteError(f'{suite.source}: [load]: no length of the window; give it one, such as duration = "1s"')
+
+
+def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, object]], settings: Settings) -> None:
+    protocol = settings.get("protocol", "echo")
+    if not isinstance(protocol, str) or protocol not in known:
+        raise SuiteError(f"{source}: [{table}] protocol: '{protocol}' is not supported{suggest(str(protocol), known)}")
+    flags = LOAD_FLAGS[protocol] if table == "load" else SERVER_FLAGS[protocol]
+    for key, value in settings.items():
+        if key != "protocol":
+            check_setting(table, flags, key, value, source=source)
+
+
+def _check_command(source: str, server: Settings) -> None:
+    _refuse_unknown(server, (*COMMAND_KEYS, "protocol"), where="server", source=source)
+    command, ready = server.get("command"), server.get("ready")
+    if not isinstance(command, tuple) or not command:
+        raise SuiteError(
+            f'{source}: [server] command: {command!r} is not a list of texts; write ["program", "argument"], no shell'
+        )
+    if not isinstance(ready, str) or not _READY.fullmatch(ready):
+        raise SuiteError(
+            f"{source}: [server] ready: a command needs to say when it can be connected to; "
+            'write ready = "tcp:8080", or "tcp:{port}" with {port} in the command for a port that is free'
+        )
+
+
+def _change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
+    """Apply one `--set`: an axis of the matrix is replaced by the one value."""
+    table, _, key = path.partition(".")
+    if not key:
+        raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
+    matrix = tables.get("matrix")
+    if isinstance(matrix, dict) and path in matrix:
+        matrix[path] = [value]
+        return
+    home = tables.setdefault(table, {})
+    if not isinstance(home, dict):
+        raise SuiteError(f"{source}: [{table}]: not a table")
+    home[key] = list(value) if isinstance(value, tuple) else value
+
+
+def _refuse_unknown(table: Table, known: Iterable[str], *, where: str, source: str) -> None:
+    known = tuple(known)
+    for key in table:
+        if key not in known:
+            place = f"[{where}] {key}" if where else f"'{key}'"
+            raise SuiteError(f"{source}: {place}: unknown key{suggest(key, known)}")
+
+
+def _table(tables: Table, key: str, *, source: str) -> Table:
+    table = tables.get(key, {})
+    if not isinstance(table, dict):
+        raise SuiteError(f"{source}: {key}: not a table; write [{key}] and its settings below")
+    return cast("Table", table)
+
+
+def _text(table: Table, key: str, *, source: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise SuiteError(f"{source}: '{key}': missing or empty; a suite says its {key} in a text")
+    return value
+
+
+def _name(tables: Table, *, source: str) -> str:
+    name = _text(tables, "name", source=source)
+    if not _NAME.fullmatch(name):
+        raise SuiteError(f"{source}: 'name': '{name}' is not a plain name; use letters, digits, dots and dashes")
+    return name
+
+
+def _value(raw: object, *, where: str, source: str) -> Value:
+    if isinstance(raw, str | int | float):
+        return raw
+    if isinstance(raw, list) and all(isinstance(each, str) for each in raw):
+        return tuple(raw)
+    raise SuiteError(f"{source}: {where}: {raw!r} is neither a plain value nor a list of texts")
+
+
+def _settings(tables: Table, key: str, *, source: str) -> Settings:
+    if key not in tables:
+        raise SuiteError(f"{source}: [{key}]: missing; a suite needs a [server] and a [load]")
+    table = _table(tables, key, source=source)
+    return {name: _value(raw, where=f"[{key}] {name}", source=source) for name, raw in table.items()}
+
+
+def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
+    axes = []
+    for path, raw in table.items():
+        where = f"[matrix] {path}"
+        head, _, key = path.partition(".")
+        if head not in {"server", "load"} or not key or "." in key:
+            raise SuiteError(f'{source}: {where}: not a path that can vary; write "server.KEY" or "load.KEY", quoted')
+        if not isinstance(raw, list) or not raw:
+            raise SuiteError(f"{source}: {where}: {raw!r} is not a list of values")
+        values = tuple(_value(each, where=where, source=source) for each in raw)
+        if len(set(map(repr, values))) < len(values):
+            raise SuiteError(f"{source}: {where}: a value stands there twice; repetitions belong to [run] repeat")
+        axes.append(Axis(path=path, values=values))
+    return tuple(axes)
+
+
+def _run(table: Table, *, source: str) -> RunSettings:
+    _refuse_unknown(
+        table,
+        ("repeat", "warm_up", "order", "seed", "ready_timeout", "trial_timeout"),
+        where="run",
+        source=source,
+    )
+    defaults = RunSettings()
+    repeat = _whole(table, "repeat", defaults.repeat, least=1, source=source)
+    seed = _whole(table, "seed", None, least=0, source=source)
+    order = table.get("order", defaults.order)
+    if order != "blocks":
+        raise SuiteError(f"{source}: [run] order: {order!r} is not supported; write 'blocks', or nothing")
+    warm_up = table.get("warm_up")
+    if warm_up is not None:
+        _seconds(warm_up, "warm_up", source=source)
+    return RunSettings(
+        repeat=cast("int", repeat),
+        warm_up=cast("str | None", warm_up),
+        seed=seed,
+        ready_timeout=_seconds(table.get("ready_timeout", "10s"), "ready_timeout", source=source),
+        trial_timeout=(
+            _seconds(table["trial_timeout"], "trial_timeout", source=source) if "trial_timeout" in table else None
+        ),
+    )
+
+
+def _whole(table: Table, key: str, default: int | None, *, least: int, source: str) -> int | None:
+    value = table.get(key, default)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise SuiteError(f"{source}: [run] {key}: {value!r} is not a whole number of at least {least}")
+    return value
+
+
+def _seconds(value: object, key: str, *, source: str) -> float:
+    if not isinstance(value, str):
+        raise SuiteError(f"{source}: [run] {key}: {value!r} has no unit; write a text such as '3s'")
+    try:
+        return units.duration_s(value)
+    except ValueError as refusal:
+        raise SuiteError(f"{source}: [run] {key}: {refusal}") from None
+
+
+def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:
+    return tuple(read_limit(name, condition, source=source) for name, condition in table.items())
+
+
+def _verdict(table: Table, *, source: str) -> VerdictSettings:
+    _refuse_unknown(table, ("compare", "figures", "margin"), where="verdict", source=source)
+    defaults = VerdictSettings()
+    figures = table.get("figures", list(defaults.figures))
+    if not isinstance(figures, list):
+        raise SuiteError(f"{source}: [verdict] figures: {figures!r} is not a list of figures")
+    for name in figures:
+        if name not in BY_NAME:
+            raise SuiteError(f"{source}: [verdict] figures: '{name}' is no figure{suggest(str(name), BY_NAME)}")
+    margin = defaults.margin
+    if "margin" in table:
+        try:
+            margin = units.ratio(str(table["margin"]))
+        except ValueError as refusal:
+            raise SuiteError(f"{source}: [verdict] margin: {refusal}") from None
+        if margin <= 0:
+            raise SuiteError(f"{source}: [verdict] margin: it has to be above 0, such as '5%'")
+    compare = table.get("compare")
+    if compare is not None and not isinstance(compare, str):
+        raise SuiteError(f"{source}: [verdict] compare: {compare!r} is not the path of an axis")
+    return VerdictSettings(compare=compare, figures=tuple(figures), margin=margin)

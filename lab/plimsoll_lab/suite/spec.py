@@ -1,0 +1,142 @@
+"""What a question is, once it has been read: frozen records, and nothing invalid among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Value = str | int | float | bool | tuple[str, ...]
+"""One setting: a TOML scalar, or a list of texts (a command, a flag that may be repeated)."""
+
+Settings = Mapping[str, Value]
+
+
+class SuiteError(Exception):
+    """A suite that cannot be run. Its message is one line: what is wrong, why, and how to fix it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """One line of the matrix."""
+
+    path: str
+    """Dotted path of the setting that varies, such as `server.model`."""
+    values: tuple[Value, ...]
+    """What it is set to, in the order of the file, which is the order of every table and legend."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """A condition that a point has to meet to pass."""
+
+    figure: str
+    """The figure's name, as in the records: `response_time_us.p99`."""
+    operator: str
+    """One of `<`, `<=`, `>`, `>=`."""
+    value: float
+    """The bound, in the figure's own unit."""
+    text: str
+    """The condition as the person wrote it, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSettings:
+    """How often and in which order the points are measured."""
+
+    repeat: int = 5
+    """Repetitions of each point, each with a fresh server process."""
+    warm_up: str | None = None
+    """Time after the connections are up that does not count; a duration such as `3s`."""
+    order: str = "blocks"
+    """`blocks`: every point once a block, shuffled anew within each block."""
+    seed: int | None = None
+    """Where all randomness of the run comes from; drawn, and recorded, when the suite does not give one."""
+    ready_timeout: float = 10.0
+    """Seconds a server may take until it can be connected to."""
+    trial_timeout: float | None = None
+    """Seconds one generator may run; without it, a generous bound follows from the load asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerdictSettings:
+    """The family of comparisons, stated before the run."""
+
+    compare: str | None = None
+    """The axis whose values compete; by default the first axis, when it varies the server."""
+    figures: tuple[str, ...] = (
+        "completed_rate",
+        "response_time_us.p99",
+        "server.cpu_us_per_request",
+        "server.memory_bytes",
+    )
+    """The figures on which they compete."""
+    margin: float = 0.05
+    """A ratio that lies wholly within 1 / (1 + margin) and 1 + margin is called equivalent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    """A question, typed and checked."""
+
+    name: str
+    """Short name; letters, digits and dashes."""
+    question: str
+    """What the run is to answer, in a person's words."""
+    source: str
+    """Where it was read from, for messages."""
+    directory: str
+    """Folder of the file; `{dir}` in a command."""
+    text: str
+    """The file, verbatim."""
+    server: Settings
+    """The server under test: our flags with `_`, or `command` and `ready`."""
+    load: Settings
+    """The load generator: its long flags with `_`."""
+    matrix: tuple[Axis, ...] = ()
+    """What varies."""
+    run: RunSettings = field(default_factory=RunSettings)
+    """Repetitions, order and seed."""
+    limits: tuple[Limit, ...] = ()
+    """What makes a point pass."""
+    verdict: VerdictSettings = field(default_factory=VerdictSettings)
+    """What is compared with what."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One cell of the matrix."""
+
+    number: int
+    """Position in the matrix, from 0, first axis slowest."""
+    setting: Settings
+    """The matrix's settings alone, by dotted path."""
+    server: Settings
+    """The whole server table of this point."""
+    load: Settings
+    """The whole load table of this point."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedTrial:
+    """One timed measurement that is to be made."""
+
+    number: int
+    """Position in the run, from 1."""
+    block: int
+    """The block it belongs to, from 1; a block holds every point once."""
+    point: int
+    """The number of its point."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A suite expanded: what will be measured, in which order."""
+
+    suite: Suite
+    """The question."""
+    seed: int
+    """The seed the order was drawn from."""
+    points: tuple[Point, ...]
+    """Every cell of the matrix that was not filtered out."""
+    trials: tuple[PlannedTrial, ...]
+    """Every measurement, in order."""

@@ -1,0 +1,64 @@
+"""Quantities as people write them: `250ms`, `64KB`, `10k`, `0.1%`."""
+
+from __future__ import annotations
+
+import re
+
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+BYTES = {
+    "B": 1,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+}
+COUNT = {"": 1, "k": 1000, "M": 1000_000}
+
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
+
+
+def _split(text: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text}' is not a number with a unit")
+    return float(match[1]), match[2]
+
+
+def duration_s(text: str) -> float:
+    """Seconds in `250ms`; a bare number has no unit and is refused, but for 0."""
+    number, unit = _split(text)
+    if unit not in SECONDS:
+        if number == 0 and not unit:
+            return 0.0
+        raise ValueError(f"'{text}' is not a duration: write a number and one of us, ms, s, m, h, such as 250ms")
+    return number * SECONDS[unit]
+
+
+def size_bytes(text: str | int) -> int:
+    """Bytes in `64KB`; a bare whole number is bytes."""
+    if isinstance(text, int):
+        return text
+    number, unit = _split(text)
+    if unit and unit not in BYTES:
+        raise ValueError(f"'{text}' is not a size: write a number and one of {', '.join(BYTES)}, such as 4KiB")
+    return round(number * BYTES[unit or "B"])
+
+
+def count(text: str | int) -> int:
+    """The number in `10k`."""
+    if isinstance(text, int):
+        return text
+    number, unit = _split(text)
+    if unit not in COUNT or not (number * COUNT[unit]).is_integer():
+        raise ValueError(f"'{text}' is not a count: write a whole number, with k or M for thousands or millions")
+    return int(number * COUNT[unit])
+
+
+def ratio(text: str) -> float:
+    """The fraction in `0.1%`, or in a bare `0.001`."""
+    number, unit = _split(text)
+    if unit not in {"", "%"}:
+        raise ValueError(f"'{text}' is not a ratio: write a percentage such as 0.1%")
+    return number / 100 if unit else number

@@ -1,0 +1,1 @@
+"""One measurement: its life from a fresh server to its judgement."""

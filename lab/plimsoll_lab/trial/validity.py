@@ -1,0 +1,178 @@
+"""Whether a trial is a result at all. Pure: what was seen in, an outcome out.
+
+A server at its limit, a server that died and a generator at its limit are three different findings, and none of them is
+a slow result.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from plimsoll_lab.store.records import Doubt, Json, Outcome
+
+FAILED_RATIO_TOLERATED = 0.001
+"""Above one failed request in a thousand the server did not do the work it is timed for."""
+FOREIGN_CORES_TOLERATED = 0.25
+"""CPU used by others during the window that is still called quiet: /proc/stat counts in steps of 10 ms a CPU, so in a
+window of 0.3 s on two CPUs less could not be told from nothing."""
+SAMPLE_LAG_TOLERATED = 0.05
+"""How late the server's usage may be read, as a part of the window."""
+
+SERVER_LIMITS = {
+    "fd_setsize": "it refused {n} connections: select cannot watch a descriptor of 1024 or above (FD_SETSIZE)",
+    "emfile": "it ran out of file descriptors {n} times (ulimit -n)",
+    "enfile": "the machine ran out of file descriptors {n} times (fs.file-max)",
+    "spawn": "it could not start {n} threads or processes (pids limit, ulimit -u, memory)",
+}
+"""Causes in a server's summary that are limits of its model or of its machine, in words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """What was seen of a trial."""
+
+    server_exit: int | None
+    """The server's exit code if it ended before it was asked to."""
+    server_stderr: str
+    """The end of what the server said."""
+    server_summary: Json | None
+    """The server's totals; a foreign server has none."""
+    load_exit: int
+    """The generator's exit code."""
+    load_stderr: str
+    """The end of what the generator said."""
+    load_summary: Json | None
+    """The generator's summary."""
+    foreign_cores: float | None
+    """CPU that neither the server nor the generator used, in cores."""
+    steal_cores: float | None
+    """CPU the hypervisor withheld, in cores."""
+    window_s: float | None
+    """Length of the window."""
+    lag_s: float
+    """How late the ends of the window were seen, together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judgement:
+    """What a trial is worth."""
+
+    outcome: Outcome
+    """`ok`, or why it is no result."""
+    reason: str | None
+    """In words, where it is not `ok`."""
+    warnings: tuple[Doubt, ...]
+    """Doubts that remain."""
+
+
+def judge(seen: Observation) -> Judgement:
+    """Judge a trial, the gravest finding first."""
+    doubts = (*_load_doubts(seen), *_machine_doubts(seen))
+    outcome, reason = _outcome(seen, doubts)
+    return Judgement(outcome=outcome, reason=reason, warnings=doubts)
+
+
+def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str | None]:
+    if seen.server_exit is not None:
+        return "failed", f"the server died during the trial: {ending(seen.server_exit, seen.server_stderr)}"
+    limit = _server_limit(seen.server_summary)
+    if limit is not None:
+        return "hard_limit", limit
+    summary = seen.load_summary
+    if summary is None:
+        return "failed", f"the generator ended without a summary: {ending(seen.load_exit, seen.load_stderr)}"
+    if summary.get("valid") is False:
+        causes = [doubt for doubt in doubts if doubt.code == "generator_limited"]
+        if causes:
+            return "generator_limited", causes[0].message
+        reason = doubts[0].message if doubts else "the generator calls its own measurement invalid, without a reason"
+        return "invalid", reason
+    connections = cast("Mapping[str, int]", summary.get("connections", {}))
+    requested, established = connections.get("requested", 0), connections.get("established", 0)
+    if established < requested:
+        return "failed", (
+            f"only {established} of {requested} connections were established, and the server names no limit of its own"
+        )
+    failed_ratio = cast("float", summary.get("failed_ratio") or 0.0)
+    if failed_ratio > FAILED_RATIO_TOLERATED:
+        return "failed", f"{failed_ratio:.2%} of the requests failed: {_causes(summary)}"
+    if not cast("Mapping[str, int]", summary.get("requests", {})).get("completed"):
+        return "failed", "not one request was completed in the window"
+    return "ok", None
+
+
+def ending(code: int, stderr: str) -> str:
+    """How a process ended, with its last words."""
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    last = stderr.splitlines()[-1].strip() if stderr else ""
+    return f"{how}, saying: {last}" if last else how
+
+
+def _server_limit(summary: Json | None) -> str | None:
+    if summary is None:
+        return None
+    errors = cast("Mapping[str, int]", summary.get("errors") or {})
+    reasons = [words.format(n=errors[code]) for code, words in SERVER_LIMITS.items() if errors.get(code)]
+    if reasons:
+        return "the server reached its limit: " + "; ".join(reasons)
+    refused = cast("int", summary.get("refused") or 0)
+    return f"the server refused {refused} connections" if refused else None
+
+
+def _causes(summary: Json) -> str:
+    errors = cast("Mapping[str, int]", summary.get("errors") or {})
+    return ", ".join(f"{count} {code}" for code, count in errors.items() if count) or "no cause given"
+
+
+def _load_doubts(seen: Observation) -> list[Doubt]:
+    summary = seen.load_summary or {}
+    doubts = [
+        Doubt(
+            code=str(each.get("code", "generator")),
+            message=str(each.get("message", "")),
+            remedy=str(each.get("remedy", "")),
+        )
+        for each in cast("list[Json]", summary.get("warnings") or [])
+    ]
+    failed_ratio = cast("float", summary.get("failed_ratio") or 0.0)
+    if 0 < failed_ratio <= FAILED_RATIO_TOLERATED:
+        doubts.append(
+            Doubt(
+                code="failed_requests",
+                message=f"{failed_ratio:.3%} of the requests failed: {_causes(summary)}",
+                remedy="look at the server's errors in the trial's record",
+            )
+        )
+    return doubts
+
+
+def _machine_doubts(seen: Observation) -> list[Doubt]:
+    doubts = []
+    if seen.foreign_cores is not None and seen.foreign_cores > FOREIGN_CORES_TOLERATED:
+        doubts.append(
+            Doubt(
+                code="machine_busy",
+                message=f"other programs used {seen.foreign_cores:.2f} cores during the window",
+                remedy="close what else runs on this machine, and run again",
+            )
+        )
+    if seen.steal_cores is not None and seen.steal_cores > FOREIGN_CORES_TOLERATED:
+        doubts.append(
+            Doubt(
+                code="steal",
+                message=f"the hypervisor withheld {seen.steal_cores:.2f} cores during the window",
+                remedy="use a machine, or an hour, with less contention",
+            )
+        )
+    if seen.window_s and seen.lag_s > SAMPLE_LAG_TOLERATED * seen.window_s:
+        doubts.append(
+            Doubt(
+                code="late_sample",
+                message=f"the server's usage was read {seen.lag_s * 1e3:.0f} ms late in a window of {seen.window_s:.2f} s",
+                remedy="use a longer window, or a quieter machine",
+            )
+        )
+    return doubts
