@@ -3,7 +3,9 @@
 //! Each command parses its arguments into a typed configuration, hands it to its crate, and prints what comes back. Nothing is measured here.
 #![forbid(unsafe_code)]
 
+mod colour;
 mod lab;
+mod load;
 mod outcome;
 mod serve;
 
@@ -23,6 +25,8 @@ struct Cli {
 enum Command {
     /// Run a reference server, in any of seven I/O models.
     Serve(serve::Arguments),
+    /// Load a server, and tell truly what it carried.
+    Load(Box<load::Arguments>),
     /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Lab(lab::Arguments),
@@ -52,6 +56,7 @@ enum Color {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Load(arguments) => load::run(*arguments),
         Command::Lab(arguments) => lab::run(&arguments),
     };
     outcome.unwrap_or_else(outcome::report)

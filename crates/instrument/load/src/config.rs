@@ -1,0 +1,89 @@
+//! What a run is to do, typed: nothing invalid below here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use plimsoll_measure::arrivals::Think;
+
+/// A run of the generator.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where connections go, in turn. Not empty.
+    pub targets: Vec<SocketAddr>,
+    /// How many connections are held at once. At least 1.
+    pub connections: usize,
+    /// When the run ends.
+    pub extent: Extent,
+    /// When requests are due.
+    pub pace: Pace,
+    /// How connections are opened.
+    pub opening: Opening,
+    /// How long after the connections are up the window opens.
+    pub warm_up: Duration,
+    /// How long an answer, or a connection, may take.
+    pub timeout: Duration,
+    /// Event loops. At least 1.
+    pub workers: usize,
+    /// When the run starts; `None` is at once.
+    pub start_at: Option<SystemTime>,
+    /// What think times and payloads are drawn from.
+    pub seed: u64,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The window has this length.
+    Lasts(Duration),
+    /// After this many requests in all.
+    Requests(u64),
+    /// After this many requests on each connection, which then closes.
+    Each(u64),
+}
+
+impl Extent {
+    /// Whether a number of requests ends the run.
+    pub fn is_count(self) -> bool {
+        !matches!(self, Extent::Lasts(_))
+    }
+}
+
+/// When requests are due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// A connection sends again once it was answered and has thought.
+    Closed {
+        /// The pause in between.
+        think: Think,
+        /// How connections that start together go on.
+        phase: Phase,
+    },
+}
+
+impl Pace {
+    /// Whether requests are due at instants that the generator can be late for. In a closed loop without pauses they are due when the answer came.
+    pub fn has_schedule(self) -> bool {
+        let Pace::Closed { think, phase } = self;
+        think != Think::None || phase == Phase::Lockstep
+    }
+}
+
+/// How connections that start together go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Each begins at a random instant of its first pause.
+    Spread,
+    /// All begin at the same instant.
+    Lockstep,
+}
+
+/// How connections are opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Connections a second; `None` is as fast as they are accepted.
+    pub rate: Option<f64>,
+    /// Whether requests wait until every connection is up, or has finally failed.
+    pub barrier: bool,
+    /// Local addresses to connect from, in turn; empty leaves it to the rotation.
+    pub sources: Vec<IpAddr>,
+}

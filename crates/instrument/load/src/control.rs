@@ -1,0 +1,152 @@
+//! What the coordinator and the event loops tell each other, without locks: instants to act at, what is left to do, how far things are.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use plimsoll_sys::event::Event;
+
+/// An instant that has not been set yet.
+const NEVER: u64 = u64::MAX;
+
+/// An instant of the run, in nanoseconds from its origin, set once by the coordinator.
+#[derive(Debug)]
+pub(crate) struct Moment(AtomicU64);
+
+impl Moment {
+    pub(crate) fn unset() -> Moment {
+        Moment(AtomicU64::new(NEVER))
+    }
+
+    pub(crate) fn set(&self, at: u64) {
+        self.0.store(at, Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|at| *at != NEVER)
+    }
+
+    pub(crate) fn has_come(&self, now: u64) -> bool {
+        self.0.load(Ordering::Acquire) <= now
+    }
+}
+
+/// What all share.
+#[derive(Debug)]
+pub(crate) struct Control {
+    origin: Instant,
+    /// From here on requests may be sent.
+    pub(crate) gate: Moment,
+    /// The window.
+    pub(crate) opens: Moment,
+    pub(crate) closes: Moment,
+    /// Requests that nobody has claimed yet.
+    budget: AtomicU64,
+    /// Connections that have been up or have finally failed.
+    settled: AtomicU64,
+    requested: u64,
+    up: AtomicU64,
+    peak: AtomicU64,
+    /// Raised when every connection has settled.
+    pub(crate) news: Event,
+    pub(crate) gauges: Vec<Gauge>,
+    /// An event loop could not go on.
+    given_up: AtomicBool,
+}
+
+impl Control {
+    pub(crate) fn new(requested: usize, budget: u64, tables: usize) -> std::io::Result<Control> {
+        Ok(Control {
+            origin: Instant::now(),
+            gate: Moment::unset(),
+            opens: Moment::unset(),
+            closes: Moment::unset(),
+            budget: AtomicU64::new(budget),
+            settled: AtomicU64::new(0),
+            requested: requested as u64,
+            up: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            news: Event::new()?,
+            gauges: (0..tables).map(|_| Gauge::default()).collect(),
+            given_up: AtomicBool::new(false),
+        })
+    }
+
+    /// Nanoseconds since the origin.
+    pub(crate) fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    pub(crate) fn instant(&self, at: u64) -> Instant {
+        self.origin + std::time::Duration::from_nanos(at)
+    }
+
+    /// Claims up to `wanted` requests and returns how many were left to claim.
+    pub(crate) fn claim(&self, wanted: u64) -> u64 {
+        let taken = self.budget.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| Some(left - left.min(wanted)));
+        taken.unwrap_or(0).min(wanted)
+    }
+
+    /// Gives back claims that will not be used.
+    pub(crate) fn give_back(&self, claims: u64) {
+        self.budget.fetch_add(claims, Ordering::AcqRel);
+    }
+
+    pub(crate) fn unclaimed(&self) -> u64 {
+        self.budget.load(Ordering::Acquire)
+    }
+
+    /// Says that one more connection is up for the first time, or never will be.
+    pub(crate) fn settle(&self) {
+        if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.requested {
+            self.news.raise();
+        }
+    }
+
+    pub(crate) fn all_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire) >= self.requested
+    }
+
+    /// Says that an event loop cannot go on, which ends the run.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+        self.news.raise();
+    }
+
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn connection_up(&self) {
+        let up = self.up.fetch_add(1, Ordering::AcqRel) + 1;
+        if up > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(up, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn connection_down(&self) {
+        self.up.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn up(&self) -> u64 {
+        self.up.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Acquire)
+    }
+}
+
+/// What an event loop shows of its progress, once a turn. Each has a cache line pair of its own, so that showing costs no other loop anything.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Gauge {
+    pub(crate) completed: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+impl Gauge {
+    pub(crate) fn show(&self, completed: u64, failed: u64) {
+        self.completed.store(completed, Ordering::Relaxed);
+        self.failed.store(failed, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,176 @@
+//! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the generator or the machine was the limit
+//! make the result invalid.
+
+use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning};
+use plimsoll_measure::times::TimesSummary;
+use plimsoll_measure::units::{three_digits, write_duration};
+
+use crate::config::Config;
+use crate::run::Outcome;
+
+/// An event loop that used this much of a core had no time left to ask for more: what it could not ask for, the server was not asked for.
+const SATURATED_CORES: f64 = 0.95;
+/// Lateness below this is within what a timer and a scheduler do on an idle machine.
+const LAG_NOTICED_US: f64 = 1000.0;
+/// From this share of the response time's 99th percentile on, that percentile is the generator's more than the server's.
+const LAG_SHARE_INVALID: f64 = 0.5;
+/// From this share on it is worth knowing.
+const LAG_SHARE_NOTICED: f64 = 0.1;
+/// A percentile that fewer samples than this lie beyond says little.
+const SAMPLES_BEYOND: u64 = 10;
+
+/// What a run amounts to, doubts included.
+pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
+    let mut summary = Summary::of(&outcome.window, &outcome.warm_up, &outcome.connections, outcome.elapsed);
+    summary.connections.requested = config.connections as u64;
+    summary.connections.peak = outcome.peak;
+    summary.connections.bytes_each = outcome.bytes_each;
+    summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
+    let cores = |cpu: std::time::Duration| {
+        if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }
+    };
+    summary.generator = GeneratorSummary {
+        cpu_cores: cores(outcome.cpu),
+        busiest_thread_cpu_cores: cores(outcome.busiest_cpu),
+        cpu_us_per_request: outcome.cpu.as_secs_f64() * 1e6 / (summary.requests.completed.max(1)) as f64,
+        threads: outcome.workers as u64,
+        tables: outcome.tables as u64,
+        engine: "epoll".to_owned(),
+        memory_bytes: outcome.memory_bytes,
+    };
+    let doubts = [
+        saturation(&summary),
+        lateness(&summary).map(|(doubt, _)| doubt),
+        missing_connections(&summary, outcome),
+        silence(&summary),
+        few_samples(&summary),
+        interruption(&summary),
+    ];
+    summary.valid = doubts[0].is_none() && !lateness(&summary).is_some_and(|(_, invalid)| invalid);
+    summary.warnings = doubts.into_iter().flatten().collect();
+    summary
+}
+
+fn warning(code: &str, message: String, remedy: &str) -> Warning {
+    Warning { code: code.to_owned(), message, remedy: remedy.to_owned() }
+}
+
+fn saturation(summary: &Summary) -> Option<Warning> {
+    let cores = summary.generator.busiest_thread_cpu_cores;
+    (cores >= SATURATED_CORES).then(|| {
+        warning(
+            "generator_saturated",
+            format!(
+                "the busiest event loop of the generator used {} of a core: it could not ask for more",
+                percent(cores)
+            ),
+            "give the generator more event loops (--threads) and CPUs of its own, or lower the load",
+        )
+    })
+}
+
+/// The doubt about the generator's own lateness, and whether it makes the result invalid.
+fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
+    let TimesSummary { p99: lag, .. } = summary.schedule_lag_us;
+    let share = lag / summary.response_time_us.p99.max(1.0);
+    if lag < LAG_NOTICED_US || share < LAG_SHARE_NOTICED {
+        return None;
+    }
+    let message = format!(
+        "one request in a hundred was sent {} or more later than it was due, {} of the response time's 99th percentile",
+        time(lag),
+        percent(share)
+    );
+    let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every connection due at once";
+    Some((warning("generator_late", message, remedy), share >= LAG_SHARE_INVALID))
+}
+
+fn missing_connections(summary: &Summary, outcome: &Outcome) -> Option<Warning> {
+    let connections = summary.connections;
+    if connections.failed == 0 {
+        return None;
+    }
+    let number = outcome.connections.main_cause();
+    let (cause, remedy) = number.map_or(("the server ended them".to_owned(), SERVER_LOG), explain);
+    let message = format!(
+        "{} of {} connections could not be established or kept (at most {} were up at once): {cause}",
+        connections.failed, connections.requested, connections.peak
+    );
+    Some(warning("connections_missing", message, remedy))
+}
+
+const SERVER_LOG: &str = "see what the server says; its own limit of connections or descriptors may be reached";
+
+/// What an error number means for a connection, and what to do about it (connect(2), socket(2)).
+fn explain(number: i32) -> (String, &'static str) {
+    let error = std::io::Error::from_raw_os_error(number);
+    let name = plimsoll_sys::descriptor::error_name(&error);
+    let remedy = match name {
+        "econnrefused" => "nothing listens there: start the server, or correct the address",
+        "emfile" => "the limit of open descriptors is too low for even one table: raise it (ulimit -n)",
+        "enfile" => "the machine's limit of open files is reached: raise fs.file-max",
+        "eaddrnotavail" => {
+            "no local port is left to this destination, or the source address is not this machine's: add --source-ip addresses, or widen net.ipv4.ip_local_port_range"
+        }
+        "enomem" | "enobufs" => {
+            "the kernel has no memory for more sockets: raise net.ipv4.tcp_mem, or use fewer connections"
+        }
+        "etimedout" => {
+            "the server's backlog is full, or packets are dropped on the way: raise net.core.somaxconn there, or open connections more slowly (--connect-rate)"
+        }
+        "enetunreach" | "ehostunreach" => "there is no route to that address: correct it, or the network",
+        _ => SERVER_LOG,
+    };
+    (format!("{error} ({})", name.to_uppercase()), remedy)
+}
+
+fn silence(summary: &Summary) -> Option<Warning> {
+    let nothing =
+        summary.requests.completed == 0 && summary.connections.established > 0 && summary.interrupted.is_none();
+    nothing.then(|| {
+        let errors = summary.errors;
+        let what = if errors.mismatch > 0 {
+            "every answer was wrong"
+        } else if errors.closed + errors.read > 0 {
+            "the server ended every connection"
+        } else {
+            "nothing was answered"
+        };
+        warning(
+            "nothing_completed",
+            format!("not one request was completed: {what}"),
+            "check that the server speaks this protocol (an echo server sends back just what it gets; see --postfix, --verify)",
+        )
+    })
+}
+
+fn few_samples(summary: &Summary) -> Option<Warning> {
+    let count = summary.response_time_us.count;
+    (count > 0 && count < 100 * SAMPLES_BEYOND).then(|| {
+        warning(
+            "few_samples",
+            format!("the 99th percentile rests on the slowest {} of {count} requests", count.div_ceil(100)),
+            "measure for longer (--duration), or over more requests, before believing a tail",
+        )
+    })
+}
+
+fn interruption(summary: &Summary) -> Option<Warning> {
+    let signal = summary.interrupted.as_ref()?;
+    Some(warning(
+        "interrupted",
+        format!(
+            "the run was ended early ({signal}); the figures cover {} of it",
+            write_duration(std::time::Duration::from_secs_f64(summary.elapsed_s))
+        ),
+        "let the run come to its end",
+    ))
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{} %", three_digits(ratio * 100.0))
+}
+
+fn time(microseconds: f64) -> String {
+    write_duration(std::time::Duration::from_nanos((microseconds * 1000.0) as u64))
+}

@@ -1,0 +1,53 @@
+//! The echo protocol: what is sent comes back, perhaps with a postfix.
+
+use plimsoll_measure::tally::Cause;
+use plimsoll_wire::echo::{Answer, Messages};
+
+use crate::protocol::{Protocol, Reply};
+
+/// Echo requests over the messages of a run.
+#[derive(Clone, Debug)]
+pub struct Echo {
+    messages: Messages,
+}
+
+impl Echo {
+    /// Requests made of `messages`.
+    pub fn new(messages: Messages) -> Echo {
+        Echo { messages }
+    }
+}
+
+/// An echo under way: which message, and how much of it has come back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exchange {
+    message: u32,
+    received: usize,
+}
+
+impl Protocol for Echo {
+    type Exchange = Exchange;
+
+    fn begin(&self, _sequence: u64, random: u64) -> Exchange {
+        Exchange { message: self.messages.pick(random), received: 0 }
+    }
+
+    fn output<'a>(&'a self, exchange: &'a Exchange, written: usize) -> &'a [u8] {
+        &self.messages.bytes(exchange.message)[written..]
+    }
+
+    fn input(&self, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
+        match self.messages.check(exchange.message, exchange.received, bytes) {
+            Answer::Partial => {
+                exchange.received += bytes.len();
+                Reply::Partial
+            }
+            Answer::Whole => Reply::Whole { payload: self.messages.answer_length() as u64, keep: true },
+            Answer::Wrong => Reply::Failed(Cause::Mismatch),
+        }
+    }
+
+    fn end(&self, _exchange: &mut Exchange) -> Reply {
+        Reply::Failed(Cause::Closed)
+    }
+}

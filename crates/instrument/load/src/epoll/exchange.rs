@@ -1,0 +1,176 @@
+//! Requests: due, begun, written, answered.
+
+use std::io::ErrorKind;
+
+use plimsoll_measure::tally::Cause;
+use plimsoll_reactor::slab::Key;
+use plimsoll_sys::net;
+use rand::Rng;
+
+use super::{READ_BUDGET, State, Table};
+use crate::config::{Extent, Pace, Phase};
+use crate::protocol::{Protocol, Reply};
+
+/// Requests claimed at once from the run's budget: few enough that no loop sits on what another could send, many enough that loops seldom meet.
+const CLAIM: u64 = 16;
+
+impl<P: Protocol> Table<P> {
+    /// A connection that is up takes its place in the pace.
+    pub(super) fn enter(&mut self, key: Key, start: u64) {
+        let Pace::Closed { think, phase } = self.shared.config.pace;
+        let ahead = match phase {
+            Phase::Spread => think.draw_phase_ns(&mut self.random),
+            Phase::Lockstep => 0,
+        };
+        self.schedule(key, start + ahead);
+    }
+
+    /// The connection's next request is due at `at`.
+    fn schedule(&mut self, key: Key, at: u64) {
+        let now = self.now();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        connection.state = State::Due;
+        connection.intended = at;
+        if at <= now {
+            self.due.push_back(key);
+        } else {
+            self.set_timer(key, at);
+        }
+    }
+
+    /// Begins a request that was waiting for its instant.
+    pub(super) fn begin_due(&mut self, key: Key) {
+        let now = self.now();
+        let Some(connection) = self.slab.get(key).filter(|connection| connection.state == State::Due) else { return };
+        let intended = if self.shared.config.pace.has_schedule() { connection.intended } else { now };
+        self.begin(key, intended, now);
+    }
+
+    fn begin(&mut self, key: Key, intended: u64, now: u64) {
+        if !self.claim() {
+            return self.close(key);
+        }
+        let random = self.random.next_u64();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        connection.left = connection.left.saturating_sub(1);
+        connection.exchange = self.shared.protocol.begin(self.sequence, random);
+        connection.state = State::Busy;
+        connection.intended = intended;
+        connection.sent = now;
+        connection.written = 0;
+        self.sequence += 1;
+        self.busy += 1;
+        self.tally.requests.scheduled += 1;
+        self.tally.sent += 1;
+        if self.shared.config.pace.has_schedule() {
+            self.tally.schedule_lag.record_ns(now - intended);
+        }
+        let timeout = self.timeout_ns();
+        self.set_timer(key, intended.saturating_add(timeout));
+        self.write(key);
+    }
+
+    /// Whether one more request may be begun.
+    fn claim(&mut self) -> bool {
+        if !matches!(self.shared.config.extent, Extent::Requests(_)) {
+            return true;
+        }
+        if self.claims == 0 {
+            self.claims = self.shared.control.claim(CLAIM);
+        }
+        let claimed = self.claims > 0;
+        self.claims = self.claims.saturating_sub(1);
+        claimed
+    }
+
+    /// Writes what there is room for; a further edge tells of more room.
+    pub(super) fn write(&mut self, key: Key) {
+        loop {
+            let Some(connection) = self.slab.get_mut(key) else { return };
+            let Some(socket) = &connection.socket else { return };
+            let bytes = self.shared.protocol.output(&connection.exchange, connection.written);
+            if bytes.is_empty() {
+                return;
+            }
+            match net::write(socket, bytes) {
+                Ok(count) => {
+                    connection.written += count;
+                    self.tally.bytes_sent += count as u64;
+                    if count < bytes.len() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return self.lose(key, Cause::Write),
+            }
+        }
+    }
+
+    /// Reads what has arrived. `ended` says that the end of the stream is among it, so that reading on is sure to find it.
+    pub(super) fn read(&mut self, key: Key, ended: bool) {
+        for _ in 0..READ_BUDGET {
+            let Some(connection) = self.slab.get_mut(key) else { return };
+            let Some(socket) = &connection.socket else { return };
+            let count = match net::read(socket, &mut self.buffer) {
+                Ok(0) => return self.end(key),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return self.lose(key, Cause::Read),
+            };
+            self.tally.bytes_received += count as u64;
+            let reply = if connection.state == State::Busy {
+                self.shared.protocol.input(&mut connection.exchange, &self.buffer[..count])
+            } else {
+                // Nobody asked for these bytes.
+                Reply::Failed(Cause::Mismatch)
+            };
+            match reply {
+                Reply::Partial => {}
+                Reply::Whole { payload, keep } => self.complete(key, payload, keep, ended),
+                Reply::Failed(cause) => return self.lose(key, cause),
+            }
+            if count < self.buffer.len() && !ended {
+                return;
+            }
+        }
+        self.unread.push(key);
+    }
+
+    /// The server has ended the connection.
+    fn end(&mut self, key: Key) {
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        if connection.state != State::Busy {
+            return self.lose(key, Cause::Closed);
+        }
+        match self.shared.protocol.end(&mut connection.exchange) {
+            Reply::Whole { payload, .. } => self.complete(key, payload, false, true),
+            Reply::Partial => self.lose(key, Cause::Closed),
+            Reply::Failed(cause) => self.lose(key, cause),
+        }
+    }
+
+    /// A request is answered. `ended` holds the next one back, as the connection is about to be lost.
+    fn complete(&mut self, key: Key, payload: u64, _keep: bool, ended: bool) {
+        let now = self.now();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        self.busy -= 1;
+        self.shown.0 += 1;
+        self.tally.requests.completed += 1;
+        self.tally.payload_bytes += payload;
+        self.tally.response.record_ns(now - connection.intended);
+        let Pace::Closed { think, .. } = self.shared.config.pace;
+        if self.shared.config.pace.has_schedule() {
+            self.tally.service.record_ns(now - connection.sent);
+        }
+        connection.attempts = 0;
+        connection.state = State::Idle;
+        if self.window_closed || (connection.left == 0 && self.each() > 0) {
+            return self.close(key);
+        }
+        match think.draw_ns(&mut self.random) {
+            _ if ended => {}
+            0 => self.begin(key, now, now),
+            pause => self.schedule(key, now + pause),
+        }
+    }
+}

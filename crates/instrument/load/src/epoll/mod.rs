@@ -1,0 +1,315 @@
+//! The epoll engine: one event loop over the connections of one descriptor table.
+//!
+//! Edge-triggered: a connection is registered once for both directions, so a request costs a receive, a send and its share of a wait. A read
+//! that did not fill the buffer has emptied the socket and ends the turn, unless the end of the stream was reported with it.
+//!
+//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked where they lie in the loop's one buffer.
+
+mod boundary;
+mod exchange;
+mod opening;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_measure::tally::{Cause, Connections, Tally};
+use plimsoll_reactor::crew::{Phase, Seat};
+use plimsoll_reactor::slab::{Key, Slab};
+use plimsoll_reactor::source::Rotation;
+use plimsoll_reactor::timer::{Timer, Wheel};
+use plimsoll_sys::clock;
+use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::readiness::{Interest, Ready};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::config::{Config, Extent};
+use crate::control::Control;
+use crate::protocol::Protocol;
+
+/// Events taken a wait.
+const EVENT_BATCH: usize = 512;
+/// Bytes taken a read. A full one is followed by another.
+const READ_BYTES: usize = 64 * 1024;
+/// Full reads on one connection before the others have their turn.
+const READ_BUDGET: usize = 16;
+/// Requests begun, and connections opened, between two waits: answers that have come meanwhile are not kept waiting for longer than these take.
+const BEGIN_BATCH: usize = 64;
+const OPEN_BATCH: usize = 16;
+/// Connections under way to being established, over all loops. A server's full backlog drops what comes on top (listen(2)), and each that is dropped waits a second
+/// for the kernel to try again; so no more are added than a usual backlog holds.
+const PENDING: usize = 1024;
+/// The key of the loop's own wake-up.
+const WAKE: u64 = Key::RESERVED;
+
+/// What every event loop of a run works from.
+pub(crate) struct Shared<P> {
+    pub(crate) config: Config,
+    pub(crate) protocol: P,
+    pub(crate) control: Control,
+    pub(crate) rotations: Vec<Rotation>,
+    pub(crate) tables_per_worker: usize,
+}
+
+/// What an event loop has counted.
+pub(crate) struct Counted {
+    pub(crate) worker: usize,
+    pub(crate) warm_up: Option<Tally>,
+    pub(crate) window: Tally,
+    pub(crate) connections: Connections,
+    /// CPU time of the loop's thread over the window.
+    pub(crate) cpu: Duration,
+    /// When the loop had nothing more to do for the window.
+    pub(crate) ended_at: u64,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Without a socket, until it is opened (again).
+    Resting,
+    /// Its connect is under way.
+    Connecting,
+    /// Up, and nothing is due on it.
+    Idle,
+    /// Up, and its next request is due at `intended`.
+    Due,
+    /// A request is under way.
+    Busy,
+}
+
+struct Connection<E> {
+    state: State,
+    /// Whether it was ever up.
+    proven: bool,
+    /// Attempts since it last completed a request.
+    attempts: u16,
+    socket: Option<OwnedFd>,
+    /// Its number among all connections.
+    number: u32,
+    timer: Option<Timer>,
+    /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out that moves with every request costs nothing.
+    timer_at: u64,
+    /// Begun at: the intended start of the request that is due or under way; the connect call; the end of the rest.
+    intended: u64,
+    /// When the request under way was sent.
+    sent: u64,
+    /// Bytes of it that are written.
+    written: usize,
+    /// Requests still to be begun on it (`--each`).
+    left: u64,
+    exchange: E,
+}
+
+/// One event loop and everything it alone knows.
+struct Table<P: Protocol> {
+    shared: Arc<Shared<P>>,
+    number: usize,
+    epoll: Epoll,
+    wheel: Wheel,
+    slab: Slab<Connection<P::Exchange>>,
+    random: StdRng,
+    buffer: Box<[u8]>,
+    /// Keys whose requests are due now, in order.
+    due: VecDeque<Key>,
+    /// Connections whose sockets may hold more than was read.
+    unread: Vec<Key>,
+    /// Connections of this table's share that have not been opened yet, counted from the front of the share.
+    opened: usize,
+    share: usize,
+    pending: usize,
+    busy: u64,
+    /// Requests claimed from the run's budget and not begun.
+    claims: u64,
+    sequence: u64,
+    gate_passed: bool,
+    window_open: bool,
+    window_closed: bool,
+    tally: Tally,
+    counted: Counted,
+    cpu_at_open: Duration,
+    /// Completed and failed in the whole run, to show.
+    shown: (u64, u64),
+}
+
+/// Runs one event loop until the run is over.
+pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result<Counted> {
+    clock::sharpen_timers();
+    let number = seat.worker() * shared.tables_per_worker + seat.table();
+    let tables = shared.control.gauges.len();
+    // Connections are dealt to tables in turn, so that each has its share of every target.
+    let share = (shared.config.connections + tables - 1 - number) / tables;
+    let epoll = Epoll::new(EVENT_BATCH)?;
+    epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
+    let table = Table {
+        number,
+        epoll,
+        wheel: Wheel::new(shared.control.instant(0)),
+        slab: Slab::default(),
+        random: StdRng::seed_from_u64(shared.config.seed.wrapping_add(number as u64)),
+        buffer: vec![0; READ_BYTES].into_boxed_slice(),
+        due: VecDeque::new(),
+        unread: Vec::new(),
+        opened: 0,
+        share,
+        pending: 0,
+        busy: 0,
+        claims: 0,
+        sequence: 0,
+        gate_passed: false,
+        window_open: false,
+        window_closed: false,
+        tally: Tally::default(),
+        counted: Counted {
+            worker: seat.worker(),
+            warm_up: None,
+            window: Tally::default(),
+            connections: Connections::default(),
+            cpu: Duration::ZERO,
+            ended_at: 0,
+        },
+        cpu_at_open: Duration::ZERO,
+        shown: (0, 0),
+        shared,
+    };
+    table.serve(&seat)
+}
+
+impl<P: Protocol> Table<P> {
+    fn serve(mut self, seat: &Seat) -> io::Result<Counted> {
+        let mut ready: Vec<Ready> = Vec::with_capacity(EVENT_BATCH);
+        let mut fired: Vec<u64> = Vec::new();
+        loop {
+            let timeout = {
+                let _baton = seat.baton();
+                self.turn(seat, &mut ready, &mut fired);
+                if self.is_finished() || seat.phase() == Phase::Stop {
+                    self.finish();
+                    return Ok(self.counted);
+                }
+                self.timeout(self.now())
+            };
+            ready.extend(self.epoll.wait(timeout)?);
+        }
+    }
+
+    /// Handles what one wait brought.
+    fn turn(&mut self, seat: &Seat, ready: &mut Vec<Ready>, fired: &mut Vec<u64>) {
+        self.cross_boundaries(self.now());
+        for event in ready.drain(..) {
+            if event.key == WAKE {
+                seat.wake().lower();
+            } else {
+                self.handle(Key::from_raw(event.key), event);
+            }
+        }
+        for key in std::mem::take(&mut self.unread) {
+            self.read(key, false);
+        }
+        self.wheel.expire(self.shared.control.instant(self.now()), fired);
+        for key in fired.drain(..) {
+            self.fire(Key::from_raw(key));
+        }
+        for _ in 0..BEGIN_BATCH {
+            let Some(key) = self.due.pop_front() else { break };
+            self.begin_due(key);
+        }
+        self.open_connections();
+        self.shared.control.gauges[self.number].show(self.shown.0, self.shown.1);
+    }
+
+    fn handle(&mut self, key: Key, event: Ready) {
+        let Some(connection) = self.slab.get(key) else { return };
+        if connection.state == State::Connecting {
+            if event.writable || event.ended {
+                self.connected(key);
+            }
+            // Its first request is on its way already, if any was due; an answer will be an edge of its own.
+            return;
+        }
+        if event.writable && connection.state == State::Busy {
+            self.write(key);
+        }
+        if event.readable {
+            self.read(key, event.ended);
+        }
+    }
+
+    /// A connection's timer has fired; it may be early, as a deadline that moves away does not move its timer.
+    fn fire(&mut self, key: Key) {
+        let now = self.now();
+        let timeout = self.timeout_ns();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        connection.timer = None;
+        let deadline = match connection.state {
+            State::Idle => return,
+            State::Resting | State::Due => connection.intended,
+            State::Connecting | State::Busy => connection.intended.saturating_add(timeout),
+        };
+        if now < deadline {
+            return self.set_timer(key, deadline);
+        }
+        match connection.state {
+            State::Idle => {}
+            State::Resting => self.connect(key),
+            State::Connecting => self.attempt_failed(key, ETIMEDOUT),
+            State::Due => self.due.push_back(key),
+            State::Busy => self.lose(key, Cause::Timeout),
+        }
+    }
+
+    /// Makes sure that the connection's timer fires at `deadline` or before.
+    fn set_timer(&mut self, key: Key, deadline: u64) {
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        if let Some(timer) = connection.timer {
+            if connection.timer_at <= deadline {
+                return;
+            }
+            self.wheel.cancel(timer);
+        }
+        connection.timer = Some(self.wheel.set(self.shared.control.instant(deadline), key.to_raw()));
+        connection.timer_at = deadline;
+    }
+
+    /// How long to wait for events: not at all while something is left to do here.
+    fn timeout(&self, now: u64) -> Option<Duration> {
+        if !self.due.is_empty() || !self.unread.is_empty() || self.may_open(now) {
+            return Some(Duration::ZERO);
+        }
+        let control = &self.shared.control;
+        let until = |at: u64| Duration::from_nanos(at.saturating_sub(now));
+        let close = if self.window_closed { None } else { control.closes.get().map(until) };
+        let opening = self.next_opening().map(until);
+        let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
+        let window = if self.window_open { None } else { control.opens.get().map(until) };
+        let timer = self.wheel.wait(control.instant(now));
+        [close, opening, gate, window, timer].into_iter().flatten().min()
+    }
+
+    fn is_finished(&self) -> bool {
+        let nothing_to_open = self.opened == self.share || self.window_closed;
+        self.slab.is_empty() && nothing_to_open && (self.window_closed || self.shared.config.extent.is_count())
+    }
+
+    fn now(&self) -> u64 {
+        self.shared.control.now()
+    }
+
+    fn timeout_ns(&self) -> u64 {
+        self.shared.config.timeout.as_nanos() as u64
+    }
+
+    /// Requests that each connection is to carry; 0 where the run is not counted that way.
+    fn each(&self) -> u64 {
+        match self.shared.config.extent {
+            Extent::Each(requests) => requests,
+            Extent::Lasts(_) | Extent::Requests(_) => 0,
+        }
+    }
+}
+
+/// errno(3): no connection within the time-out.
+const ETIMEDOUT: i32 = 110;

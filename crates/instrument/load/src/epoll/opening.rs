@@ -1,0 +1,203 @@
+//! Opening connections, and opening them again.
+
+use std::time::Duration;
+
+use plimsoll_measure::tally::Cause;
+use plimsoll_reactor::slab::Key;
+use plimsoll_sys::epoll::Trigger;
+use plimsoll_sys::net::{self, Mode};
+use plimsoll_sys::readiness::Interest;
+use rand::RngExt;
+
+use super::{Connection, OPEN_BATCH, PENDING, State, Table};
+use crate::config::Extent;
+use crate::protocol::Protocol;
+
+/// Attempts before a connection that was never up is given up, and one that was.
+const FIRST_ATTEMPTS: u16 = 3;
+const ATTEMPTS: u16 = 10;
+/// The rest after the first failure; it doubles with each further one, up to the longest. Half of it is random, so that connections lost
+/// together do not come back together.
+const REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_millis(3200);
+/// An error without a number.
+const UNKNOWN: i32 = 0;
+
+impl<P: Protocol> Table<P> {
+    /// Opens as many connections as may be opened now.
+    pub(super) fn open_connections(&mut self) {
+        for _ in 0..OPEN_BATCH {
+            if !self.may_open(self.now()) {
+                break;
+            }
+            let number = self.opened * self.shared.control.gauges.len() + self.number;
+            self.opened += 1;
+            let left = self.each();
+            let key = self.slab.insert(Connection {
+                state: State::Resting,
+                proven: false,
+                attempts: 0,
+                socket: None,
+                number: number as u32,
+                timer: None,
+                timer_at: 0,
+                intended: 0,
+                sent: 0,
+                written: 0,
+                left,
+                exchange: P::Exchange::default(),
+            });
+            self.connect(key);
+        }
+    }
+
+    pub(super) fn may_open(&self, now: u64) -> bool {
+        self.opened < self.share
+            && !self.window_closed
+            && self.pending < (PENDING / self.shared.control.gauges.len()).max(1)
+            && self.next_opening().is_none_or(|at| at <= now)
+    }
+
+    /// When the next connection may be opened, where their rate is limited.
+    pub(super) fn next_opening(&self) -> Option<u64> {
+        let rate = self.shared.config.opening.rate?;
+        let number = self.opened * self.shared.control.gauges.len() + self.number;
+        (self.opened < self.share && !self.window_closed).then_some((number as f64 / rate * 1e9) as u64)
+    }
+
+    /// Begins to open a connection's socket.
+    pub(super) fn connect(&mut self, key: Key) {
+        let now = self.now();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        let targets = &self.shared.config.targets;
+        let (target, turn) = (connection.number as usize % targets.len(), connection.number as usize / targets.len());
+        let source = self.shared.rotations[target].address(turn);
+        connection.intended = now;
+        connection.attempts += 1;
+        let outcome = net::connect(targets[target], source, Mode::Nonblocking).and_then(|socket| {
+            self.epoll.add(&socket, key.to_raw(), Interest::BOTH, Trigger::Edge)?;
+            Ok(socket)
+        });
+        match outcome {
+            Ok(socket) => {
+                connection.socket = Some(socket);
+                connection.state = State::Connecting;
+                self.pending += 1;
+                let timeout = self.timeout_ns();
+                self.set_timer(key, now.saturating_add(timeout));
+            }
+            Err(error) => self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN)),
+        }
+    }
+
+    /// A connect has come to its end.
+    pub(super) fn connected(&mut self, key: Key) {
+        let now = self.now();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        let Some(socket) = &connection.socket else { return };
+        if let Err(error) = net::take_error(socket) {
+            return self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
+        }
+        self.pending -= 1;
+        self.shared.control.connection_up();
+        self.counted.connections.establishment.record_ns(now - connection.intended);
+        connection.state = State::Idle;
+        if connection.proven {
+            self.counted.connections.reopened += 1;
+        } else {
+            connection.proven = true;
+            self.counted.connections.established += 1;
+            self.shared.control.settle();
+        }
+        if self.gate_passed {
+            self.enter(key, now);
+        }
+    }
+
+    /// An attempt to open a connection has failed, with this error number.
+    pub(super) fn attempt_failed(&mut self, key: Key, number: i32) {
+        self.counted.connections.count_failure(number);
+        self.tally.errors.count(Cause::Connect);
+        let Some(mut connection) = self.take(key) else { return };
+        if connection.state == State::Connecting {
+            self.pending -= 1;
+        }
+        connection.socket = None;
+        self.rest_or_give_up(connection);
+    }
+
+    /// A connection is lost, and with it the request under way.
+    pub(super) fn lose(&mut self, key: Key, cause: Cause) {
+        let now = self.now();
+        let Some(mut connection) = self.take(key) else { return };
+        self.tally.errors.count(cause);
+        self.shared.control.connection_down();
+        if connection.state == State::Busy {
+            self.busy -= 1;
+            self.shown.1 += 1;
+            if cause == Cause::Timeout {
+                self.tally.requests.timed_out += 1;
+                self.tally.unanswered.record_ns(now - connection.intended);
+            } else {
+                self.tally.requests.failed += 1;
+            }
+        }
+        connection.socket = None;
+        if self.each() > 0 {
+            // A sequence is not taken up again: what it had left is never sent.
+            self.give_up(&connection);
+        } else {
+            self.rest_or_give_up(connection);
+        }
+    }
+
+    /// A connection has done what it had to do.
+    pub(super) fn close(&mut self, key: Key) {
+        if self.take(key).is_some_and(|connection| connection.socket.is_some()) {
+            self.shared.control.connection_down();
+        }
+    }
+
+    fn rest_or_give_up(&mut self, mut connection: Connection<P::Exchange>) {
+        if self.window_closed {
+            return;
+        }
+        let counted = self.shared.config.extent.is_count();
+        let tries = if connection.proven { ATTEMPTS } else { FIRST_ATTEMPTS };
+        // In a run that lasts a set time a connection that was up is worth trying for as long as the run goes on.
+        if connection.attempts >= tries && (counted || !connection.proven) {
+            return self.give_up(&connection);
+        }
+        let rest = (REST * 2_u32.pow(u32::from(connection.attempts.clamp(1, 10)) - 1)).min(LONGEST_REST);
+        let rest = rest.as_nanos() as u64;
+        connection.state = State::Resting;
+        connection.timer = None;
+        connection.intended = self.now() + rest / 2 + self.random.random_range(0..=rest / 2);
+        let resume = connection.intended;
+        // A new key: what was reported of the old socket must not reach the next one.
+        let key = self.slab.insert(connection);
+        self.set_timer(key, resume);
+    }
+
+    fn give_up(&mut self, connection: &Connection<P::Exchange>) {
+        if self.window_closed {
+            return;
+        }
+        self.counted.connections.failed += 1;
+        if let Extent::Each(_) = self.shared.config.extent {
+            self.tally.requests.scheduled += connection.left;
+            self.tally.requests.unsent += connection.left;
+        }
+        if !connection.proven {
+            self.shared.control.settle();
+        }
+    }
+
+    fn take(&mut self, key: Key) -> Option<Connection<P::Exchange>> {
+        let connection = self.slab.remove(key)?;
+        if let Some(timer) = connection.timer {
+            self.wheel.cancel(timer);
+        }
+        Some(connection)
+    }
+}

@@ -1,0 +1,37 @@
+//! What a protocol is to the engines: bytes to send, and what the bytes that come back mean. No socket, no clock.
+
+use plimsoll_measure::tally::Cause;
+
+/// A protocol, with the messages of one run.
+pub trait Protocol: Send + Sync + 'static {
+    /// What is remembered of a request under way. It stands in every connection's slot, so it is small; what is large is shared or boxed.
+    type Exchange: Default + Send;
+
+    /// Begins a request: the `sequence`-th of its event loop, with a random number to draw its content from.
+    fn begin(&self, sequence: u64, random: u64) -> Self::Exchange;
+
+    /// The bytes of the request from `written` on; empty once all are written. It may return less than all of them.
+    fn output<'a>(&'a self, exchange: &'a Self::Exchange, written: usize) -> &'a [u8];
+
+    /// Takes bytes that have arrived, split anywhere.
+    fn input(&self, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply;
+
+    /// Takes the end of the stream while a request is under way.
+    fn end(&self, exchange: &mut Self::Exchange) -> Reply;
+}
+
+/// What the bytes that have arrived amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// More must come.
+    Partial,
+    /// The answer is whole.
+    Whole {
+        /// The payload bytes it brought.
+        payload: u64,
+        /// Whether the connection carries another request.
+        keep: bool,
+    },
+    /// The request has failed, and the connection is of no more use.
+    Failed(Cause),
+}

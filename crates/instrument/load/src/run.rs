@@ -1,0 +1,405 @@
+//! The coordinator of a run: starts the event loops, opens and closes the window, gathers what was counted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_measure::tally::{Connections, Tally};
+use plimsoll_reactor::crew::{Crew, Growth, Phase};
+use plimsoll_reactor::source::Rotation;
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{Signal, Signals};
+use plimsoll_sys::{clock, descriptor};
+use thiserror::Error;
+
+use crate::config::{Config, Extent};
+use crate::control::Control;
+use crate::epoll::{self, Counted, Shared};
+use crate::protocol::Protocol;
+
+/// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the coordinator had open.
+const RESERVED_DESCRIPTORS: usize = 64;
+/// How often progress is shown.
+const TICK: Duration = Duration::from_millis(250);
+/// How long requests under way at the window's end may take to come to their own end before their connections are closed.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A run that could not be carried out.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The kernel refused something that the run stands on.
+    #[error("{what}: {source}")]
+    Kernel {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+/// Hears of a run as it goes on.
+pub trait Observer {
+    /// The window has opened.
+    fn window_opened(&mut self, at: SystemTime);
+    /// The window has closed.
+    fn window_closed(&mut self, at: SystemTime);
+    /// Where things stand, four times a second.
+    fn progress(&mut self, progress: &Progress);
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What is going on.
+    pub stage: Stage,
+    /// Time since the run began.
+    pub elapsed: Duration,
+    /// Connections that are up.
+    pub connections: u64,
+    /// Requests answered since the run began.
+    pub completed: u64,
+    /// Requests failed or timed out since the run began.
+    pub failed: u64,
+}
+
+/// A run's stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Waiting for the instant to start at.
+    Waiting,
+    /// Connections are being opened.
+    Opening,
+    /// The window has yet to open.
+    WarmUp,
+    /// The window is open.
+    Window,
+    /// The window is closed, and requests under way come to their end.
+    Drain,
+}
+
+/// What a run yielded.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was counted before the window, where anything was.
+    pub warm_up: Tally,
+    /// What was counted in the window.
+    pub window: Tally,
+    /// What became of the connections.
+    pub connections: Connections,
+    /// The most that were up at once.
+    pub peak: u64,
+    /// The window's length.
+    pub elapsed: Duration,
+    /// CPU time of the whole process over the window.
+    pub cpu: Duration,
+    /// CPU time over the window of the event loop that used most.
+    pub busiest_cpu: Duration,
+    /// Event loops, and descriptor tables.
+    pub workers: usize,
+    /// Descriptor tables that the loops needed.
+    pub tables: usize,
+    /// Resident memory of the process at the window's end.
+    pub memory_bytes: u64,
+    /// Resident memory that the connections added, over their number.
+    pub bytes_each: u64,
+    /// The signal that ended the run early.
+    pub interrupted: Option<Signal>,
+}
+
+/// Carries out a run.
+pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
+    let kernel = |what| move |source| RunError::Kernel { what, source };
+    let signals =
+        Signals::take(&[Signal::Interrupt, Signal::Terminate]).map_err(kernel("signals cannot be received"))?;
+    let workers = config.workers.min(config.connections).max(1);
+    let room = descriptor::limit().saturating_sub(RESERVED_DESCRIPTORS).max(1);
+    let tables_per_worker = config.connections.div_ceil(workers).div_ceil(room);
+    if let Some(interrupted) = wait_for_start(config, &signals, observer) {
+        return Ok(Outcome::nothing(interrupted));
+    }
+    let budget = if let Extent::Requests(requests) = config.extent { requests } else { 0 };
+    let control = Control::new(config.connections, budget, workers * tables_per_worker)
+        .map_err(kernel("an event cannot be made"))?;
+    let shared =
+        Arc::new(Shared { rotations: rotations(config), protocol, control, tables_per_worker, config: config.clone() });
+    let memory_before = resident_bytes();
+    let body = Arc::clone(&shared);
+    let mut crew = Crew::new(workers, Growth::Never, move |seat| {
+        let counted = epoll::run(seat, Arc::clone(&body));
+        if counted.is_err() {
+            body.control.give_up();
+        }
+        counted
+    })
+    .map_err(kernel("an event cannot be made"))?;
+    let mut coordinator =
+        Coordinator { shared: &shared, observer, signals, interrupted: None, memory_before, cpu: None };
+    coordinator.set_first_moments();
+    for table in 0..tables_per_worker * workers {
+        crew.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
+    }
+    let ends = coordinator.see_through(&crew);
+    let counted: io::Result<Vec<Counted>> = crew.join().into_iter().collect();
+    let counted = counted.map_err(kernel("an event loop failed"))?;
+    Ok(coordinator.gather(counted, ends))
+}
+
+/// Which source address each connection uses, for each target.
+fn rotations(config: &Config) -> Vec<Rotation> {
+    let each = config.connections.div_ceil(config.targets.len());
+    let choose = |target: &SocketAddr| Rotation::choose(target.ip(), each, &config.opening.sources);
+    config.targets.iter().map(choose).collect()
+}
+
+fn wait_for_start(config: &Config, signals: &Signals, observer: &mut dyn Observer) -> Option<Signal> {
+    let start = config.start_at?;
+    let begun = SystemTime::now();
+    while let Ok(left) = start.duration_since(SystemTime::now()) {
+        let elapsed = begun.elapsed().unwrap_or_default();
+        observer.progress(&Progress { stage: Stage::Waiting, elapsed, connections: 0, completed: 0, failed: 0 });
+        let mut places = [place(signals)];
+        // Sleeping to within a tick of the instant, then for the rest of it: the kernel wakes us within its timer slack.
+        let _ = poll::wait(&mut places, Some(left.min(TICK)));
+        if let Some(signal) = signals.next() {
+            return Some(signal);
+        }
+    }
+    None
+}
+
+/// What the coordinator noted when the window closed.
+struct Ends {
+    /// Nanoseconds from the run's origin.
+    opened: u64,
+    /// The same; `None` where every loop came to its own end.
+    closed: Option<u64>,
+    cpu: Duration,
+    memory_bytes: u64,
+}
+
+struct Coordinator<'a, P> {
+    shared: &'a Arc<Shared<P>>,
+    observer: &'a mut dyn Observer,
+    signals: Signals,
+    interrupted: Option<Signal>,
+    memory_before: u64,
+    /// CPU time of the process when the window opened.
+    cpu: Option<Duration>,
+}
+
+impl<P: Protocol> Coordinator<'_, P> {
+    /// What is known before the first connection: requests may be sent at once unless there is a barrier, and a run of counted
+    /// requests is measured from its first connect on, or from the barrier.
+    fn set_first_moments(&mut self) {
+        let Shared { config, control, .. } = &**self.shared;
+        if config.opening.barrier {
+            return;
+        }
+        control.gate.set(0);
+        if config.extent.is_count() && config.warm_up.is_zero() {
+            control.opens.set(0);
+            self.note_opened();
+        }
+    }
+
+    fn see_through(&mut self, crew: &Crew<io::Result<Counted>>) -> Ends {
+        loop {
+            self.wait(crew, self.next_deadline());
+            self.take_signals(crew);
+            self.advance(crew);
+            let control = &self.shared.control;
+            if self.cpu.is_none() && control.opens.has_come(control.now()) {
+                self.note_opened();
+            }
+            if crew.is_finished() || control.closes.has_come(control.now()) || control.has_given_up() {
+                break;
+            }
+        }
+        let control = &self.shared.control;
+        let ends = Ends {
+            opened: control.opens.get().unwrap_or(0),
+            closed: control.closes.get(),
+            cpu: clock::process_cpu_time().saturating_sub(self.cpu.unwrap_or_default()),
+            memory_bytes: resident_bytes(),
+        };
+        self.observer.window_closed(SystemTime::now());
+        self.drain(crew);
+        ends
+    }
+
+    fn drain(&mut self, crew: &Crew<io::Result<Counted>>) {
+        crew.set_phase(Phase::Drain);
+        let deadline = self.shared.control.now() + DRAIN.as_nanos() as u64;
+        let already_interrupted = self.interrupted.is_some();
+        while !crew.is_finished() && self.shared.control.now() < deadline && !self.shared.control.has_given_up() {
+            self.wait(crew, Some(deadline));
+            if let Some(signal) = self.signals.next() {
+                // Asked once more, or for the first time: the measurement is over either way.
+                self.interrupted =
+                    if already_interrupted { self.interrupted } else { self.interrupted.or(Some(signal)) };
+                break;
+            }
+        }
+        crew.set_phase(Phase::Stop);
+    }
+
+    /// Sets the moments that follow from what has happened.
+    fn advance(&mut self, crew: &Crew<io::Result<Counted>>) {
+        let Shared { config, control, .. } = &**self.shared;
+        let settled_already = control.opens.get().is_some() && control.gate.get().is_some();
+        if settled_already || !control.all_settled() {
+            return;
+        }
+        let now = control.now();
+        if control.opens.get().is_none() {
+            let opens = now.saturating_add(config.warm_up.as_nanos() as u64);
+            if let Extent::Lasts(length) = config.extent {
+                control.closes.set(opens.saturating_add(length.as_nanos() as u64));
+            }
+            if control.peak() == 0 {
+                // Not one connection: there is nothing to wait for.
+                control.closes.set(opens.min(now));
+            }
+            control.opens.set(opens.min(control.closes.get().unwrap_or(opens)));
+        }
+        // Last, so that a loop which sees the gate open sees the window too.
+        if control.gate.get().is_none() {
+            control.gate.set(now);
+        }
+        crew.wake();
+    }
+
+    fn take_signals(&mut self, crew: &Crew<io::Result<Counted>>) {
+        if let Some(signal) = self.signals.next() {
+            let control = &self.shared.control;
+            self.interrupted = Some(signal);
+            let now = control.now();
+            if !control.opens.has_come(now) {
+                control.opens.set(now);
+            }
+            control.closes.set(now);
+            crew.wake();
+        }
+    }
+
+    fn note_opened(&mut self) {
+        self.cpu = Some(clock::process_cpu_time());
+        self.observer.window_opened(SystemTime::now());
+    }
+
+    /// The next instant, from the run's origin, at which the coordinator has something to do.
+    fn next_deadline(&self) -> Option<u64> {
+        let control = &self.shared.control;
+        if self.cpu.is_none() { control.opens.get() } else { control.closes.get() }
+    }
+
+    fn wait(&mut self, crew: &Crew<io::Result<Counted>>, deadline: Option<u64>) {
+        let control = &self.shared.control;
+        let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
+        let mut places = [place(&self.signals), place(&control.news), place(crew.request())];
+        // A failing wait would only make the coordinator look more often.
+        let _ = poll::wait(&mut places, Some(left.min(TICK)));
+        control.news.lower();
+        crew.request().lower();
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let control = &self.shared.control;
+        let now = control.now();
+        let stage = if control.closes.has_come(now) {
+            Stage::Drain
+        } else if control.opens.has_come(now) {
+            Stage::Window
+        } else if control.all_settled() {
+            Stage::WarmUp
+        } else {
+            Stage::Opening
+        };
+        let sum = |figure: fn(&crate::control::Gauge) -> u64| control.gauges.iter().map(figure).sum();
+        self.observer.progress(&Progress {
+            stage,
+            elapsed: Duration::from_nanos(now),
+            connections: control.up(),
+            completed: sum(|gauge| gauge.completed.load(Ordering::Relaxed)),
+            failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)),
+        });
+    }
+
+    fn gather(self, counted: Vec<Counted>, ends: Ends) -> Outcome {
+        let control = &self.shared.control;
+        let last_end = counted.iter().map(|counted| counted.ended_at).max().unwrap_or(0);
+        let mut outcome = Outcome {
+            peak: control.peak(),
+            elapsed: Duration::from_nanos(ends.closed.unwrap_or(last_end).saturating_sub(ends.opened)),
+            cpu: ends.cpu,
+            workers: self.shared.config.workers.min(self.shared.config.connections),
+            tables: counted.len(),
+            memory_bytes: ends.memory_bytes,
+            bytes_each: ends.memory_bytes.saturating_sub(self.memory_before) / control.peak().max(1),
+            interrupted: self.interrupted,
+            ..Outcome::nothing_yet()
+        };
+        let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
+        for part in counted {
+            cpu_by_worker[part.worker] += part.cpu;
+            outcome.window.add(&part.window);
+            outcome.connections.add(&part.connections);
+            if let Some(warm_up) = part.warm_up {
+                outcome.warm_up.add(&warm_up);
+            }
+        }
+        outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
+        // What nobody came to claim was due all the same.
+        outcome.window.requests.scheduled += control.unclaimed();
+        outcome.window.requests.unsent += control.unclaimed();
+        outcome
+    }
+}
+
+impl Outcome {
+    fn nothing_yet() -> Outcome {
+        Outcome {
+            warm_up: Tally::default(),
+            window: Tally::default(),
+            connections: Connections::default(),
+            peak: 0,
+            elapsed: Duration::ZERO,
+            cpu: Duration::ZERO,
+            busiest_cpu: Duration::ZERO,
+            workers: 0,
+            tables: 0,
+            memory_bytes: 0,
+            bytes_each: 0,
+            interrupted: None,
+        }
+    }
+
+    fn nothing(interrupted: Signal) -> Outcome {
+        Outcome { interrupted: Some(interrupted), ..Outcome::nothing_yet() }
+    }
+}
+
+/// An instant as seconds since 1970, as records have it.
+pub fn unix_seconds(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn place(descriptor: &impl std::os::fd::AsFd) -> Place {
+    use std::os::fd::AsRawFd;
+    Place::new(descriptor.as_fd().as_raw_fd(), Interest::READ)
+}
+
+/// The process's resident memory (proc_pid_statm(5), second field, in pages).
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|statm| statm.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * PAGE_BYTES
+}
+
+/// Linux on x86-64 and by default on AArch64.
+const PAGE_BYTES: u64 = 4096;

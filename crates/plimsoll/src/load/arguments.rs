@@ -1,0 +1,301 @@
+//! The flags of `load`, and the typed configuration that they make.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand, ValueEnum};
+use plimsoll_load::config::{Config, Extent, Opening, Pace, Phase};
+use plimsoll_measure::arrivals::Think;
+use plimsoll_measure::limits::Limit;
+use plimsoll_measure::units;
+use plimsoll_sys::process;
+use plimsoll_wire::echo::{Alphabet, Messages, Verification};
+
+use crate::Output;
+use crate::outcome::Usage;
+
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(super) protocol: Protocol,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Protocol {
+    /// Send random messages and check that they come back.
+    #[command(after_help = "\
+Examples:
+  plimsoll load echo 127.0.0.1:7000                               64 connections for 10 seconds
+  plimsoll load echo 127.0.0.1:7000 -c 2500 --each 60 --think 1s  60 requests on each of 2500 connections
+  plimsoll load echo 127.0.0.1:7000 -c 1M --barrier --each 2      a million connections, all up before the first request
+  plimsoll load echo HOST:7 -d 30s --limit 'response_time.p99 < 50ms' --json")]
+    Echo(Echo),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Echo {
+    /// Where to connect: ADDR:PORT; several are used in turn.
+    #[arg(required = true, value_name = "ADDR:PORT")]
+    pub(super) targets: Vec<String>,
+    /// Payload of a request.
+    #[arg(short, long, default_value = "64B", value_parser = units::size, help_heading = "Echo")]
+    size: u64,
+    /// What payloads are made of.
+    #[arg(long, value_enum, default_value = "bytes", help_heading = "Echo")]
+    payload: Payload,
+    /// How closely answers are checked: every byte, their length, or not at all.
+    #[arg(long, value_enum, default_value = "full", help_heading = "Echo")]
+    verify: Verify,
+    /// What the server appends to each echo.
+    #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Echo")]
+    postfix: String,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Payload {
+    Text,
+    Bytes,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Verify {
+    Full,
+    Length,
+    None,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Common {
+    /// Concurrent connections.
+    #[arg(short, long, value_name = "N", default_value = "64", value_parser = units::count)]
+    connections: u64,
+    /// Length of the measured window [default: 10s, unless a count is given].
+    #[arg(short, long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["requests", "each"])]
+    duration: Option<Duration>,
+    /// Stop after N requests in all.
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::count, conflicts_with = "each")]
+    requests: Option<u64>,
+    /// N requests on each connection, then it closes.
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    each: Option<u64>,
+    /// Pause between an answer and the next request; `exp:D` draws it from an exponential distribution of mean D.
+    #[arg(long, alias = "delay", value_name = "DURATION", default_value = "0", value_parser = think)]
+    think: Think,
+    /// All connections think from the same instant [default: their phases are spread].
+    #[arg(long)]
+    lockstep: bool,
+    /// Event loops [default: one a CPU].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Excluded from the window, which opens this long after the connections are up.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::duration)]
+    warm_up: Duration,
+    /// How long a request may take, from its intended start, or a connection to be established.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::duration)]
+    timeout: Duration,
+    /// Seed of payloads, think times and phases.
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// What must hold, such as 'response_time.p99 < 250ms' (repeatable); missed: exit code 3.
+    #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
+    pub(super) limit: Vec<Limit>,
+    /// Connections opened per second [default: as fast as they are accepted].
+    #[arg(long, value_name = "N", value_parser = units::rate, help_heading = "Connections")]
+    connect_rate: Option<f64>,
+    /// No request before every connection is up.
+    #[arg(long, help_heading = "Connections")]
+    barrier: bool,
+    /// Local address, or CIDR range of such, to connect from in turn (repeatable) [default: the kernel's choice; loopback rotates by itself].
+    #[arg(long, value_name = "ADDR|CIDR", help_heading = "Connections")]
+    source_ip: Vec<String>,
+    /// Start at this instant, in seconds since 1970.
+    #[arg(long, value_name = "UNIX_SECONDS", conflicts_with = "countdown")]
+    start_at: Option<f64>,
+    /// Count down this many seconds, then start.
+    #[arg(long, value_name = "N")]
+    countdown: Option<u32>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+fn think(text: &str) -> Result<Think, units::UnitError> {
+    match text.strip_prefix("exp:") {
+        Some(mean) => Ok(Think::Exponential(units::duration(mean)?)),
+        None => Ok(match units::duration(text)? {
+            Duration::ZERO => Think::None,
+            pause => Think::Fixed(pause),
+        }),
+    }
+}
+
+fn usage<T>(why: impl Into<String>) -> anyhow::Result<T> {
+    Err(anyhow!(Usage(why.into())))
+}
+
+/// Connections that a run's slots can number.
+const MOST_CONNECTIONS: u64 = 100_000_000;
+/// The largest echo message: it, and a buffer of its size in the server, must fit in memory beside everything else.
+const MOST_BYTES: u64 = 1 << 30;
+
+impl Echo {
+    pub(super) fn messages(&self, seed: u64) -> anyhow::Result<Messages> {
+        if self.size == 0 || self.size > MOST_BYTES {
+            return usage(format!(
+                "--size {}: an echo needs at least one byte and at most 1GiB, or there is no answer to wait for; give a size such as 64B",
+                self.size
+            ));
+        }
+        let alphabet = match self.payload {
+            Payload::Text => Alphabet::Text,
+            Payload::Bytes => Alphabet::Bytes,
+        };
+        let verification = match self.verify {
+            Verify::Full => Verification::Full,
+            Verify::Length => Verification::Length,
+            Verify::None => Verification::None,
+        };
+        Ok(Messages::new(self.size as usize, alphabet, self.postfix.as_bytes(), verification, seed))
+    }
+}
+
+impl Common {
+    pub(super) fn config(&self, targets: &[String]) -> anyhow::Result<Config> {
+        if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
+            return usage(format!(
+                "--connections {}: a load needs at least 1 connection, and at most 100M; give a count such as 64",
+                self.connections
+            ));
+        }
+        if self.timeout.is_zero() {
+            return usage("--timeout 0: nothing can be answered in no time; give a duration such as 30s");
+        }
+        if self.connect_rate == Some(0.0) {
+            return usage(
+                "--connect-rate 0: no connection would ever be opened; leave it out, or give a rate such as 1k",
+            );
+        }
+        Ok(Config {
+            targets: targets.iter().map(|target| resolve(target)).collect::<anyhow::Result<_>>()?,
+            connections: self.connections as usize,
+            extent: self.extent()?,
+            pace: Pace::Closed {
+                think: self.think,
+                phase: if self.lockstep { Phase::Lockstep } else { Phase::Spread },
+            },
+            opening: Opening { rate: self.connect_rate, barrier: self.barrier, sources: self.sources()? },
+            warm_up: self.warm_up,
+            timeout: self.timeout,
+            workers: self.threads.map_or_else(process::available_cpus, usize::from),
+            start_at: self.start()?,
+            seed: self.seed,
+        })
+    }
+
+    fn extent(&self) -> anyhow::Result<Extent> {
+        match (self.requests, self.each, self.duration) {
+            (Some(0), ..) | (_, Some(0), _) => {
+                usage("a count of 0 requests asks for nothing; give at least 1, or a --duration")
+            }
+            (_, _, Some(Duration::ZERO)) => usage("--duration 0: nothing happens in no time; give one such as 10s"),
+            (Some(requests), ..) => Ok(Extent::Requests(requests)),
+            (_, Some(each), _) => Ok(Extent::Each(each)),
+            (_, _, duration) => Ok(Extent::Lasts(duration.unwrap_or(DEFAULT_DURATION))),
+        }
+    }
+
+    fn start(&self) -> anyhow::Result<Option<SystemTime>> {
+        if let Some(seconds) = self.countdown {
+            return Ok(Some(SystemTime::now() + Duration::from_secs(seconds.into())));
+        }
+        let Some(seconds) = self.start_at else { return Ok(None) };
+        let at = Duration::try_from_secs_f64(seconds).ok().and_then(|since| UNIX_EPOCH.checked_add(since));
+        match at.filter(|at| *at > SystemTime::now()) {
+            Some(at) => Ok(Some(at)),
+            None => usage(format!(
+                "--start-at {seconds}: that instant has passed, so generators would not start together; give one a few seconds ahead"
+            )),
+        }
+    }
+
+    fn sources(&self) -> anyhow::Result<Vec<IpAddr>> {
+        let mut all = Vec::new();
+        for text in &self.source_ip {
+            match addresses(text) {
+                Some(addresses) => all.extend(addresses),
+                None => {
+                    return usage(format!(
+                        "--source-ip {text}: not an address or CIDR range; write one of this machine's, such as 192.0.2.7 or 192.0.2.16/28"
+                    ));
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+
+/// More addresses than this out of one range would never be reached: each carries some 14,000 connections.
+const MOST_SOURCES: u128 = 8192;
+
+/// The addresses of a CIDR range, without network and broadcast address where it has them, or the one address.
+fn addresses(text: &str) -> Option<Vec<IpAddr>> {
+    let Some((address, length)) = text.split_once('/') else { return Some(vec![text.parse().ok()?]) };
+    let length: u32 = length.parse().ok()?;
+    let (bits, first, width) = match address.parse().ok()? {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()), true, 32),
+        IpAddr::V6(v6) => (v6.to_bits(), false, 128),
+    };
+    let host_bits = u32::checked_sub(width, length)?;
+    let size = 1_u128.checked_shl(host_bits).unwrap_or(u128::MAX);
+    let start = bits & !(size - 1);
+    // RFC 3021: ranges of one or two IPv4 addresses have no network or broadcast address.
+    let (skip, count) = if first && size > 2 { (1, size - 2) } else { (0, size) };
+    let address = |bits: u128| {
+        if width == 32 { IpAddr::V4((bits as u32).into()) } else { IpAddr::V6(bits.into()) }
+    };
+    Some((0..count.min(MOST_SOURCES)).map(|offset| address(start + skip + offset)).collect())
+}
+
+fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
+    let found = text.to_socket_addrs().map_err(|error| error.to_string());
+    match found.and_then(|mut found| found.next().ok_or_else(|| "the name has no address".to_owned())) {
+        Ok(address) if address.port() == 0 => {
+            usage(format!("cannot load `{text}`: nothing listens on port 0; name the server's port"))
+        }
+        Ok(address) => Ok(address),
+        Err(error) => usage(format!(
+            "cannot load `{text}`: {error}; write ADDR:PORT of a server that can be reached, such as 127.0.0.1:7000 or [::1]:7000"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_its_usable_addresses() {
+        let list =
+            |text: &str| -> Vec<String> { addresses(text).unwrap_or_default().iter().map(IpAddr::to_string).collect() };
+        assert_eq!(list("192.0.2.7"), ["192.0.2.7"]);
+        assert_eq!(list("192.0.2.17/30"), ["192.0.2.17", "192.0.2.18"]);
+        assert_eq!(list("192.0.2.4/31"), ["192.0.2.4", "192.0.2.5"]);
+        assert_eq!(list("2001:db8::/127"), ["2001:db8::", "2001:db8::1"]);
+        assert_eq!(list("127.0.0.0/8").len(), MOST_SOURCES as usize);
+        for wrong in ["", "x", "1.2.3.4/33", "1.2.3.4/x", "1.2.3/8"] {
+            assert!(addresses(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn think_time_is_none_fixed_or_drawn() {
+        assert_eq!(think("0"), Ok(Think::None));
+        assert_eq!(think("5ms"), Ok(Think::Fixed(Duration::from_millis(5))));
+        assert_eq!(think("exp:5ms"), Ok(Think::Exponential(Duration::from_millis(5))));
+        assert!(think("exp:").is_err());
+    }
+}

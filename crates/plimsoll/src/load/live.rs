@@ -1,0 +1,140 @@
+//! What is shown while a run goes on: a status line on a terminal, plain lines elsewhere, events for programs.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, SystemTime};
+
+use plimsoll_load::config::{Config, Extent};
+use plimsoll_load::run::{Observer, Progress, Stage, unix_seconds};
+use plimsoll_measure::units::three_digits;
+use serde::Serialize;
+
+use crate::Output;
+
+/// Where there is no terminal a line a second would fill a log: one every so often says that the run lives.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+/// A status line four times a second; events wake the coordinator more often.
+const LIVE_INTERVAL: Duration = Duration::from_millis(240);
+
+pub(super) struct Live {
+    json: bool,
+    form: Form,
+    extent: Extent,
+    connections: usize,
+    last: Option<(Stage, Duration, u64)>,
+    rate: f64,
+    window_began: Duration,
+}
+
+enum Form {
+    None,
+    /// One line, written over.
+    Status,
+    Lines,
+}
+
+#[derive(Serialize)]
+struct Event {
+    event: &'static str,
+    unix_s: f64,
+}
+
+impl Live {
+    pub(super) fn new(output: Output, config: &Config) -> Live {
+        let form = match (output.quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Form::None,
+            (false, true) => Form::Status,
+            (false, false) => Form::Lines,
+        };
+        Live {
+            json: output.json,
+            form,
+            extent: config.extent,
+            connections: config.connections,
+            last: None,
+            rate: 0.0,
+            window_began: Duration::ZERO,
+        }
+    }
+
+    /// Clears the status line.
+    pub(super) fn finish(&self) {
+        if matches!(self.form, Form::Status) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn event(&self, event: &'static str, at: SystemTime) {
+        if self.json {
+            let line = serde_json::to_string(&Event { event, unix_s: unix_seconds(at) }).unwrap_or_default();
+            let mut stdout = std::io::stdout().lock();
+            // A closed standard output ends nothing: the run is on its way.
+            let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        }
+    }
+
+    fn line(&self, progress: &Progress) -> String {
+        let Progress { elapsed, connections, completed, failed, .. } = *progress;
+        let seconds = elapsed.as_secs_f64();
+        let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        match progress.stage {
+            Stage::Waiting => "waiting for the start".to_owned(),
+            Stage::Opening => {
+                format!("{seconds:.1} s: opening connections, {connections} of {} up{failures}", self.connections)
+            }
+            Stage::WarmUp => format!("{seconds:.1} s: warming up, {}/s{failures}", three_digits(self.rate)),
+            Stage::Drain => format!("{seconds:.1} s: finishing what is under way"),
+            Stage::Window => {
+                let in_window = elapsed.saturating_sub(self.window_began).as_secs_f64();
+                let done = match self.extent {
+                    Extent::Lasts(length) => format!("{in_window:.1} of {:.0} s", length.as_secs_f64()),
+                    Extent::Requests(requests) => format!("{completed} of {requests} requests"),
+                    Extent::Each(each) => format!("{completed} of {} requests", each * self.connections as u64),
+                };
+                format!("{done}: {}/s, {connections} connections up{failures}", three_digits(self.rate))
+            }
+        }
+    }
+}
+
+impl Observer for Live {
+    fn window_opened(&mut self, at: SystemTime) {
+        self.event("window_opened", at);
+    }
+
+    fn window_closed(&mut self, at: SystemTime) {
+        self.event("window_closed", at);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        let interval = match self.form {
+            Form::None => return,
+            Form::Status => LIVE_INTERVAL,
+            Form::Lines => PLAIN_INTERVAL,
+        };
+        let (stage, since, completed) = self.last.unwrap_or((Stage::Waiting, Duration::ZERO, 0));
+        let passed = progress.elapsed.saturating_sub(since);
+        if stage != progress.stage && progress.stage == Stage::Window {
+            self.window_began = progress.elapsed;
+        }
+        let first = self.last.is_none();
+        if !first && passed < interval {
+            if stage != progress.stage {
+                self.last = Some((progress.stage, since, completed));
+            }
+            return;
+        }
+        if !passed.is_zero() {
+            self.rate = progress.completed.saturating_sub(completed) as f64 / passed.as_secs_f64();
+        }
+        self.last = Some((progress.stage, progress.elapsed, progress.completed));
+        if first && !matches!(self.form, Form::Status) {
+            return;
+        }
+        let line = self.line(progress);
+        let mut stderr = std::io::stderr().lock();
+        let _ = match self.form {
+            Form::Status => write!(stderr, "\r\x1b[K{line}"),
+            _ => writeln!(stderr, "{line}"),
+        };
+    }
+}

@@ -1,0 +1,190 @@
+//! The summary as a person wants to read it: what was asked, what came back, how long it took, what speaks against it.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use plimsoll_load::config::{Config, Extent, Pace, Phase};
+use plimsoll_measure::arrivals::Think;
+use plimsoll_measure::summary::Summary;
+use plimsoll_measure::times::TimesSummary;
+use plimsoll_measure::units::{three_digits, write_duration};
+
+use crate::colour::Paint;
+
+pub(super) fn write(out: &mut impl Write, summary: &Summary, config: &Config, paint: Paint) -> io::Result<()> {
+    writeln!(out, "{}", paint.faint(&question(config)))?;
+    writeln!(out)?;
+    rates(out, summary, paint)?;
+    writeln!(out)?;
+    times(out, summary, paint)?;
+    writeln!(out)?;
+    generator(out, summary)?;
+    doubts(out, summary, paint)
+}
+
+/// What was asked of the server.
+fn question(config: &Config) -> String {
+    let targets: Vec<String> = config.targets.iter().map(ToString::to_string).collect();
+    let extent = match config.extent {
+        Extent::Lasts(length) => format!("for {}", write_duration(length)),
+        Extent::Requests(requests) => format!("for {requests} requests"),
+        Extent::Each(each) => format!("for {each} requests each"),
+    };
+    let Pace::Closed { think, phase } = config.pace;
+    let pace = match think {
+        Think::None => String::new(),
+        Think::Fixed(pause) => format!(", thinking {} between requests", write_duration(pause)),
+        Think::Exponential(mean) => format!(", thinking {} on average between requests", write_duration(mean)),
+    };
+    let lockstep = if phase == Phase::Lockstep { ", in lockstep" } else { "" };
+    format!("{} connections to {} {extent}{pace}{lockstep}", config.connections, targets.join(", "))
+}
+
+fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
+    let requests = summary.requests;
+    let rate = paint.bold(&format!("{}/s", grouped(summary.completed_rate.round() as u64)));
+    writeln!(
+        out,
+        "completed    {} requests in {}: {rate}, goodput {}bit/s",
+        grouped(requests.completed),
+        write_duration(Duration::from_secs_f64(summary.elapsed_s)),
+        scaled(summary.goodput_bits_per_s)
+    )?;
+    let rest = [
+        ("failed", requests.failed),
+        ("timed out", requests.timed_out),
+        ("in flight at the end", requests.in_flight),
+        ("never sent", requests.unsent),
+    ];
+    list(out, "not completed", &rest)?;
+    let errors = summary.errors;
+    let causes = [
+        ("connects", errors.connect),
+        ("reads", errors.read),
+        ("writes", errors.write),
+        ("time-outs", errors.timeout),
+        ("wrong answers", errors.mismatch),
+        ("closed by the server", errors.closed),
+        ("error statuses", errors.status),
+    ];
+    list(out, "errors", &causes)?;
+    let connections = summary.connections;
+    let extra = [("failed", connections.failed), ("reopened", connections.reopened)];
+    let extra: Vec<String> = extra
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!(", {} {name}", grouped(*count)))
+        .collect();
+    writeln!(
+        out,
+        "connections  {} of {} established, at most {} at once{}",
+        grouped(connections.established),
+        grouped(connections.requested),
+        grouped(connections.peak),
+        extra.concat()
+    )
+}
+
+fn list(out: &mut impl Write, title: &str, counts: &[(&str, u64)]) -> io::Result<()> {
+    let some: Vec<String> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{} {name}", grouped(*count)))
+        .collect();
+    if some.is_empty() { Ok(()) } else { writeln!(out, "{title:<13}{}", some.join(", ")) }
+}
+
+fn times(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
+    let header = ["", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    let row = |cells: [String; 8]| {
+        let [title, rest @ ..] = cells;
+        format!("{title:<20}{}", rest.iter().map(|cell| format!("{cell:>10}")).collect::<String>())
+    };
+    writeln!(out, "{}", paint.faint(&row(header.map(str::to_owned))))?;
+    let rows = [
+        ("response time", summary.response_time_us),
+        ("service time", summary.service_time_us),
+        ("pool wait", summary.pool_wait_us),
+        ("schedule lag", summary.schedule_lag_us),
+        ("establishment time", summary.establishment_time_us),
+    ];
+    for (title, times) in rows.into_iter().filter(|(_, times)| times.count > 0) {
+        let TimesSummary { min, mean, p50, p90, p99, p99_9, max, .. } = times;
+        let [min, mean, p50, p90, p99, p99_9, max] = [min, mean, p50, p90, p99, p99_9, max].map(time);
+        let line = row([title.to_owned(), min, mean, p50, p90, p99, p99_9, max]);
+        writeln!(out, "{}", if title == "response time" { paint.bold(&line) } else { line })?;
+    }
+    match summary.response_time_us.unanswered {
+        Some(unanswered @ 1..) => {
+            writeln!(out, "response times include {} unanswered requests at their age", grouped(unanswered))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn generator(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let generator = &summary.generator;
+    writeln!(
+        out,
+        "generator    {} of a core ({} in the busiest of {} event loops), {} us a request, {}B",
+        percent(generator.cpu_cores),
+        percent(generator.busiest_thread_cpu_cores),
+        generator.threads,
+        three_digits(generator.cpu_us_per_request),
+        scaled(generator.memory_bytes as f64)
+    )
+}
+
+fn doubts(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
+    for limit in &summary.limits {
+        let verdict = if limit.met { "met".to_owned() } else { paint.alarm("missed") };
+        writeln!(out, "limit        {}: {verdict}", limit.limit)?;
+    }
+    for warning in &summary.warnings {
+        writeln!(out, "{} {}\n             {}", paint.alarm("warning     "), warning.message, warning.remedy)?;
+    }
+    if summary.valid {
+        Ok(())
+    } else {
+        writeln!(out, "{}", paint.alarm("INVALID: the generator, not the server, was the limit"))
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{} %", three_digits(ratio * 100.0))
+}
+
+fn time(microseconds: f64) -> String {
+    write_duration(Duration::from_nanos((microseconds * 1000.0).round() as u64))
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with a decimal prefix and a space: `63.2 M`.
+fn scaled(number: f64) -> String {
+    let prefixes = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let (factor, prefix) = prefixes.into_iter().find(|(factor, _)| number >= *factor).unwrap_or((1.0, ""));
+    format!("{} {prefix}", three_digits(number / factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_scaled() {
+        assert_eq!([0, 12, 123, 1234, 1_234_567].map(grouped), ["0", "12", "123", "1,234", "1,234,567"]);
+        assert_eq!([0.0, 999.0, 1500.0, 63_200_000.0].map(scaled), ["0 ", "999 ", "1.5 k", "63.2 M"]);
+    }
+}
