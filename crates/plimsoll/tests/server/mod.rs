@@ -125,7 +125,6 @@ fn command(model: &str, arguments: &[&str]) -> Command {
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
-    pub(crate) state: String,
     /// CPU time in clock ticks, its own and that of reaped children.
     pub(crate) ticks: u64,
     /// Resident pages.
@@ -147,7 +146,6 @@ impl Process {
         Some(Process {
             pid,
             parent: number(1)? as u32,
-            state: (*fields.first()?).to_owned(),
             ticks: number(11)? + number(12)? + number(13)? + number(14)?,
             resident: number(21)?,
         })

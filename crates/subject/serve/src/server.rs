@@ -194,8 +194,9 @@ fn run_crew(
                 crew.set_phase(Phase::Stop);
             } else {
                 deadline = Some(Instant::now() + drain);
-                listeners.iter().flatten().for_each(net::stop_listening);
+                // In this order: a loop that finds its listener shut down knows why.
                 crew.set_phase(Phase::Drain);
+                listeners.iter().flatten().for_each(net::stop_listening);
             }
         }
         if let Some(error) = crew.attend() {
