@@ -2,7 +2,6 @@
 //! make the result invalid.
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning};
-use plimsoll_measure::times::TimesSummary;
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::Config;
@@ -71,13 +70,19 @@ fn saturation(summary: &Summary) -> Option<Warning> {
 
 /// The doubt about the generator's own lateness, and whether it makes the result invalid.
 fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
-    let TimesSummary { p99: lag, .. } = summary.schedule_lag_us;
-    let share = lag / summary.response_time_us.p99.max(1.0);
+    // The furthest quantile that enough samples lie beyond: one late request of ten is an accident.
+    let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
+    let (name, lag, response) = match lag.count / SAMPLES_BEYOND {
+        100.. => ("99th percentile", lag.p99, response.p99),
+        10.. => ("90th percentile", lag.p90, response.p90),
+        _ => ("median", lag.p50, response.p50),
+    };
+    let share = lag / response.max(1.0);
     if lag < LAG_NOTICED_US || share < LAG_SHARE_NOTICED {
         return None;
     }
     let message = format!(
-        "one request in a hundred was sent {} or more later than it was due, {} of the response time's 99th percentile",
+        "requests were sent later than they were due: the {name} of the generator's own lag is {}, {} of that of the response time",
         time(lag),
         percent(share)
     );
@@ -121,7 +126,10 @@ fn explain(number: i32) -> (String, &'static str) {
         "enetunreach" | "ehostunreach" => "there is no route to that address: correct it, or the network",
         _ => SERVER_LOG,
     };
-    (format!("{error} ({})", name.to_uppercase()), remedy)
+    // The standard library adds "(os error N)"; the symbol says more.
+    let words = error.to_string();
+    let words = words.split(" (os error").next().unwrap_or_default().to_lowercase();
+    (format!("{words} ({})", name.to_uppercase()), remedy)
 }
 
 fn silence(summary: &Summary) -> Option<Warning> {

@@ -15,8 +15,10 @@ pub(super) fn write(out: &mut impl Write, summary: &Summary, config: &Config, pa
     writeln!(out, "{}", paint.faint(&question(config)))?;
     writeln!(out)?;
     rates(out, summary, paint)?;
-    writeln!(out)?;
-    times(out, summary, paint)?;
+    if summary.response_time_us.count + summary.establishment_time_us.count > 0 {
+        writeln!(out)?;
+        times(out, summary, paint)?;
+    }
     writeln!(out)?;
     generator(out, summary)?;
     doubts(out, summary, paint)
@@ -45,7 +47,7 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
     let rate = paint.bold(&format!("{}/s", grouped(summary.completed_rate.round() as u64)));
     writeln!(
         out,
-        "completed    {} requests in {}: {rate}, goodput {}bit/s",
+        "completed      {} requests in {}: {rate}, goodput {}bit/s",
         grouped(requests.completed),
         write_duration(Duration::from_secs_f64(summary.elapsed_s)),
         scaled(summary.goodput_bits_per_s)
@@ -77,7 +79,7 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         .collect();
     writeln!(
         out,
-        "connections  {} of {} established, at most {} at once{}",
+        "connections    {} of {} established, at most {} at once{}",
         grouped(connections.established),
         grouped(connections.requested),
         grouped(connections.peak),
@@ -91,7 +93,7 @@ fn list(out: &mut impl Write, title: &str, counts: &[(&str, u64)]) -> io::Result
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{} {name}", grouped(*count)))
         .collect();
-    if some.is_empty() { Ok(()) } else { writeln!(out, "{title:<13}{}", some.join(", ")) }
+    if some.is_empty() { Ok(()) } else { writeln!(out, "{title:<15}{}", some.join(", ")) }
 }
 
 fn times(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
@@ -126,7 +128,7 @@ fn generator(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let generator = &summary.generator;
     writeln!(
         out,
-        "generator    {} of a core ({} in the busiest of {} event loops), {} us a request, {}B",
+        "generator      {} of a core ({} in the busiest of {} event loops), {} us a request, {}B",
         percent(generator.cpu_cores),
         percent(generator.busiest_thread_cpu_cores),
         generator.threads,
@@ -138,10 +140,10 @@ fn generator(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
 fn doubts(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
     for limit in &summary.limits {
         let verdict = if limit.met { "met".to_owned() } else { paint.alarm("missed") };
-        writeln!(out, "limit        {}: {verdict}", limit.limit)?;
+        writeln!(out, "limit          {}: {verdict}", limit.limit)?;
     }
     for warning in &summary.warnings {
-        writeln!(out, "{} {}\n             {}", paint.alarm("warning     "), warning.message, warning.remedy)?;
+        writeln!(out, "{} {}\n               {}", paint.alarm("warning       "), warning.message, warning.remedy)?;
     }
     if summary.valid {
         Ok(())
@@ -163,7 +165,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -62,11 +62,7 @@ impl<P: Protocol> Table<P> {
     fn abandon(&mut self, key: Key) {
         if self.slab.get(key).is_some_and(|connection| connection.state == State::Connecting) {
             self.pending -= 1;
-            if let Some(connection) = self.slab.remove(key) {
-                if let Some(timer) = connection.timer {
-                    self.wheel.cancel(timer);
-                }
-            }
+            self.take(key);
         } else {
             self.close(key);
         }

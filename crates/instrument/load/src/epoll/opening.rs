@@ -193,7 +193,7 @@ impl<P: Protocol> Table<P> {
         }
     }
 
-    fn take(&mut self, key: Key) -> Option<Connection<P::Exchange>> {
+    pub(super) fn take(&mut self, key: Key) -> Option<Connection<P::Exchange>> {
         let connection = self.slab.remove(key)?;
         if let Some(timer) = connection.timer {
             self.wheel.cancel(timer);
