@@ -38,6 +38,7 @@ struct Shared {
     request: Event,
     /// How many event loops have ended.
     ended: AtomicUsize,
+    growth: Growth,
     workers: Vec<Worker>,
 }
 
@@ -103,6 +104,11 @@ impl Seat {
         self.shared.workers[self.worker].accepting.load(Ordering::Acquire) == self.table
     }
 
+    /// Whether a full table is relieved by a new one, so that it is nothing to worry about.
+    pub fn grows(&self) -> bool {
+        self.shared.growth == Growth::AsNeeded
+    }
+
     /// Says that this table has no room for another connection, so that the turn goes to one that has.
     pub fn report_full(&self) {
         if self.room.swap(false, Ordering::AcqRel) {
@@ -137,7 +143,6 @@ struct Member<R> {
 /// Event loops that run `body`, and the means to add to, wake and end them.
 pub struct Crew<R> {
     body: Arc<dyn Fn(Seat) -> R + Send + Sync>,
-    growth: Growth,
     shared: Arc<Shared>,
     members: Vec<Member<R>>,
 }
@@ -154,9 +159,10 @@ impl<R: Send + 'static> Crew<R> {
             phase: AtomicU8::new(Phase::Run as u8),
             request: Event::new()?,
             ended: AtomicUsize::new(0),
+            growth,
             workers,
         };
-        Ok(Crew { body: Arc::new(body), growth, shared: Arc::new(shared), members: Vec::new() })
+        Ok(Crew { body: Arc::new(body), shared: Arc::new(shared), members: Vec::new() })
     }
 
     /// Adds a table to a worker and starts its event loop.
@@ -210,7 +216,7 @@ impl<R: Send + 'static> Crew<R> {
             if self.tables(worker).all(|member| !has_room(member)) {
                 // Said before looking again, so that room reported meanwhile is either seen here or asks for attention once more.
                 self.shared.workers[worker].stalled.store(true, Ordering::Release);
-                if self.growth == Growth::AsNeeded {
+                if self.shared.growth == Growth::AsNeeded {
                     refused = refused.or(self.add_table(worker).err());
                 }
             }

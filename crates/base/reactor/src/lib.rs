@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crew;
+pub mod numbered;
 pub mod slab;
 pub mod source;
 pub mod timer;

@@ -20,6 +20,11 @@ pub fn unshare_table() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.map_err(io::Error::from)
 }
 
+/// Whether an error means that this table has no descriptor left (EMFILE).
+pub fn is_full_table(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
+}
+
 /// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE; or ENOBUFS and ENOMEM, which
 /// accept(2) gives where memory for one is short).
 pub fn is_exhaustion(error: &io::Error) -> bool {

@@ -145,9 +145,8 @@ impl Server {
             }
             Model::Uring => {
                 let shared = Arc::clone(&ledger);
-                let sizes = model::uring::sizes();
                 let table = move |seat: &Seat, listeners: &[OwnedFd]| {
-                    model::uring::run(seat, listeners, &service, &shared, sizes)
+                    model::uring::run(seat, listeners, &service, &shared, model::uring::sizes(seat.table()))
                 };
                 run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
             }
@@ -181,6 +180,7 @@ fn run_crew(
     for worker in 0..listeners.len() {
         crew.add_table(worker)?;
     }
+    let mut totals = Totals::default();
     let mut deadline: Option<Instant> = None;
     while !crew.is_finished() {
         let mut places = [signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()]
@@ -200,6 +200,7 @@ fn run_crew(
             }
         }
         if let Some(error) = crew.attend() {
+            totals.count_io_error(&error);
             ledger.say_once(
                 "table",
                 &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n`"),
@@ -214,7 +215,6 @@ fn run_crew(
             crew.set_phase(Phase::Stop);
         }
     }
-    let mut totals = Totals::default();
     for part in crew.join() {
         totals.add(&part?);
     }

@@ -147,8 +147,10 @@ pub struct Ring {
     uring: IoUring,
     pool: Pool,
     accepts: Vec<AcceptPlace>,
-    /// By slot: what is being sent there.
-    lent: Vec<Option<Payload>>,
+    /// What is being sent, and where; a send's number is its place here.
+    lent: Vec<Option<(Slot, Payload)>>,
+    /// The empty places.
+    unlent: Vec<u32>,
     arrived: VecDeque<cqueue::Entry>,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
@@ -168,7 +170,15 @@ impl Ring {
         // SAFETY: the pool's entries live until `Drop` has ended every request and unregistered them.
         unsafe { uring.submitter().register_buf_ring_with_flags(pool.entries_address(), sizes.buffers, GROUP, 0) }?;
         let accepts = (0..sizes.accepts).map(|_| AcceptPlace { address: Box::new(empty_address()), waiting: false });
-        Ok(Ring { uring, pool, accepts: accepts.collect(), lent: Vec::new(), arrived: VecDeque::new(), outstanding: 0 })
+        Ok(Ring {
+            uring,
+            pool,
+            accepts: accepts.collect(),
+            lent: Vec::new(),
+            unlent: Vec::new(),
+            arrived: VecDeque::new(),
+            outstanding: 0,
+        })
     }
 
     /// Reports [`Completion::Woken`] each time that `descriptor` becomes readable.
@@ -220,17 +230,13 @@ impl Ring {
         self.cancel(Kind::Receive.tag(slot.0))
     }
 
-    /// Sends a payload. A socket has one send at a time, as several could overtake each other.
-    ///
-    /// # Panics
-    /// When the socket's last send has not completed.
+    /// Sends a payload. Wait for it to complete before the next to the same socket: several could overtake each other.
     pub fn send(&mut self, slot: Slot, payload: Payload, patience: Patience) -> io::Result<()> {
-        if self.lent.len() <= slot.index() {
-            self.lent.resize_with(slot.index() + 1, || None);
-        }
-        let place = &mut self.lent[slot.index()];
-        assert!(place.is_none(), "a socket has one send at a time");
-        let payload = place.insert(payload);
+        let number = self.unlent.pop().unwrap_or_else(|| {
+            self.lent.push(None);
+            self.lent.len() as u32 - 1
+        });
+        let (_, payload) = self.lent[number as usize].insert((slot, payload));
         let bytes = match payload {
             Payload::Received(buffer, range) => &self.pool.bytes(buffer)[range.clone()],
             Payload::Owned(bytes, from) => &bytes[*from..],
@@ -242,7 +248,7 @@ impl Ring {
         let request = opcode::Send::new(Fixed(slot.0), bytes.as_ptr(), bytes.len() as u32)
             .flags(flags | libc::MSG_NOSIGNAL)
             .build();
-        self.push(request.user_data(Kind::Send.tag(slot.0)))
+        self.push(request.user_data(Kind::Send.tag(number)))
     }
 
     /// Ends the reading half of a socket: its receive completes with what has arrived, then with the end of the stream.
@@ -334,7 +340,8 @@ impl Ring {
                 Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
             }
             Kind::Send => {
-                let payload = self.lent[slot.index()].take().expect("what is lent comes back once");
+                let (slot, payload) = self.lent[number as usize].take().expect("what is lent comes back once");
+                self.unlent.push(number);
                 Some(Completion::Sent { slot, outcome, payload })
             }
             Kind::Close => Some(Completion::Closed(slot)),

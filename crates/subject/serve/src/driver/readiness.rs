@@ -209,7 +209,10 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
                 // The listener was shut down, and this loop will hear of it next.
                 Err(_) if self.seat.phase() != Phase::Run => return Ok(()),
                 Err(error) => {
-                    self.totals.count_io_error(&error);
+                    // A full table is no error where another takes over: the coordinator counts when none can be added.
+                    if !(self.seat.grows() && descriptor::is_full_table(&error)) {
+                        self.totals.count_io_error(&error);
+                    }
                     if descriptor::is_exhaustion(&error) {
                         return self.pause_accepting();
                     }

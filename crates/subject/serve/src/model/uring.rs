@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
+use plimsoll_reactor::numbered::Numbered;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
@@ -26,12 +27,14 @@ const UNSENT_BYTES: usize = 64 * 1024;
 /// After this, accepting is tried again when the kernel refused it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The sizes of a table's ring. A buffer takes a message of 4,000 bytes in one piece; there are enough for the connections that have bytes in flight at one
-/// moment, as a buffer is back with the same turn of the loop. Together they weigh about 100 bytes a slot.
-pub(crate) fn sizes() -> Sizes {
+/// The sizes of a table's ring. A buffer takes a message of 4,000 bytes in one piece, and is back with the same turn of the loop, so there need to be as
+/// many as connections have bytes in flight at one moment. A worker's further tables have mostly idle connections, whose memory counts more: there buffers
+/// weigh 26 bytes a slot.
+pub(crate) fn sizes(table: usize) -> Sizes {
     // A table of direct descriptors may have as many as an ordinary one (io_uring/rsrc.c, io_sqe_files_register).
     let slots = u32::try_from(descriptor::limit()).unwrap_or(u32::MAX).min(1 << 15);
-    Sizes { submissions: 256, completions: 4096, slots, buffers: 512, buffer_bytes: 4096, accepts: 32 }
+    let buffers = if table == 0 { 512 } else { 128 };
+    Sizes { submissions: 256, completions: 2048, slots, buffers, buffer_bytes: 4096, accepts: 32 }
 }
 
 /// Serves connections from `listeners` until the crew stops.
@@ -50,7 +53,7 @@ pub(crate) fn run<P: Service>(
         prototype,
         ledger,
         ring,
-        connections: Vec::new(),
+        connections: Numbered::default(),
         open: 0,
         capacity: sizes.slots as usize,
         output: Vec::new(),
@@ -109,7 +112,7 @@ struct Table<'a, P> {
     ledger: &'a Ledger,
     ring: Ring,
     /// By slot.
-    connections: Vec<Option<Connection<P>>>,
+    connections: Numbered<Connection<P>>,
     /// Slots taken, from the accept until the close has completed.
     open: usize,
     capacity: usize,
@@ -146,7 +149,7 @@ impl<P: Service> Table<'_, P> {
                 return Ok(());
             }
             if self.seat.phase() == Phase::Stop {
-                for connection in self.connections.iter_mut().filter_map(Option::take) {
+                for connection in self.connections.drain() {
                     self.ledger.closed(connection.peer, &connection.exchange, &mut self.totals);
                 }
                 return Ok(());
@@ -209,10 +212,7 @@ impl<P: Service> Table<'_, P> {
     fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
         self.ledger.opened(&mut self.totals);
-        if self.connections.len() <= slot.index() {
-            self.connections.resize_with(slot.index() + 1, || None);
-        }
-        self.connections[slot.index()] = Some(Connection {
+        let connection = Connection {
             slot,
             peer,
             service: self.prototype.clone(),
@@ -221,13 +221,14 @@ impl<P: Service> Table<'_, P> {
             sending: false,
             life: Life::Open,
             unsent: Vec::new(),
-        });
+        };
+        self.connections.insert(slot.index(), connection);
         self.ring.receive(slot)?;
         if self.draining { self.ring.end_reading(slot) } else { Ok(()) }
     }
 
     fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> io::Result<()> {
-        let connection = self.connections[slot.index()].as_mut().expect(OUTSTANDING);
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !more {
             connection.receive = Receive::Off;
         }
@@ -249,7 +250,7 @@ impl<P: Service> Table<'_, P> {
 
     /// Has the service answer what is in `buffer`: from the buffer itself where nothing is being sent, or else from the connection's memory later.
     fn serve_buffer(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
-        let connection = self.connections[slot.index()].as_mut().expect(OUTSTANDING);
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.exchange.requests += 1;
         connection.exchange.bytes_received += buffer.len() as u64;
         connection.service.receive(self.ring.bytes(&buffer), &mut self.output);
@@ -270,7 +271,7 @@ impl<P: Service> Table<'_, P> {
     }
 
     fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
-        let connection = self.connections[slot.index()].as_mut().expect(OUTSTANDING);
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.sending = false;
         let sent = match outcome {
             Ok(sent) => sent,
@@ -300,7 +301,7 @@ impl<P: Service> Table<'_, P> {
 
     /// Starts or ends whatever the connection's state asks for, now that something of it has changed.
     fn go_on(&mut self, slot: Slot) -> io::Result<()> {
-        let connection = self.connections[slot.index()].as_mut().expect(OUTSTANDING);
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !connection.sending && !connection.unsent.is_empty() && connection.life != Life::Failed {
             connection.sending = true;
             let bytes = std::mem::take(&mut connection.unsent);
@@ -326,7 +327,7 @@ impl<P: Service> Table<'_, P> {
         for _ in 0..self.hungry.len().min(self.ring.free_buffers()) {
             let slot = self.hungry.swap_remove(0);
             // It may have been closed, or its slot be another's, since it was put on the list.
-            if let Some(connection) = &mut self.connections[slot.index()]
+            if let Some(connection) = self.connections.get_mut(slot.index())
                 && connection.receive == Receive::Hungry
             {
                 connection.receive = Receive::Off;
@@ -337,7 +338,7 @@ impl<P: Service> Table<'_, P> {
     }
 
     fn close(&mut self, slot: Slot) -> io::Result<()> {
-        let connection = self.connections[slot.index()].take().expect(OUTSTANDING);
+        let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         self.ledger.closed(connection.peer, &connection.exchange, &mut self.totals);
         self.ring.close(slot)
     }
@@ -345,7 +346,7 @@ impl<P: Service> Table<'_, P> {
     /// Has each connection end when it has answered what has arrived.
     fn drain(&mut self) -> io::Result<()> {
         self.draining = true;
-        for connection in self.connections.iter().flatten() {
+        for connection in self.connections.values() {
             self.ring.end_reading(connection.slot)?;
         }
         Ok(())
