@@ -20,7 +20,19 @@ MAY_IMPORT = {
 }
 """For each room, the rooms it may import from. What stands beside the rooms ties them together, and may import all."""
 
-OUTSIDE_WORLD = {"os", "io", "pathlib", "socket", "subprocess", "time", "datetime", "random", "secrets", "sys", "shutil"}
+OUTSIDE_WORLD = {
+    "os",
+    "io",
+    "pathlib",
+    "socket",
+    "subprocess",
+    "time",
+    "datetime",
+    "random",
+    "secrets",
+    "sys",
+    "shutil",
+}
 """Modules that bring files, processes, clocks or hidden randomness."""
 
 

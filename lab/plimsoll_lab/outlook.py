@@ -55,12 +55,9 @@ def render_plan(plan: Json, *, colour: bool) -> str:
     """The same in words."""
     points, trials = cast("list[Json]", plan["points"]), cast("list[Json]", plan["trials"])
     family = cast("Json", plan["family"])
-    lines = [
-        str(plan["question"]),
-        "",
-        f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} trials, "
-        f"{duration(cast('float', plan['predicted_s']))}, seed {plan['seed']}",
-    ]
+    lasting = duration(cast("float", plan["predicted_s"]))
+    count = f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} trials"
+    lines = [str(plan["question"]), "", f"{count}, {lasting}, seed {plan['seed']}"]
     axes: dict[str, dict[str, None]] = {}
     for point in points:
         for path, value in cast("Json", point["point"]).items():
@@ -68,9 +65,10 @@ def render_plan(plan: Json, *, colour: bool) -> str:
     width = max((len(path) for path in axes), default=0)
     lines += [f"  {path.ljust(width)}  {', '.join(values)}" for path, values in axes.items()]
     if family["comparisons"]:
+        figures = ", ".join(cast("list[str]", family["figures"]))
         lines += [
             "",
-            f"{family['comparisons']} comparisons along {family['compare']}, one family: {', '.join(cast('list[str]', family['figures']))}",
+            f"one family of {family['comparisons']} comparisons along {family['compare']}: {figures}",
             f"a winner can be told with {family['repetitions_needed']} repetitions or more",
         ]
     for each in cast("list[Json]", plan["warnings"]):

@@ -1,8 +1,8 @@
 """Outlives the lab by a moment, so that nothing else does.
 
 A run starts one guard. It reads lines from the lab and sleeps; when the lab ends, however it ends, the pipe closes, and
-the guard kills every process group and control group it was told of. PR_SET_PDEATHSIG alone would not do: it reaches the
-direct child, not what a foreign server has forked.
+the guard kills every process group and control group it was told of. PR_SET_PDEATHSIG alone would not do: it reaches
+the direct child, not what a foreign server has forked.
 
 It runs as a script of its own, without the rest of the lab: `python -I -S guard.py`.
 """
@@ -16,7 +16,7 @@ import sys
 import time
 
 ROUNDS = 100
-"""Attempts to empty and remove a control group, 10 ms apart: a killed tree of thousands takes some time to be reaped."""
+"""Attempts to empty and remove a control group, 10 ms apart: thousands that were killed take time to be reaped."""
 
 
 def main() -> None:

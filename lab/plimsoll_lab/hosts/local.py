@@ -1,4 +1,4 @@
-"""This machine, as it is: processes in sessions and, where possible, control groups of their own."""
+"""The machine the lab runs on, as it is: processes in sessions and, where possible, control groups of their own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import IO, Self
 
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
+from plimsoll_lab.hosts.host import Process
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.samplers.usage import Meter, ProcMeter, Usage
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
+from plimsoll_lab.report.answer import answer
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.stats.verdict import Question, Verdict, blocks_needed, can_say_better, decide
+from plimsoll_lab.stats.verdict import Question, blocks_needed, can_say_better, decide
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
+from plimsoll_lab.store.records import SCHEMA_VERSION, Doubt, Json, TrialRecord
 
 COMPARE = {"<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__}
 
@@ -33,6 +34,8 @@ def summarise_run(folder: RunFolder) -> Json:
         margin=cast("float", cast("Json", run["family"])["margin"]),
         seed=cast("int", run["seed"]),
     )
+    answered = [asdict(verdict) for verdict in verdicts]
+    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
     planned = len(cast("list[object]", run["trials"]))
     outcomes = {point["outcome"] for point in points}
     return {
@@ -53,7 +56,8 @@ def summarise_run(folder: RunFolder) -> Json:
         "command": run["command"],
         "seed": run["seed"],
         "points": points,
-        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "answers": answer(answered, figures),
+        "verdicts": answered,
         "stops": _stops(run, points),
         "limits_missed": [
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
@@ -183,20 +187,20 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
             warnings.append(
                 _warning(
                     "discarded",
-                    f"{n - valid} of {n} trials at {_words(cast('Json', point['point']))} are no results and were left out",
-                    "the trials' records say why",
+                    f"{n - valid} of {n} trials at {_words(cast('Json', point['point']))} are no results",
+                    "they were left out; the trials' records say why",
                 )
             )
-    seen: dict[str, list[tuple[TrialRecord, Json]]] = {}
+    seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
     for trial in trials:
         for doubt in trial.warnings:
-            seen.setdefault(doubt.code, []).append((trial, asdict(doubt)))
-    for code, doubts in seen.items():
-        # The middle one of them stands for all: neither the worst nor the mildest.
-        trial, doubt = doubts[len(doubts) // 2]
-        affected = len({each.number for each, _ in doubts})
-        message = f"in {affected} of {len(trials)} trials; in trial {trial.number}, {doubt['message']}"
-        warnings.append(_warning(code, message, cast("str", doubt["remedy"])))
+            seen.setdefault(doubt.code, []).append((trial, doubt))
+    for code, found in seen.items():
+        # The middle one of them stands for all: neither the first nor the last.
+        example, doubt = found[len(found) // 2]
+        affected = len({each.number for each, _ in found})
+        message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {doubt.message}"
+        warnings.append(_warning(code, message, doubt.remedy))
     return warnings
 
 

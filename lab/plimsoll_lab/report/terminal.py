@@ -45,6 +45,7 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
     parts = [
         paint(str(summary["question"]), BOLD),
+        *_answers(summary, paint),
         *_verdicts(summary, figures, paint),
         *_stops(summary, paint),
         *_tables(summary, run, figures, paint),
@@ -57,38 +58,34 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
     return "\n".join(parts)
 
 
+def _answers(summary: Json, paint: Paint) -> list[str]:
+    answers = cast("list[Json]", summary["answers"])
+    width = max((len(str(each["label"])) for each in answers), default=0)
+    lines = [f"  {paint(str(each['label']).ljust(width), DIM)}  {each['text']}" for each in answers]
+    return ["", *lines] if lines else []
+
+
 def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
     verdicts = cast("list[Json]", summary["verdicts"])
-    if not verdicts:
-        return []
-    lines = []
-    previous = None
     rows = []
+    previous = None
     for verdict in verdicts:
         figure = figures[cast("str", verdict["figure"])]
-        heading = f"{figure['label']} ({figure['better']} is better)"
-        call = cast("str", verdict["call"])
-        versus = f"{verdict['winner'] or '-'}"
-        if verdict["runner_up"]:
-            versus += f" over {verdict['runner_up']}"
         rows.append(
             (
-                heading if heading != previous else "",
+                f"{figure['label']}, {figure['better']} is better" if figure is not previous else "",
                 words.setting(cast("Json", verdict["at"])),
-                versus,
+                f"{verdict['winner'] or '-'}" + (f" over {verdict['runner_up']}" if verdict["runner_up"] else ""),
                 words.ratio(cast("float", verdict["ratio"]), cast("tuple[float, float]", verdict["ratio_ci95"])),
-                call,
-                str(verdict["reason"]),
+                cast("str", verdict["call"]),
             )
         )
-        previous = heading
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        previous = figure
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+    lines = ["", paint("verdict", BOLD) + paint(", ratio of the medians with its 95 % interval", DIM)] if rows else []
     for row in rows:
-        if row[0]:
-            lines += ["", row[0]]
-        cells = [row[column].ljust(widths[column]) for column in range(1, 5)]
-        cells[3] = paint(cells[3], COLOURS[row[4]])
-        lines.append(f"  {'  '.join(cells)}  {paint(row[5], DIM)}")
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        lines.append(f"  {cells}  {paint(row[4], COLOURS[row[4]])}")
     return lines
 
 
@@ -160,7 +157,9 @@ def _limits(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[st
 
 
 def _warnings(summary: Json, paint: Paint) -> list[str]:
-    lines = []
-    for each in cast("list[Json]", summary["warnings"]):
-        lines.append(f"{paint('warning', COLOURS['not shown'])}  {each['code']}: {each['message']}; {each['remedy']}")
+    mark = paint("warning", COLOURS["not shown"])
+    lines = [
+        f"{mark}  {each['code']}: {each['message']}; {each['remedy']}"
+        for each in cast("list[Json]", summary["warnings"])
+    ]
     return ["", *lines] if lines else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def number(value: float | None, unit: str) -> str:
@@ -61,3 +61,8 @@ def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:
         if abs(value) >= least:
             unit, size = name, least
     return f"{three(value / size)} {unit}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]

@@ -35,8 +35,9 @@ class Usage:
 class Meter(Protocol):
     """Reads the usage of one process tree."""
 
-    source: str
-    """Where the figures come from: `cgroup v1`, `cgroup v2` or `proc`."""
+    @property
+    def source(self) -> str:
+        """Where the figures come from: `cgroup v1`, `cgroup v2` or `proc`."""
 
     def read(self, *, thorough: bool) -> Usage:
         """The usage now; `thorough` allows a walk over the processes, for the ends of a window."""
@@ -95,13 +96,13 @@ class ProcMeter:
             fields = _stat(pid)
             if fields is not None and int(fields[3]) == self.session:
                 members.append(pid)
-                # utime, stime, and the same of every reaped child, cutime and cstime: proc_pid_stat(5), fields 14 to 17.
+                # utime, stime, cutime and cstime, the last two of reaped children: proc_pid_stat(5), fields 14 to 17.
                 ticks += sum(int(field) for field in fields[11:15])
         return Usage(cpu_s=ticks / TICKS_PER_S, memory_bytes=_pss(members) if thorough else None)
 
 
 def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def _stat(pid: int) -> list[bytes] | None:

@@ -42,7 +42,7 @@ def ratio_interval(first: Sequence[float], second: Sequence[float], rng: np.rand
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float:
-    """Two-sided sign-flip test over blocks: were the two alike, each block's log ratio might as well be its negative."""
+    """Two-sided sign-flip test over blocks: of two that are alike, a block's log ratio may as well be its negative."""
     logs = np.log(np.asarray(first, dtype=float)) - np.log(np.asarray(second, dtype=float))
     n = len(logs)
     if n <= EXACT_UP_TO:
@@ -55,12 +55,12 @@ def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.rando
     observed = abs(float(logs.sum()))
     # Equal sums may differ in their last bits; a pattern as extreme as the observed one has to count.
     as_extreme = int(np.count_nonzero(flipped >= observed * (1 - 1e-9)))
-    return min(1.0, (as_extreme + extra) / (len(signs) + extra))
+    return (as_extreme + extra) / (len(signs) + extra)
 
 
 def smallest_p(blocks: int) -> float:
     """The smallest p the sign-flip test can give: the two patterns where every block agrees."""
-    return min(1.0, 2 / 2**blocks)
+    return min(1.0, math.ldexp(2.0, -blocks))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,8 +1,8 @@
 """Who wins, by how much, and whether the data can say so.
 
 A family of questions is stated before the run: one for each figure at each setting of the other axes. Each compares the
-winner with the runner-up. *Better* needs three things at once: the interval of the ratio excludes 1, p adjusted over the
-whole family is below 0.05, and the difference is larger than the noise floor.
+winner with the runner-up. *Better* needs three things at once: the interval of the ratio excludes 1, p adjusted over
+the whole family is below 0.05, and the difference is larger than the noise floor.
 """
 
 from __future__ import annotations

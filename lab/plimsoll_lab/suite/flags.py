@@ -27,6 +27,8 @@ class Flag:
     """The values of a choice."""
     least: int = 0
     """The smallest count or size that makes sense."""
+    drawn: bool = False
+    """Whether a duration may be drawn: `exp:1s`."""
 
 
 MODELS = ("threads", "fork", "select", "poll", "epoll", "epoll-et", "uring")
@@ -35,6 +37,7 @@ SERVER_FLAGS: dict[str, dict[str, Flag]] = {
     "echo": {
         "model": Flag(kind="choice", choices=MODELS),
         "workers": Flag(kind="count", least=1),
+        "drain": Flag(kind="duration"),
     },
 }
 
@@ -44,12 +47,17 @@ LOAD_FLAGS: dict[str, dict[str, Flag]] = {
         "duration": Flag(kind="duration"),
         "requests": Flag(kind="count", least=1),
         "each": Flag(kind="count", least=1),
-        "think": Flag(kind="duration"),
+        "think": Flag(kind="duration", drawn=True),
+        "lockstep": Flag(kind="switch"),
+        "seed": Flag(kind="count"),
         "size": Flag(kind="size", least=1),
+        "payload": Flag(kind="choice", choices=("text", "bytes")),
+        "postfix": Flag(kind="text"),
         "verify": Flag(kind="choice", choices=("full", "length", "none")),
         "threads": Flag(kind="count", least=1),
         "connect_rate": Flag(kind="count", least=1),
         "barrier": Flag(kind="switch"),
+        "source_ip": Flag(kind="texts"),
         "timeout": Flag(kind="duration"),
     },
 }
@@ -111,25 +119,25 @@ def _read_size(flag: Flag, value: Value) -> None:
         raise ValueError(f"{value} is too small; the least is {flag.least} byte")
 
 
-def _read_duration(_flag: Flag, value: Value) -> None:
+def _read_duration(flag: Flag, value: Value) -> None:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} has no unit; write a text such as '250ms'")  # noqa: TRY004 - one kind of refusal
-    units.duration_s(value)
+        raise ValueError(f"{value!r} has no unit; write a text such as '250ms'")
+    units.duration_s(value.removeprefix("exp:") if flag.drawn else value)
 
 
 def _read_switch(_flag: Flag, value: Value) -> None:
     if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is neither true nor false")  # noqa: TRY004 - one kind of refusal
+        raise ValueError(f"{value!r} is neither true nor false")
 
 
 def _read_text(_flag: Flag, value: Value) -> None:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")  # noqa: TRY004 - one kind of refusal
+        raise ValueError(f"{value!r} is not a text")
 
 
 def _read_texts(_flag: Flag, value: Value) -> None:
     if not isinstance(value, str | tuple):
-        raise ValueError(f"{value!r} is neither a text nor a list of texts")  # noqa: TRY004 - one kind of refusal
+        raise ValueError(f"{value!r} is neither a text nor a list of texts")
 
 
 _READERS: dict[Kind, Callable[[Flag, Value], None]] = {

@@ -32,7 +32,7 @@ CONNECT_EVERY_S = 0.005
 """How often a foreign server's port is tried until it answers."""
 
 
-class TrialFailure(Exception):
+class TrialFailure(Exception):  # noqa: N818 - an outcome, not an error
     """The trial ended early; the reason is the record's."""
 
 
@@ -182,12 +182,9 @@ def _run_load(host: Host, server: Process, command: list[str], timeout_s: float,
             code = load.exit_code()
             server.take_lines()  # a foreign server may talk; unread, its pipe would fill and stop it
             for event in _events(load.take_lines()):
-                if event.get("event") == "window_opened":
-                    _open(window, server, event)
-                elif event.get("event") == "window_closed":
-                    _close(window, server, event)
-                elif event.get("event") == "summary":
+                if event.get("event") == "summary":
                     summary = event
+                _mark(window, server, event)
             now = time.monotonic()
             if code is not None:
                 break
@@ -204,6 +201,13 @@ def _run_load(host: Host, server: Process, command: list[str], timeout_s: float,
                 pause_s = min(pause_s, _sample(window, server, now))
             host.wait(watched, pause_s)
         seen.update(exit_code=code, summary=summary, stderr_tail=load.stderr_tail())
+
+
+def _mark(window: Window, server: Process, event: Json) -> None:
+    if event.get("event") == "window_opened":
+        _open(window, server, event)
+    elif event.get("event") == "window_closed":
+        _close(window, server, event)
 
 
 def _open(window: Window, server: Process, event: Json) -> None:

@@ -21,6 +21,9 @@ window of 0.3 s on two CPUs less could not be told from nothing."""
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
 
+GENERATOR_DOUBTS = ("generator_", "schedule_")
+"""How the codes of doubts begin that are the generator's own doing."""
+
 SERVER_LIMITS = {
     "fd_setsize": "it refused {n} connections: select cannot watch a descriptor of 1024 or above (FD_SETSIZE)",
     "emfile": "it ran out of file descriptors {n} times (ulimit -n)",
@@ -76,32 +79,62 @@ def judge(seen: Observation) -> Judgement:
 
 
 def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str | None]:
-    if seen.server_exit is not None:
-        return "failed", f"the server died during the trial: {ending(seen.server_exit, seen.server_stderr)}"
-    limit = _server_limit(seen.server_summary)
-    if limit is not None:
-        return "hard_limit", limit
-    summary = seen.load_summary
-    if summary is None:
-        return "failed", f"the generator ended without a summary: {ending(seen.load_exit, seen.load_stderr)}"
-    if summary.get("valid") is False:
-        causes = [doubt for doubt in doubts if doubt.code == "generator_limited"]
-        if causes:
-            return "generator_limited", causes[0].message
-        reason = doubts[0].message if doubts else "the generator calls its own measurement invalid, without a reason"
-        return "invalid", reason
-    connections = cast("Mapping[str, int]", summary.get("connections", {}))
+    findings: tuple[tuple[Outcome, str | None], ...] = (
+        ("failed", _death(seen)),
+        ("hard_limit", _server_limit(seen.server_summary)),
+        ("failed", _missing_summary(seen)),
+        *_invalid(seen, doubts),
+        ("failed", _shortfall(seen.load_summary or {})),
+    )
+    return next(((outcome, reason) for outcome, reason in findings if reason is not None), ("ok", None))
+
+
+def _death(seen: Observation) -> str | None:
+    if seen.server_exit is None:
+        return None
+    return f"the server died during the trial: {ending(seen.server_exit, seen.server_stderr)}"
+
+
+def _missing_summary(seen: Observation) -> str | None:
+    if seen.load_summary is not None:
+        return None
+    return f"the generator ended without a summary: {ending(seen.load_exit, seen.load_stderr)}"
+
+
+def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome, str | None]]:
+    """The generator's own word on its measurement: it knows whether it, or something else, was in the way."""
+    if (seen.load_summary or {}).get("valid") is not False:
+        return []
+    own = [doubt.message for doubt in doubts if doubt.code.startswith(GENERATOR_DOUBTS)]
+    if own:
+        return [("generator_limited", own[0])]
+    return [
+        ("invalid", doubts[0].message if doubts else "the generator calls its measurement invalid, without a reason")
+    ]
+
+
+def _shortfall(summary: Json) -> str | None:
+    """What was asked for and not done, by a server that neither died nor named a limit."""
+    connections = cast("Mapping[str, int]", summary.get("connections") or {})
     requested, established = connections.get("requested", 0), connections.get("established", 0)
     if established < requested:
-        return "failed", (
+        return (
             f"only {established} of {requested} connections were established, and the server names no limit of its own"
         )
-    failed_ratio = cast("float", summary.get("failed_ratio") or 0.0)
-    if failed_ratio > FAILED_RATIO_TOLERATED:
-        return "failed", f"{failed_ratio:.2%} of the requests failed: {_causes(summary)}"
-    if not cast("Mapping[str, int]", summary.get("requests", {})).get("completed"):
-        return "failed", "not one request was completed in the window"
-    return "ok", None
+    requests = cast("Mapping[str, int]", summary.get("requests") or {})
+    completed = requests.get("completed", 0)
+    if not completed:
+        return "not one request was completed in the window"
+    failed = _failed(summary)
+    if failed > FAILED_RATIO_TOLERATED * (completed + failed):
+        return f"{failed} of {completed + failed} requests failed: {_causes(summary)}"
+    return None
+
+
+def _failed(summary: Json) -> int:
+    """Requests that were sent and came to nothing; those a generator never sent are its own lateness."""
+    requests = cast("Mapping[str, int]", summary.get("requests") or {})
+    return requests.get("failed", 0) + requests.get("timed_out", 0)
 
 
 def ending(code: int, stderr: str) -> str:
@@ -137,12 +170,12 @@ def _load_doubts(seen: Observation) -> list[Doubt]:
         )
         for each in cast("list[Json]", summary.get("warnings") or [])
     ]
-    failed_ratio = cast("float", summary.get("failed_ratio") or 0.0)
-    if 0 < failed_ratio <= FAILED_RATIO_TOLERATED:
+    failed = _failed(summary)
+    if failed:
         doubts.append(
             Doubt(
                 code="failed_requests",
-                message=f"{failed_ratio:.3%} of the requests failed: {_causes(summary)}",
+                message=f"{failed} requests failed: {_causes(summary)}",
                 remedy="look at the server's errors in the trial's record",
             )
         )
@@ -171,7 +204,7 @@ def _machine_doubts(seen: Observation) -> list[Doubt]:
         doubts.append(
             Doubt(
                 code="late_sample",
-                message=f"the server's usage was read {seen.lag_s * 1e3:.0f} ms late in a window of {seen.window_s:.2f} s",
+                message=f"the server was read {seen.lag_s * 1e3:.0f} ms late in a window of {seen.window_s:.2f} s",
                 remedy="use a longer window, or a quieter machine",
             )
         )

@@ -1,0 +1,332 @@
+"""The charts, as Vega-Lite: one card a figure, every trial a dot, the median and its interval on top.
+
+Left, the figure against the load; right, the contenders side by side at each load, on a scale of its own, where small
+differences can be seen. Colours and shapes follow the order of the suite, pinned, so that a contender looks the same
+everywhere. The page gives the colours; what is here is form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from plimsoll_lab.report import words
+from plimsoll_lab.report.summary import contender_label
+from plimsoll_lab.store.records import Json, TrialRecord
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+"""A second mark of identity beside the colour."""
+CARDS = (
+    "completed_rate",
+    "response_time_us.p50",
+    "response_time_us.p99",
+    "server.cpu_us_per_request",
+    "server.memory_bytes",
+)
+"""Figures that get a card, in this order, and after them whatever else the verdict looks at."""
+AXES = {
+    "us": (1e-3, "ms"),
+    "bytes": (2.0**-20, "MiB"),
+    "per_s": (1.0, "requests/s"),
+    "bits_per_s": (1e-6, "Mbit/s"),
+    "ratio": (100.0, "%"),
+    "cores": (1.0, "cores"),
+    "count": (1.0, ""),
+}
+"""Of each unit, what a value is multiplied by for its axis, and the axis's words."""
+SMALL = (1.0, "\u00b5s per request")
+"""CPU for one request is microseconds, where a response takes milliseconds."""
+LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
+"""Units whose values span decades over a range of loads."""
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+"""A name, not an address that anything loads."""
+PANEL_STEP = 25
+"""Pixels a contender: room for its dots and for its name at a slant."""
+LIGHT = ("#0072B2", "#D55E00", "#00805C", "#9A6A00", "#1B9CD8", "#B3478C", "#6B6B6B")
+"""Colours on white, told apart with any of the common colour-vision deficiencies (after Okabe and Ito)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chart:
+    """One chart."""
+
+    name: str
+    """For a file's or an element's name."""
+    figure: str
+    """The figure it shows."""
+    kind: str
+    """`load` for the figure against the load, `contenders` for the contenders side by side."""
+    spec: Json
+    """Vega-Lite, its data named `trials` and `points`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """How the axes of a matrix are laid out."""
+
+    compare: str | None
+    """The axis that competes: colour and shape."""
+    contenders: tuple[str, ...]
+    """Its values."""
+    load: str | None
+    """A numeric axis to draw against."""
+    loads: tuple[float, ...]
+    """The values of that axis."""
+    levels: tuple[str, ...]
+    """The other axes' settings, in order, one panel each."""
+
+
+def shape_of(run: Json) -> Shape:
+    """Lay out a run's matrix."""
+    compare = cast("str | None", cast("Json", run["family"])["compare"])
+    axes = cast("list[Json]", run["axes"])
+    load = None
+    loads: tuple[float, ...] = ()
+    for axis in axes:
+        values = cast("list[object]", axis["values"])
+        if axis["path"] != compare and len(values) > 1 and all(isinstance(value, int | float) for value in values):
+            load, loads = cast("str", axis["path"]), tuple(cast("list[float]", values))
+            break
+    contenders = dict.fromkeys(
+        contender_label(cast("Json", point["setting"])[compare]) if compare else "all"
+        for point in cast("list[Json]", run["points"])
+    )
+    levels = dict.fromkeys(
+        _level(cast("Json", point["setting"]), compare) for point in cast("list[Json]", run["points"])
+    )
+    return Shape(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
+
+
+def charts(run: Json) -> list[Chart]:
+    """Every chart of a run."""
+    shape = shape_of(run)
+    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
+    wanted = [*CARDS, *cast("list[str]", cast("Json", run["family"])["figures"])]
+    found = []
+    for name in dict.fromkeys(wanted):
+        if shape.load is not None:
+            found.append(Chart(name=f"{name}-load", figure=name, kind="load", spec=_against_load(figures[name], shape)))
+        if shape.compare is not None:
+            spec = _side_by_side(figures[name], shape)
+            found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
+    return found
+
+
+def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
+    """The data behind every chart: a row a valid trial, and a row a point."""
+    shape = shape_of(run)
+    names = [*dict.fromkeys([*CARDS, *cast("list[str]", cast("Json", run["family"])["figures"])])]
+    axes = {cast("str", each["name"]): _axis(each) for each in cast("list[Json]", run["figures"])}
+    dots = [
+        _place(trial.setting, shape)
+        | {"trial": trial.number, "block": trial.block}
+        | {_field(name): _scaled(trial.figures.get(name), axes[name]) for name in names}
+        for trial in trials
+        if trial.outcome == "ok"
+    ]
+    medians = []
+    for point in cast("list[Json]", summary["points"]):
+        row = _place(cast("Json", point["point"]), shape) | {"outcome": point["outcome"]}
+        for name in names:
+            found = cast("dict[str, Json]", point["figures"]).get(name) if point["outcome"] == "ok" else None
+            low, high = cast("tuple[float, float]", (found or {}).get("median_ci95") or (None, None))
+            row[_field(name)] = _scaled(cast("float | None", (found or {}).get("median")), axes[name])
+            row[_field(name) + "_low"] = _scaled(low, axes[name])
+            row[_field(name) + "_high"] = _scaled(high, axes[name])
+        medians.append(row)
+    return {"trials": dots, "points": medians}
+
+
+def configuration(*, ink: str = "#1c2733", faint: str = "#d9dee4", colours: Sequence[str] = LIGHT) -> Json:
+    """The look; the page has its own, to follow the reader's light or dark."""
+    text = {"labelColor": ink, "titleColor": ink, "labelFont": "sans-serif", "titleFont": "sans-serif"}
+    return {
+        "background": "transparent",
+        "view": {"stroke": None},
+        "axis": text | {"gridColor": faint, "domainColor": faint, "tickColor": faint, "titleFontWeight": 400},
+        "legend": text,
+        "header": text,
+        "range": {"category": list(colours)},
+    }
+
+
+def _against_load(figure: Json, shape: Shape) -> Json:
+    field = _field(cast("str", figure["name"]))
+    logarithmic = figure["unit"] in LOGARITHMIC and _axis(figure) != SMALL
+    x: Json = {
+        "field": "load",
+        "type": "quantitative",
+        "title": cast("str", shape.load).rpartition(".")[2].replace("_", " "),
+        "scale": {"type": "log", "nice": False, "padding": 14},
+        "axis": {"grid": False, "format": "~s", "values": list(shape.loads)},
+    }
+    place = {"x": x, "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
+    present = _present(field)
+    return {
+        "$schema": SCHEMA,
+        "width": 330,
+        "height": 220,
+        "layer": [
+            {
+                "data": {"name": "trials"},
+                "transform": present,
+                "mark": {"type": "point", "filled": True, "size": 16, "opacity": 0.35},
+                "encoding": {**place, **_identity(shape), "tooltip": _tooltip(figure, dot=True)},
+            },
+            {
+                "data": {"name": "points"},
+                "transform": present,
+                "mark": {"type": "line", "strokeWidth": 1.6},
+                "encoding": {**place, "color": _colour(shape)},
+            },
+            {
+                "data": {"name": "points"},
+                "transform": present,
+                "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
+                "encoding": {**place, **_identity(shape), "tooltip": _tooltip(figure, dot=False)},
+            },
+        ],
+    }
+
+
+def _side_by_side(figure: Json, shape: Shape) -> Json:
+    return {
+        "$schema": SCHEMA,
+        "spacing": 16,
+        "hconcat": [_panel(figure, shape, level, titled=not place) for place, level in enumerate(shape.levels)],
+        "resolve": {"scale": {"y": "independent"}},
+    }
+
+
+def _panel(figure: Json, shape: Shape, level: str, *, titled: bool) -> Json:
+    """The contenders at one level, on a scale of their own."""
+    field = _field(cast("str", figure["name"]))
+    here: Json = {"filter": {"field": "level", "equal": level}}
+    x: Json = {
+        "field": "contender",
+        "type": "nominal",
+        "scale": {"domain": list(shape.contenders)},
+        "title": None,
+        "axis": {"labelAngle": -45, "grid": False, "labelLimit": 90},
+    }
+    y = _y(figure, logarithmic=False, zero=False) | ({} if titled else {"title": None})
+    return {
+        "title": {"text": level, "fontSize": 12, "fontWeight": 500, "anchor": "middle"},
+        "width": max(120, PANEL_STEP * len(shape.contenders)),
+        "height": 220,
+        "layer": [
+            {
+                "data": {"name": "points"},
+                "transform": [here, *_present(f"{field}_low")],
+                "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.9},
+                "encoding": {
+                    "x": x,
+                    "y": y | {"field": f"{field}_low"},
+                    "y2": {"field": f"{field}_high"},
+                    "color": _colour(shape),
+                },
+            },
+            {
+                "data": {"name": "points"},
+                "transform": [here, *_present(field)],
+                "mark": {"type": "tick", "thickness": 2.5, "width": 16},
+                "encoding": {"x": x, "y": y, "color": _colour(shape), "tooltip": _tooltip(figure, dot=False)},
+            },
+            {
+                "data": {"name": "trials"},
+                "transform": [here, *_present(field)],
+                "mark": {"type": "point", "filled": True, "size": 20, "opacity": 0.5},
+                "encoding": {"x": x, "y": y, **_identity(shape), "tooltip": _tooltip(figure, dot=True)},
+            },
+            {
+                "data": {"name": "points"},
+                "transform": [here, {"filter": "datum.outcome != 'ok'"}],
+                "mark": {"type": "text", "text": "\u2715", "fontSize": 13, "opacity": 0.7},
+                "encoding": {
+                    "x": x,
+                    "y": {"value": 208},
+                    "color": _colour(shape),
+                    "tooltip": [{"field": "contender"}, {"field": "outcome"}],
+                },
+            },
+        ],
+    }
+
+
+def _present(field: str) -> list[Json]:
+    """Only the rows that have this figure."""
+    return [{"filter": f"isValid(datum['{field}'])"}]
+
+
+def _y(figure: Json, *, logarithmic: bool, zero: bool) -> Json:
+    unit = _axis(figure)[1]
+    return {
+        "field": _field(cast("str", figure["name"])),
+        "type": "quantitative",
+        "title": unit or None,
+        "scale": {"type": "log", "nice": True} if logarithmic else {"zero": zero, "nice": True},
+        "axis": {"tickCount": 5, "format": "~s" if figure["unit"] == "per_s" else "~g"},
+    }
+
+
+def _colour(shape: Shape) -> Json:
+    return {"field": "contender", "type": "nominal", "scale": {"domain": list(shape.contenders)}, "legend": None}
+
+
+def _identity(shape: Shape) -> Json:
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(shape.contenders))]
+    return {
+        "color": _colour(shape),
+        "shape": {
+            "field": "contender",
+            "type": "nominal",
+            "scale": {"domain": list(shape.contenders), "range": shapes},
+            "legend": None,
+        },
+    }
+
+
+def _tooltip(figure: Json, *, dot: bool) -> list[Json]:
+    field = _field(cast("str", figure["name"]))
+    unit = _axis(figure)[1]
+    label = f"{figure['label']} ({unit})" if unit else str(figure["label"])
+    number = ",.4~g"
+    shown: list[Json] = [
+        {"field": "contender", "title": "server"},
+        {"field": "level", "title": "at"},
+        {"field": field, "title": label, "format": number},
+    ]
+    if dot:
+        return [*shown, {"field": "trial"}, {"field": "block"}]
+    return [
+        *shown,
+        {"field": f"{field}_low", "title": "95 % from", "format": number},
+        {"field": f"{field}_high", "title": "to", "format": number},
+    ]
+
+
+def _field(name: str) -> str:
+    """A figure's column: Vega-Lite reads a dot as a path."""
+    return name.replace(".", "_")
+
+
+def _axis(figure: Json) -> tuple[float, str]:
+    return SMALL if "cpu_us" in cast("str", figure["name"]) else AXES[cast("str", figure["unit"])]
+
+
+def _scaled(value: float | None, axis: tuple[float, str]) -> float | None:
+    return None if value is None else float(f"{value * axis[0]:.6g}")
+
+
+def _place(setting: Mapping[str, object], shape: Shape) -> Json:
+    contender = contender_label(setting[shape.compare]) if shape.compare else "all"
+    return {
+        "contender": contender,
+        "level": _level(setting, shape.compare),
+        "load": setting[shape.load] if shape.load else None,
+    }
+
+
+def _level(setting: Mapping[str, object], compare: str | None) -> str:
+    return words.setting({path: value for path, value in setting.items() if path != compare})

@@ -1,0 +1,87 @@
+"""A run for other programs: charts as SVG and PNG, figures as CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.report.charts import charts, configuration, rows
+from plimsoll_lab.report.summary import contender_label, summarise_run
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json
+
+STATISTICS = ("n", "mean", "stdev", "median")
+PNG_SCALE = 2
+"""Pixels a point: sharp on the screens of today."""
+
+
+def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
+    """Write the run in each of the kinds `svg`, `png` and `csv`; the files."""
+    run, summary = folder.read_run(), summarise_run(folder)
+    written: list[Path] = []
+    if "csv" in kinds:
+        written += [_points(folder, run, summary), _trials(folder, run)]
+    if "svg" in kinds or "png" in kinds:
+        written += _charts(folder, run, summary, kinds)
+    return written
+
+
+def _charts(folder: RunFolder, run: Json, summary: Json, kinds: Sequence[str]) -> list[Path]:
+    import vl_convert  # noqa: PLC0415 - a second and 50 MB that only an export needs
+
+    home = folder.path / "charts"
+    home.mkdir(exist_ok=True)
+    data = rows(run, summary, folder.read_trials())
+    written = []
+    for chart in charts(run):
+        spec = chart.spec | {"datasets": data, "config": configuration() | {"background": "white"}}
+        if "svg" in kinds:
+            path = home / f"{chart.name}.svg"
+            path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+            written.append(path)
+        if "png" in kinds:
+            path = home / f"{chart.name}.png"
+            path.write_bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+            written.append(path)
+    return written
+
+
+def _points(folder: RunFolder, run: Json, summary: Json) -> Path:
+    """A row a point: each figure's n, mean, standard deviation and median."""
+    axes = [cast("str", axis["path"]) for axis in cast("list[Json]", run["axes"])]
+    names = [cast("str", figure["name"]) for figure in cast("list[Json]", run["figures"])]
+    header = [*axes, "n", "valid_n", "outcome", *(f"{name}.{each}" for name in names for each in STATISTICS)]
+    lines = []
+    for point in cast("list[Json]", summary["points"]):
+        found = cast("dict[str, Json]", point["figures"])
+        setting = cast("Json", point["point"])
+        cells = [*(contender_label(setting[axis]) for axis in axes), point["n"], point["valid_n"], point["outcome"]]
+        lines.append([*cells, *(found.get(name, {}).get(each) for name in names for each in STATISTICS)])
+    return _write(folder.path / "points.csv", header, lines)
+
+
+def _trials(folder: RunFolder, run: Json) -> Path:
+    """A row a trial, whatever came of it."""
+    axes = [cast("str", axis["path"]) for axis in cast("list[Json]", run["axes"])]
+    names = [cast("str", figure["name"]) for figure in cast("list[Json]", run["figures"])]
+    lines = (
+        [
+            trial.number,
+            trial.block,
+            *(contender_label(trial.setting[axis]) for axis in axes),
+            trial.outcome,
+            *(trial.figures.get(name) for name in names),
+        ]
+        for trial in folder.read_trials()
+    )
+    return _write(folder.path / "trials.csv", ["trial", "block", *axes, "outcome", *names], lines)
+
+
+def _write(path: Path, header: Sequence[str], lines: Iterable[Sequence[object]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(lines)
+    return path
