@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use plimsoll_measure::arrivals::Think;
+use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 
 /// A run of the generator.
 #[derive(Clone, Debug)]
@@ -58,13 +58,27 @@ pub enum Pace {
         /// How connections that start together go on.
         phase: Phase,
     },
+    /// Requests are due at instants of their own, whatever becomes of those before; one that finds no connection free waits for one.
+    Open {
+        /// How many, over all connections.
+        rate: Rate,
+        /// How they are spaced.
+        spacing: Spacing,
+    },
 }
 
 impl Pace {
     /// Whether requests are due at instants that the generator can be late for. In a closed loop without pauses they are due when the answer came.
     pub fn has_schedule(self) -> bool {
-        let Pace::Closed { think, phase } = self;
-        think != Think::None || phase == Phase::Lockstep
+        match self {
+            Pace::Closed { think, phase } => think != Think::None || phase == Phase::Lockstep,
+            Pace::Open { .. } => true,
+        }
+    }
+
+    /// Whether requests come at a rate of their own.
+    pub fn is_open(self) -> bool {
+        matches!(self, Pace::Open { .. })
     }
 }
 
@@ -82,7 +96,8 @@ pub enum Phase {
 pub struct Opening {
     /// Connections a second; `None` is as fast as they are accepted.
     pub rate: Option<f64>,
-    /// Whether requests wait until every connection is up, or has finally failed.
+    /// Whether requests wait until every connection is up, or has finally failed. In an open loop they always do: before, what waits for a connection
+    /// would wait for the generator.
     pub barrier: bool,
     /// Local addresses to connect from, in turn; empty leaves it to the rotation.
     pub sources: Vec<IpAddr>,

@@ -4,7 +4,7 @@
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning};
 use plimsoll_measure::units::{three_digits, write_duration};
 
-use crate::config::Config;
+use crate::config::{Config, Pace};
 use crate::run::Outcome;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not ask for, the server was not asked for.
@@ -15,6 +15,8 @@ const LAG_NOTICED_US: f64 = 1000.0;
 const LAG_SHARE_INVALID: f64 = 0.5;
 /// From this share on it is worth knowing.
 const LAG_SHARE_NOTICED: f64 = 0.1;
+/// An offered rate below this share of the intended one is not the load that was asked for.
+const OFFERED_SHARE: f64 = 0.98;
 /// A percentile that fewer samples than this lie beyond says little.
 const SAMPLES_BEYOND: u64 = 10;
 
@@ -24,6 +26,9 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.connections.requested = config.connections as u64;
     summary.connections.peak = outcome.peak;
     summary.connections.bytes_each = outcome.bytes_each;
+    if let Pace::Open { rate, .. } = config.pace {
+        summary.intended_rate = Some(rate.mean());
+    }
     summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
     let cores = |cpu: std::time::Duration| {
         if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }
@@ -40,6 +45,8 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     let doubts = [
         saturation(&summary),
         lateness(&summary).map(|(doubt, _)| doubt),
+        crowding(&summary),
+        shortfall(&summary),
         missing_connections(&summary, outcome),
         silence(&summary),
         few_samples(&summary),
@@ -88,6 +95,38 @@ fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
     );
     let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every connection due at once";
     Some((warning("generator_late", message, remedy), share >= LAG_SHARE_INVALID))
+}
+
+/// Open loop: requests that waited for a connection. It is the server's doing, and belongs in its response time; but who sees it may want more connections.
+fn crowding(summary: &Summary) -> Option<Warning> {
+    let wait = summary.pool_wait_us.p99;
+    (wait >= LAG_NOTICED_US && wait >= LAG_SHARE_NOTICED * summary.response_time_us.p99).then(|| {
+        warning(
+            "connections_busy",
+            format!("one request in a hundred waited {} or more until a connection was free", time(wait)),
+            "it is the server's response time that keeps them busy; with more --connections requests would wait in the server instead",
+        )
+    })
+}
+
+/// Open loop: fewer requests sent than intended.
+fn shortfall(summary: &Summary) -> Option<Warning> {
+    let intended = summary.intended_rate? * summary.elapsed_s;
+    // Poisson arrivals vary by the square root of their number; three times that is chance once in 700 runs.
+    let least = (intended * OFFERED_SHARE).min(intended - 3.0 * intended.sqrt());
+    let offered = summary.offered_rate * summary.elapsed_s;
+    (offered < least).then(|| {
+        warning(
+            "rate_not_offered",
+            format!(
+                "{} of the requests due were sent: {} a second in place of {}",
+                percent(offered / intended),
+                three_digits(summary.offered_rate),
+                three_digits(summary.intended_rate.unwrap_or_default())
+            ),
+            "where pool wait is high the server was too slow for this rate on so many connections; where schedule lag is, the generator was",
+        )
+    })
 }
 
 fn missing_connections(summary: &Summary, outcome: &Outcome) -> Option<Warning> {

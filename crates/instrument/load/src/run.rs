@@ -195,7 +195,7 @@ impl<P: Protocol> Coordinator<'_, P> {
     /// requests is measured from its first connect on, or from the barrier.
     fn set_first_moments(&mut self) {
         let Shared { config, control, .. } = &**self.shared;
-        if config.opening.barrier {
+        if config.opening.barrier || config.pace.is_open() {
             return;
         }
         control.gate.set(0);

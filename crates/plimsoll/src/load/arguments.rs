@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use plimsoll_load::config::{Config, Extent, Opening, Pace, Phase};
-use plimsoll_measure::arrivals::Think;
+use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::Limit;
 use plimsoll_measure::units;
 use plimsoll_sys::process;
@@ -29,6 +29,7 @@ Examples:
   plimsoll load echo 127.0.0.1:7000                               64 connections for 10 seconds
   plimsoll load echo 127.0.0.1:7000 -c 2500 --each 60 --think 1s  60 requests on each of 2500 connections
   plimsoll load echo 127.0.0.1:7000 -c 1M --barrier --each 2      a million connections, all up before the first request
+  plimsoll load echo 127.0.0.1:7000 -R 20k -d 30s                 open loop: 20,000 requests a second, come what may
   plimsoll load echo HOST:7 -d 30s --limit 'response_time.p99 < 50ms' --json")]
     Echo(Echo),
 }
@@ -87,6 +88,12 @@ pub(super) struct Common {
     /// All connections think from the same instant [default: their phases are spread].
     #[arg(long)]
     lockstep: bool,
+    /// Open loop: N requests a second in all, whatever becomes of those before; `A:B` goes evenly from one rate to another over the window.
+    #[arg(short = 'R', long, value_name = "N|A:B", value_parser = rate, conflicts_with_all = ["think", "lockstep"])]
+    rate: Option<Rate>,
+    /// Open loop: how requests are spaced around their rate.
+    #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
+    arrivals: Arrivals,
     /// Event loops [default: one a CPU].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -119,6 +126,25 @@ pub(super) struct Common {
     countdown: Option<u32>,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Arrivals {
+    Poisson,
+    Fixed,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let (from, to) = text.split_once(':').unwrap_or((text, text));
+    let read = |text| units::rate(text).map_err(|error| error.to_string());
+    let rate = Rate { from: read(from)?, to: read(to)?, ..Rate::constant(0.0) };
+    // A thousand million a second is beyond every machine, and keeps instants apart in nanoseconds.
+    if rate.from.max(rate.to) > 1e9 || rate.mean() <= 0.0 {
+        return Err(format!(
+            "'{text}' asks for nothing, or for too much; give a rate such as 10k, or two such as 1k:20k"
+        ));
+    }
+    Ok(rate)
 }
 
 fn think(text: &str) -> Result<Think, units::UnitError> {
@@ -181,10 +207,7 @@ impl Common {
             targets: targets.iter().map(|target| resolve(target)).collect::<anyhow::Result<_>>()?,
             connections: self.connections as usize,
             extent: self.extent()?,
-            pace: Pace::Closed {
-                think: self.think,
-                phase: if self.lockstep { Phase::Lockstep } else { Phase::Spread },
-            },
+            pace: self.pace()?,
             opening: Opening { rate: self.connect_rate, barrier: self.barrier, sources: self.sources()? },
             warm_up: self.warm_up,
             timeout: self.timeout,
@@ -192,6 +215,23 @@ impl Common {
             start_at: self.start()?,
             seed: self.seed,
         })
+    }
+
+    fn pace(&self) -> anyhow::Result<Pace> {
+        let Some(rate) = self.rate else {
+            let phase = if self.lockstep { Phase::Lockstep } else { Phase::Spread };
+            return Ok(Pace::Closed { think: self.think, phase });
+        };
+        if rate.from != rate.to && (self.requests.is_some() || self.each.is_some()) {
+            return usage(
+                "--rate A:B changes over a --duration, and a count of requests has none; give a duration, or one rate",
+            );
+        }
+        let spacing = match self.arrivals {
+            Arrivals::Poisson => Spacing::Poisson,
+            Arrivals::Fixed => Spacing::Fixed,
+        };
+        Ok(Pace::Open { rate, spacing })
     }
 
     fn extent(&self) -> anyhow::Result<Extent> {

@@ -32,14 +32,23 @@ fn question(config: &Config) -> String {
         Extent::Requests(requests) => format!("for {requests} requests"),
         Extent::Each(each) => format!("for {each} requests each"),
     };
-    let Pace::Closed { think, phase } = config.pace;
-    let pace = match think {
-        Think::None => String::new(),
-        Think::Fixed(pause) => format!(", thinking {} between requests", write_duration(pause)),
-        Think::Exponential(mean) => format!(", thinking {} on average between requests", write_duration(mean)),
+    let pace = match config.pace {
+        Pace::Closed { think, phase } => {
+            let lockstep = if phase == Phase::Lockstep { ", in lockstep" } else { "" };
+            match think {
+                Think::None => lockstep.to_owned(),
+                Think::Fixed(pause) => format!(", thinking {} between requests{lockstep}", write_duration(pause)),
+                Think::Exponential(mean) => {
+                    format!(", thinking {} on average between requests{lockstep}", write_duration(mean))
+                }
+            }
+        }
+        Pace::Open { rate, .. } if rate.from == rate.to => format!(", at {} requests/s", three_digits(rate.from)),
+        Pace::Open { rate, .. } => {
+            format!(", at {} to {} requests/s", three_digits(rate.from), three_digits(rate.to))
+        }
     };
-    let lockstep = if phase == Phase::Lockstep { ", in lockstep" } else { "" };
-    format!("{} connections to {} {extent}{pace}{lockstep}", config.connections, targets.join(", "))
+    format!("{} connections to {} {extent}{pace}", config.connections, targets.join(", "))
 }
 
 fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
@@ -52,6 +61,14 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         write_duration(Duration::from_secs_f64(summary.elapsed_s)),
         scaled(summary.goodput_bits_per_s)
     )?;
+    if let Some(intended) = summary.intended_rate {
+        writeln!(
+            out,
+            "offered        {} of {} requests/s intended",
+            three_digits(summary.offered_rate),
+            three_digits(intended)
+        )?;
+    }
     let rest = [
         ("failed", requests.failed),
         ("timed out", requests.timed_out),

@@ -29,6 +29,7 @@ impl<P: Protocol> Table<P> {
     fn pass_gate(&mut self) {
         self.gate_passed = true;
         let start = self.shared.control.gate.get().unwrap_or(0);
+        self.start_stream(start);
         for key in self.keys_in(State::Idle) {
             self.enter(key, start);
         }
@@ -46,6 +47,7 @@ impl<P: Protocol> Table<P> {
     /// Ends the window: what is under way stays so, for the record, and has a little time yet to come to an end that is not counted.
     fn close_window(&mut self, now: u64) {
         self.count_unfinished(now);
+        self.end_stream(now);
         self.window_closed = true;
         self.counted.ended_at = now;
         self.counted.cpu = clock::thread_cpu_time().saturating_sub(self.cpu_at_open);

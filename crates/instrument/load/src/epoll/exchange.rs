@@ -17,12 +17,14 @@ const CLAIM: u64 = 16;
 impl<P: Protocol> Table<P> {
     /// A connection that is up takes its place in the pace.
     pub(super) fn enter(&mut self, key: Key, start: u64) {
-        let Pace::Closed { think, phase } = self.shared.config.pace;
-        let ahead = match phase {
-            Phase::Spread => think.draw_phase_ns(&mut self.random),
-            Phase::Lockstep => 0,
-        };
-        self.schedule(key, start + ahead);
+        match self.shared.config.pace {
+            Pace::Closed { think, phase: Phase::Spread } => {
+                let ahead = think.draw_phase_ns(&mut self.random);
+                self.schedule(key, start + ahead);
+            }
+            Pace::Closed { phase: Phase::Lockstep, .. } => self.schedule(key, start),
+            Pace::Open { .. } => self.wait_in_pool(key),
+        }
     }
 
     /// The connection's next request is due at `at`.
@@ -43,13 +45,15 @@ impl<P: Protocol> Table<P> {
         let now = self.now();
         let Some(connection) = self.slab.get(key).filter(|connection| connection.state == State::Due) else { return };
         let intended = if self.shared.config.pace.has_schedule() { connection.intended } else { now };
-        self.begin(key, intended, now);
+        if self.claim() {
+            self.begin(key, intended, 0, now);
+        } else {
+            self.close(key);
+        }
     }
 
-    fn begin(&mut self, key: Key, intended: u64, now: u64) {
-        if !self.claim() {
-            return self.close(key);
-        }
+    /// Begins a request that was due at `intended`, on a connection that has been free since `free`.
+    pub(super) fn begin(&mut self, key: Key, intended: u64, free: u64, now: u64) {
         let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return };
         connection.left = connection.left.saturating_sub(1);
@@ -63,7 +67,7 @@ impl<P: Protocol> Table<P> {
         self.tally.requests.scheduled += 1;
         self.tally.sent += 1;
         if self.shared.config.pace.has_schedule() {
-            self.tally.schedule_lag.record_ns(now - intended);
+            self.tally.schedule_lag.record_ns(now.saturating_sub(intended.max(free)));
         }
         let timeout = self.timeout_ns();
         self.set_timer(key, intended.saturating_add(timeout));
@@ -71,7 +75,7 @@ impl<P: Protocol> Table<P> {
     }
 
     /// Whether one more request may be begun.
-    fn claim(&mut self) -> bool {
+    pub(super) fn claim(&mut self) -> bool {
         if !matches!(self.shared.config.extent, Extent::Requests(_)) {
             return true;
         }
@@ -158,19 +162,26 @@ impl<P: Protocol> Table<P> {
         self.tally.requests.completed += 1;
         self.tally.payload_bytes += payload;
         self.tally.response.record_ns(now - connection.intended);
-        let Pace::Closed { think, .. } = self.shared.config.pace;
         if self.shared.config.pace.has_schedule() {
             self.tally.service.record_ns(now - connection.sent);
         }
         connection.attempts = 0;
         connection.state = State::Idle;
+        connection.intended = now;
         if self.window_closed || (connection.left == 0 && self.each() > 0) {
             return self.close(key);
         }
-        match think.draw_ns(&mut self.random) {
+        match self.shared.config.pace {
             _ if ended => {}
-            0 => self.begin(key, now, now),
-            pause => self.schedule(key, now + pause),
+            Pace::Open { .. } => {
+                self.wait_in_pool(key);
+                self.dispatch(1);
+            }
+            Pace::Closed { think, .. } => match think.draw_ns(&mut self.random) {
+                0 if self.claim() => self.begin(key, now, now, now),
+                0 => self.close(key),
+                pause => self.schedule(key, now + pause),
+            },
         }
     }
 }

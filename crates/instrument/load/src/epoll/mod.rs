@@ -7,6 +7,7 @@
 
 mod boundary;
 mod exchange;
+mod open_loop;
 mod opening;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use rand::rngs::StdRng;
 use crate::config::{Config, Extent};
 use crate::control::Control;
 use crate::protocol::Protocol;
+use open_loop::Stream;
 
 /// Events taken a wait.
 const EVENT_BATCH: usize = 512;
@@ -93,7 +95,7 @@ struct Connection<E> {
     timer: Option<Timer>,
     /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out that moves with every request costs nothing.
     timer_at: u64,
-    /// Begun at: the intended start of the request that is due or under way; the connect call; the end of the rest.
+    /// The intended start of the request that is due or under way; the connect call; the end of the rest; since when it is idle.
     intended: u64,
     /// When the request under way was sent.
     sent: u64,
@@ -115,6 +117,9 @@ struct Table<P: Protocol> {
     buffer: Box<[u8]>,
     /// Keys whose requests are due now, in order.
     due: VecDeque<Key>,
+    /// Open loop: when requests are due, and the connections that wait for one, the longest idle first.
+    stream: Option<Stream>,
+    pool: VecDeque<Key>,
     /// Connections whose sockets may hold more than was read.
     unread: Vec<Key>,
     /// Connections of this table's share that have not been opened yet, counted from the front of the share.
@@ -152,6 +157,8 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
         random: StdRng::seed_from_u64(shared.config.seed.wrapping_add(number as u64)),
         buffer: vec![0; READ_BYTES].into_boxed_slice(),
         due: VecDeque::new(),
+        stream: None,
+        pool: VecDeque::new(),
         unread: Vec::new(),
         opened: 0,
         share,
@@ -217,6 +224,7 @@ impl<P: Protocol> Table<P> {
             let Some(key) = self.due.pop_front() else { break };
             self.begin_due(key);
         }
+        self.dispatch(BEGIN_BATCH);
         self.open_connections();
         self.shared.control.gauges[self.number].show(self.shown.0, self.shown.1);
     }
@@ -286,7 +294,8 @@ impl<P: Protocol> Table<P> {
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
         let window = if self.window_open { None } else { control.opens.get().map(until) };
         let timer = self.wheel.wait(control.instant(now));
-        [close, opening, gate, window, timer].into_iter().flatten().min()
+        let arrival = self.next_dispatch().map(until);
+        [close, opening, gate, window, timer, arrival].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {

@@ -102,6 +102,7 @@ impl<P: Protocol> Table<P> {
         self.shared.control.connection_up();
         self.counted.connections.establishment.record_ns(now - connection.intended);
         connection.state = State::Idle;
+        connection.intended = now;
         if connection.proven {
             self.counted.connections.reopened += 1;
         } else {

@@ -1,0 +1,140 @@
+//! The open loop: requests due at instants of their own meet connections that are free.
+//!
+//! A request that is due while no connection is free stays in the stream, and is sent on the first that becomes free: the time until then is
+//! *pool wait*, the server's doing. What is lost after both were there is *schedule lag*, the generator's.
+
+use plimsoll_measure::arrivals::{Arrivals, Rate};
+use plimsoll_measure::tally::Cause;
+use plimsoll_reactor::slab::Key;
+use rand::rngs::StdRng;
+
+use super::{State, Table};
+use crate::config::{Extent, Pace};
+use crate::protocol::Protocol;
+
+/// When this loop's requests are due.
+pub(super) struct Stream {
+    arrivals: Arrivals,
+    /// When the stream began.
+    start: u64,
+    /// When the next request is due.
+    next: u64,
+}
+
+impl Stream {
+    fn new(arrivals: Arrivals, start: u64) -> Stream {
+        let next = start.saturating_add(arrivals.next_ns());
+        Stream { arrivals, start, next }
+    }
+
+    fn advance(&mut self, random: &mut StdRng) {
+        self.arrivals.advance(random);
+        self.next = self.start.saturating_add(self.arrivals.next_ns());
+    }
+}
+
+impl<P: Protocol> Table<P> {
+    pub(super) fn start_stream(&mut self, start: u64) {
+        let config = &self.shared.config;
+        let Pace::Open { rate, spacing } = config.pace else { return };
+        let tables = self.shared.control.gauges.len();
+        let share = self.share as f64 / config.connections as f64;
+        let phase = self.number as f64 / tables as f64;
+        // A ramp takes up the window; during the warm-up its first rate holds.
+        let ramp = if let Extent::Lasts(length) = config.extent { length } else { std::time::Duration::ZERO };
+        let rate = Rate { ramp_start: config.warm_up, ramp, ..rate };
+        let arrivals = Arrivals::new(rate, spacing, share, phase, &mut self.random);
+        self.stream = Some(Stream::new(arrivals, start));
+    }
+
+    /// A connection is free for a request.
+    pub(super) fn wait_in_pool(&mut self, key: Key) {
+        if self.stream.is_some() {
+            self.pool.push_back(key);
+        } else if self.gate_passed {
+            // All requests there are have been sent.
+            self.close(key);
+        }
+    }
+
+    /// When there is something to send and something to send it on; `None` where one of them is missing.
+    pub(super) fn next_dispatch(&self) -> Option<u64> {
+        self.stream.as_ref().filter(|_| !self.pool.is_empty()).map(|stream| stream.next)
+    }
+
+    /// Sends up to `most` requests that are due.
+    pub(super) fn dispatch(&mut self, most: usize) {
+        let timeout = self.timeout_ns();
+        for _ in 0..most {
+            let now = self.now();
+            let Some(stream) = &mut self.stream else { return };
+            let due = stream.next;
+            if due > now || self.pool.is_empty() {
+                return;
+            }
+            if due.saturating_add(timeout) <= now {
+                stream.advance(&mut self.random);
+                self.expire(timeout);
+                continue;
+            }
+            let Some(key) = self.pool.pop_front() else { return };
+            // It may have been lost while it waited.
+            let Some(connection) = self.slab.get(key).filter(|connection| connection.state == State::Idle) else {
+                continue;
+            };
+            let free = connection.intended;
+            if !self.claim() {
+                return self.exhaust_stream(key);
+            }
+            if let Some(stream) = &mut self.stream {
+                stream.advance(&mut self.random);
+            }
+            self.tally.pool_wait.record_ns(free.saturating_sub(due));
+            self.begin(key, due, free, now);
+        }
+    }
+
+    /// A request has timed out before any connection was free for it.
+    fn expire(&mut self, age: u64) {
+        if !self.claim() {
+            return;
+        }
+        self.shown.1 += 1;
+        self.tally.errors.count(Cause::Timeout);
+        self.tally.requests.scheduled += 1;
+        self.tally.requests.timed_out += 1;
+        self.tally.pool_wait.record_ns(age);
+        self.tally.unanswered.record_ns(age);
+    }
+
+    /// Every request there was to send is sent: connections close as they become free.
+    fn exhaust_stream(&mut self, key: Key) {
+        self.stream = None;
+        self.close(key);
+        for key in std::mem::take(&mut self.pool) {
+            if self.slab.get(key).is_some_and(|connection| connection.state == State::Idle) {
+                self.close(key);
+            }
+        }
+    }
+
+    /// Accounts for what was due by the window's end and had not been sent.
+    pub(super) fn end_stream(&mut self, now: u64) {
+        let timeout = self.timeout_ns();
+        let counted = matches!(self.shared.config.extent, Extent::Requests(_) | Extent::Each(_));
+        let Some(mut stream) = self.stream.take() else { return };
+        self.pool.clear();
+        while stream.next <= now && !counted {
+            let age = now - stream.next;
+            stream.advance(&mut self.random);
+            if age >= timeout {
+                self.expire(timeout);
+                continue;
+            }
+            self.tally.requests.scheduled += 1;
+            self.tally.requests.unsent += 1;
+            self.tally.pool_wait.record_ns(age);
+            self.tally.unanswered.record_ns(age);
+        }
+    }
+}
