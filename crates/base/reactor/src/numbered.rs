@@ -7,7 +7,7 @@ const BLOCK: usize = 256;
 /// Values by number.
 #[derive(Debug)]
 pub struct Numbered<T> {
-    blocks: Vec<Option<Box<[Option<T>; BLOCK]>>>,
+    blocks: Vec<Option<Box<[Option<T>]>>>,
 }
 
 impl<T> Default for Numbered<T> {
@@ -22,7 +22,7 @@ impl<T> Numbered<T> {
         if self.blocks.len() <= number / BLOCK {
             self.blocks.resize_with(number / BLOCK + 1, || None);
         }
-        let block = self.blocks[number / BLOCK].get_or_insert_with(|| Box::new([const { None }; BLOCK]));
+        let block = self.blocks[number / BLOCK].get_or_insert_with(|| (0..BLOCK).map(|_| None).collect());
         block[number % BLOCK].replace(value)
     }
 
@@ -43,7 +43,7 @@ impl<T> Numbered<T> {
 
     /// Takes out every value.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
-        std::mem::take(&mut self.blocks).into_iter().flatten().flat_map(|block| (*block).into_iter().flatten())
+        std::mem::take(&mut self.blocks).into_iter().flatten().flat_map(|block| block.into_iter().flatten())
     }
 }
 
