@@ -25,15 +25,13 @@ fn load_while(target: SocketAddr, arguments: &str, meanwhile: impl FnOnce(&Child
     outcome(&output)
 }
 
-/// An echo server that answers `delay(n)` after the n-th request came in, on each connection alone.
+/// An echo server that answers `delay(n)` after the n-th request came in.
 fn delayed(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> SocketAddr {
+    let requests = AtomicUsize::new(0);
     serve(move |mut stream| {
         let mut message = [0; 64];
-        for request in 0.. {
-            if stream.read_exact(&mut message).is_err() {
-                return;
-            }
-            sleep(delay(request));
+        while stream.read_exact(&mut message).is_ok() {
+            sleep(delay(requests.fetch_add(1, Ordering::SeqCst)));
             if stream.write_all(&message).is_err() {
                 return;
             }
