@@ -273,6 +273,11 @@ impl Ring {
         self.pool.recycle(buffer);
     }
 
+    /// Buffers that there are.
+    pub fn buffers(&self) -> usize {
+        self.pool.len()
+    }
+
     /// Buffers that can be received into now.
     pub fn free_buffers(&self) -> usize {
         self.pool.free()

@@ -66,6 +66,10 @@ impl Pool {
         self.entries.as_ptr() as u64
     }
 
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
     pub(super) fn free(&self) -> usize {
         self.free
     }

@@ -146,6 +146,8 @@ impl<P: Service> Table<'_, P> {
                 self.paused_until = None;
             }
             if self.draining && self.open == 0 && self.ring.accepts_waiting() == 0 {
+                #[cfg(test)]
+                assert_eq!(self.ring.free_buffers(), self.ring.buffers(), "every buffer came back");
                 return Ok(());
             }
             if self.seat.phase() == Phase::Stop {
@@ -355,3 +357,6 @@ impl<P: Service> Table<'_, P> {
 
 /// Why a completion always finds its connection.
 const OUTSTANDING: &str = "a connection is there until its last request has completed";
+
+#[cfg(test)]
+mod tests;

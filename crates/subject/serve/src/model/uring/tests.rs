@@ -1,0 +1,124 @@
+//! What runs out is forced to run out here: buffers, completions, slots. Nothing may be lost.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_reactor::crew::{Crew, Growth};
+use plimsoll_sys::net::{self, Sharing};
+
+use super::*;
+use crate::service::Echo;
+
+const ROOMY: Sizes =
+    Sizes { submissions: 64, completions: 256, slots: 512, buffers: 64, buffer_bytes: 4096, accepts: 8 };
+
+/// Serves echo on rings of these sizes while `clients` runs; returns what was counted and how many tables it took.
+fn serve(sizes: Sizes, growth: Growth, clients: impl FnOnce(SocketAddr) + Send + 'static) -> (Totals, usize) {
+    let listener = net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port");
+    let address = net::local_address(&listener).expect("bound");
+    let ledger = Arc::new(Ledger::new(None, Box::new(|_| {})));
+    let (listeners, shared) = (Arc::new(vec![listener]), Arc::clone(&ledger));
+    let table = move |seat: Seat| run(&seat, &listeners, &Echo, &shared, sizes);
+    let mut crew = Crew::new(1, growth, table).expect("an event");
+    crew.add_table(0).expect("a table");
+    let clients = thread::spawn(move || clients(address));
+    while !clients.is_finished() {
+        assert!(crew.attend().is_none());
+        thread::sleep(Duration::from_millis(1));
+    }
+    clients.join().expect("every client was served");
+    crew.set_phase(Phase::Drain);
+    let tables = crew.table_count();
+    let mut totals = Totals::default();
+    crew.join().into_iter().for_each(|part| totals.add(&part.expect("the table served to its end")));
+    // Clients may be rude; nothing else may go wrong.
+    assert!(totals.errors.keys().all(|cause| cause == "econnreset"), "{totals:?}");
+    (totals, tables)
+}
+
+fn message(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|position| (position * 31 + position / 251 + seed * 7) as u8).collect()
+}
+
+/// A client that reads while it writes, and goes only when it has everything.
+fn exchange(address: SocketAddr, seed: usize, length: usize) {
+    let mut reader = TcpStream::connect(address).expect("it listens");
+    reader.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+    let mut writer = reader.try_clone().expect("a stream can be cloned");
+    let sent = message(seed, length);
+    let writing = thread::spawn(move || writer.write_all(&sent).expect("the server reads"));
+    let mut answer = vec![0; length];
+    reader.read_exact(&mut answer).expect("the server answers");
+    writing.join().expect("the writer does not panic");
+    assert!(answer == message(seed, length));
+}
+
+fn exchange_at_once(count: usize, length: usize) -> impl FnOnce(SocketAddr) + Send {
+    move |address| {
+        let clients = (0..count).map(|seed| thread::spawn(move || exchange(address, seed, length)));
+        clients.collect::<Vec<_>>().into_iter().for_each(|client| client.join().expect("the client was served"));
+    }
+}
+
+#[test]
+fn a_tiny_pool_starves_nobody() {
+    let sizes = Sizes { buffers: 2, buffer_bytes: 64, ..ROOMY };
+    let (totals, _) = serve(sizes, Growth::Never, exchange_at_once(40, 20_000));
+    assert_eq!((totals.bytes_received, totals.bytes_sent), (800_000, 800_000));
+}
+
+#[test]
+fn a_full_completion_queue_loses_nothing() {
+    let sizes = Sizes { submissions: 2, completions: 4, ..ROOMY };
+    let (totals, _) = serve(sizes, Growth::Never, exchange_at_once(40, 20_000));
+    assert_eq!((totals.bytes_received, totals.bytes_sent), (800_000, 800_000));
+}
+
+#[test]
+fn a_full_table_keeps_connections_in_the_queue_until_there_is_room() {
+    let sizes = Sizes { slots: 4, ..ROOMY };
+    let (totals, tables) = serve(sizes, Growth::Never, exchange_at_once(40, 20_000));
+    assert_eq!((totals.connections, tables), (40, 1));
+}
+
+#[test]
+fn a_full_table_gets_another_where_it_may() {
+    let (totals, tables) = serve(Sizes { slots: 4, ..ROOMY }, Growth::AsNeeded, |address| {
+        let mut streams: Vec<TcpStream> = (0..18).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+        for (stream, seed) in streams.iter_mut().zip(0..) {
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+            stream.write_all(&message(seed, 100)).expect("the server reads");
+            let mut answer = [0; 100];
+            stream.read_exact(&mut answer).expect("the server answers");
+            assert!(answer[..] == message(seed, 100));
+        }
+    });
+    assert_eq!((totals.connections, tables), (18, 5));
+}
+
+#[test]
+fn a_slot_is_reused_without_a_trace_of_its_last_connection() {
+    let sizes = Sizes { slots: 1, accepts: 1, ..ROOMY };
+    let (totals, _) = serve(sizes, Growth::Never, |address| {
+        for seed in 0..100 {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+            stream.write_all(&message(seed, 1000)).expect("the server reads");
+            let mut answer = [0; 1000];
+            stream.read_exact(&mut answer[..1 + seed * 9]).expect("the server answers");
+            assert!(answer[..1 + seed * 9] == message(seed, 1000)[..1 + seed * 9]);
+            if seed % 2 == 0 {
+                // Dropped with bytes unread: a reset, while something of it may be under way.
+                continue;
+            }
+            stream.shutdown(std::net::Shutdown::Write).expect("it is connected");
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).expect("the server answers all");
+            assert!(rest == message(seed, 1000)[1 + seed * 9..]);
+        }
+    });
+    assert_eq!(totals.connections, 100);
+}
