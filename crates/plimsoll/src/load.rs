@@ -23,10 +23,16 @@ pub(crate) use arguments::Arguments;
 
 /// What `--json` prints as its last line.
 #[derive(Serialize)]
-struct Event<'a> {
+pub(crate) struct Event<'a> {
     event: &'static str,
     #[serde(flatten)]
     summary: &'a Summary,
+}
+
+impl Event<'_> {
+    pub(crate) fn summary(summary: &Summary) -> Event<'_> {
+        Event { event: "summary", summary }
+    }
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -53,8 +59,7 @@ fn carry_out<P: Protocol>(config: &Config, protocol: P, limits: &[Limit], output
     let mut stdout = std::io::stdout().lock();
     // A closed standard output is nobody's to tell: the exit code still says how it went.
     let _ = if output.json {
-        let event = Event { event: "summary", summary: &summary };
-        writeln!(stdout, "{}", serde_json::to_string(&event)?)
+        writeln!(stdout, "{}", serde_json::to_string(&Event::summary(&summary))?)
     } else {
         words::write(&mut stdout, &summary, config, Paint::stdout(output))
     };
@@ -64,7 +69,7 @@ fn carry_out<P: Protocol>(config: &Config, protocol: P, limits: &[Limit], output
 
 /// An interrupted run says so; fewer connections than asked for, or no answer at all, is a failure; doubt comes before a missed limit, as an invalid figure
 /// neither meets nor misses one.
-fn exit_code(summary: &Summary, interrupted: Option<Signal>) -> ExitCode {
+pub(crate) fn exit_code(summary: &Summary, interrupted: Option<Signal>) -> ExitCode {
     if let Some(signal) = interrupted {
         // The shell's convention for a program that a signal ended.
         return ExitCode::from(128 + signal.number() as u8);

@@ -6,6 +6,7 @@
 mod colour;
 mod lab;
 mod load;
+mod merge;
 mod outcome;
 mod serve;
 
@@ -27,6 +28,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Load a server, and tell truly what it carried.
     Load(Box<load::Arguments>),
+    /// Make one record of those of several generators, losing nothing.
+    Merge(merge::Arguments),
     /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Lab(lab::Arguments),
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
     };
     outcome.unwrap_or_else(outcome::report)

@@ -5,6 +5,7 @@
 
 pub mod arrivals;
 pub mod limits;
+pub mod merge;
 pub mod summary;
 pub mod tally;
 pub mod times;

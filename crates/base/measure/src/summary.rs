@@ -11,6 +11,15 @@ use crate::times::TimesSummary;
 /// The version of this record's form. It grows when a field changes its meaning, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The names under which histograms stand in a record: the paths of what they are of.
+pub(crate) const RESPONSE: &str = "response_time_us";
+pub(crate) const SERVICE: &str = "service_time_us";
+pub(crate) const POOL_WAIT: &str = "pool_wait_us";
+pub(crate) const SCHEDULE_LAG: &str = "schedule_lag_us";
+pub(crate) const TRANSMISSION: &str = "transmission_time_us";
+pub(crate) const ESTABLISHMENT: &str = "establishment_time_us";
+pub(crate) const WARM_UP: &str = "warm_up.response_time_us";
+
 /// A run, as it is reported. Everything but `warm_up` and `connections` is about the window alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -181,9 +190,19 @@ impl Summary {
                 errors: warm_up.errors,
                 response_time_us: warm_up.response.summary(),
             },
-            histograms: [("response_time_us", response.encode()), ("service_time_us", service.encode())]
-                .map(|(name, histogram)| (name.to_owned(), histogram))
-                .into(),
+            histograms: [
+                (RESPONSE, &response),
+                (SERVICE, service),
+                (POOL_WAIT, &window.pool_wait),
+                (SCHEDULE_LAG, &window.schedule_lag),
+                (TRANSMISSION, &window.transmission),
+                (ESTABLISHMENT, &connections.establishment),
+                (WARM_UP, &warm_up.response),
+            ]
+            .into_iter()
+            .filter(|(name, times)| times.count() > 0 || [RESPONSE, SERVICE].contains(name))
+            .map(|(name, times)| (name.to_owned(), times.encode()))
+            .collect(),
             ..Summary::default()
         }
     }

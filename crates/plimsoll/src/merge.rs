@@ -1,0 +1,48 @@
+//! `plimsoll merge`: one record of several generators'.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use plimsoll_measure::limits::Limit;
+use plimsoll_measure::merge::merge;
+use plimsoll_measure::summary::Summary;
+
+use crate::outcome::Usage;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plimsoll merge A.json B.json                   one JSON object, as `load --json` prints it last
+  plimsoll merge *.json --limit 'response_time.p99 < 50ms'")]
+pub(crate) struct Arguments {
+    /// What `load --json` printed; of several lines the last counts.
+    #[arg(required = true, value_name = "FILE")]
+    records: Vec<PathBuf>,
+    /// What must hold of the whole, such as 'response_time.p99 < 250ms' (repeatable); missed: exit code 3.
+    #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
+    limit: Vec<Limit>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let records = arguments.records.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut whole = merge(&records)?;
+    whole.limits = arguments.limit.iter().map(|limit| limit.check(&whole)).collect();
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{}", serde_json::to_string(&crate::load::Event::summary(&whole))?)
+        .context("the record cannot be printed")?;
+    Ok(crate::load::exit_code(&whole, None))
+}
+
+fn read(path: &Path) -> anyhow::Result<Summary> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        anyhow!(Usage(format!("cannot read {shown}: {error}; name a file that `load --json` wrote")))
+    })?;
+    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    serde_json::from_str(last).map_err(|error| {
+        anyhow!(Usage(format!("{shown} holds no record of a load ({error}); name a file that `load --json` wrote")))
+    })
+}
