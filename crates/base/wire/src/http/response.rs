@@ -1,0 +1,370 @@
+//! Reads responses as a client does: bytes in, split anywhere; whole, or wrong, or not yet.
+//!
+//! Nothing is buffered but a head that came in parts. How a body ends follows RFC 9112, section 6.3: never, where the status or the method forbids a body; by
+//! its chunks; by its Content-Length; by the end of the connection.
+
+/// A head longer than this is refused. Servers refuse heads from 8 KiB on; a response may carry many cookies.
+const MOST_HEAD_BYTES: usize = 64 * 1024;
+/// Header fields in a head; the same reasoning.
+const MOST_FIELDS: usize = 100;
+
+/// Reads one response.
+#[derive(Debug, Default)]
+pub struct Reader {
+    phase: Phase,
+    /// The response is to a HEAD request, and has no body whatever it says.
+    to_head: bool,
+    keep: bool,
+    status: u16,
+    body_bytes: u64,
+    /// A head, or a line of a chunked body, that has not come whole.
+    #[expect(clippy::box_collection, reason = "a reader stands in every connection's slot: 8 bytes in place of 24")]
+    part: Option<Box<Vec<u8>>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Head,
+    /// So many bytes of a body of known length, or of a chunk, are still to come.
+    Length(u64),
+    Chunk(u64),
+    /// The line end after a chunk's data: `true` once its CR was read.
+    ChunkEnd(bool),
+    /// A chunk's size: what was read of it, and whether any digit was.
+    ChunkSize(u64, bool),
+    /// The rest of a chunk's size line.
+    ChunkExtension(u64),
+    /// The trailer section; how many bytes its present line has so far.
+    Trailer(u32),
+    /// The body ends with the connection.
+    UntilEnd,
+    Done,
+}
+
+/// What a response is, so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Not whole yet.
+    Partial,
+    /// Whole.
+    Whole,
+    /// Not HTTP, or more than one response.
+    Wrong,
+}
+
+impl Reader {
+    /// A reader for the response to a HEAD request, or to any other.
+    pub fn new(to_head: bool) -> Reader {
+        Reader { to_head, ..Reader::default() }
+    }
+
+    /// The status, once the head has come.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Bytes of the body so far, without the framing of chunks.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Whether the connection carries another request after this response.
+    pub fn keeps_connection(&self) -> bool {
+        self.keep
+    }
+
+    /// Takes bytes that have arrived.
+    pub fn take(&mut self, mut bytes: &[u8]) -> Progress {
+        loop {
+            let step = match self.phase {
+                Phase::Head => self.head(bytes),
+                Phase::Done => return if bytes.is_empty() { Progress::Whole } else { Progress::Wrong },
+                _ if bytes.is_empty() => return Progress::Partial,
+                Phase::Length(left) => Some(self.data(bytes, left, Phase::Length, Phase::Done)),
+                Phase::Chunk(left) => Some(self.data(bytes, left, Phase::Chunk, Phase::ChunkEnd(false))),
+                Phase::UntilEnd => {
+                    self.body_bytes += bytes.len() as u64;
+                    Some(bytes.len())
+                }
+                Phase::ChunkEnd(_) | Phase::ChunkSize(..) | Phase::ChunkExtension(_) | Phase::Trailer(_) => {
+                    self.framing(bytes[0]).map(|phase| {
+                        self.phase = phase;
+                        1
+                    })
+                }
+            };
+            match step {
+                None => return Progress::Wrong,
+                // A head that needs more bytes.
+                Some(0) => return Progress::Partial,
+                Some(used) => bytes = &bytes[used..],
+            }
+        }
+    }
+
+    /// Takes the end of the connection.
+    pub fn end(&mut self) -> Progress {
+        self.keep = false;
+        match self.phase {
+            Phase::UntilEnd | Phase::Done => {
+                self.phase = Phase::Done;
+                Progress::Whole
+            }
+            _ => Progress::Partial,
+        }
+    }
+
+    /// Reads a head from what was kept of it and `bytes`: how many of `bytes` it took, 0 where it is not whole yet.
+    fn head(&mut self, bytes: &[u8]) -> Option<usize> {
+        let Some(mut part) = self.part.take() else {
+            let used = self.parse_head(bytes)?;
+            if used == 0 && !bytes.is_empty() {
+                self.part = Some(Box::new(bytes.to_vec()));
+            }
+            return Some(used);
+        };
+        let before = part.len();
+        part.extend_from_slice(bytes);
+        let used = self.parse_head(&part)?;
+        if used > 0 {
+            return Some(used - before);
+        }
+        self.part = Some(part);
+        Some(0)
+    }
+
+    fn parse_head(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let used = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(used)) => used,
+            Ok(httparse::Status::Partial) if bytes.len() <= MOST_HEAD_BYTES => return Some(0),
+            Ok(httparse::Status::Partial) | Err(_) => return None,
+        };
+        self.status = response.code?;
+        let framing = Framing::of(response.headers)?;
+        // HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 only where told (RFC 9112, section 9.3).
+        self.keep = if response.version == Some(1) { !framing.close } else { framing.keep_alive && !framing.close };
+        self.phase = match self.status {
+            // Upgrading was never asked for.
+            101 => return None,
+            // An interim response: the one that counts is still to come.
+            100..200 => Phase::Head,
+            204 | 304 => Phase::Done,
+            _ if self.to_head => Phase::Done,
+            _ if framing.chunked => Phase::ChunkSize(0, false),
+            _ => match framing.length {
+                Some(0) => Phase::Done,
+                Some(length) => Phase::Length(length),
+                None => Phase::UntilEnd,
+            },
+        };
+        Some(used)
+    }
+
+    /// Takes data of which `left` bytes are still to come.
+    fn data(&mut self, bytes: &[u8], left: u64, more: fn(u64) -> Phase, end: Phase) -> usize {
+        let used = left.min(bytes.len() as u64);
+        self.body_bytes += used;
+        self.phase = if used == left { end } else { more(left - used) };
+        used as usize
+    }
+
+    /// The phase after one byte of a chunked body's framing; `None` where it has no place there (RFC 9112, section 7.1).
+    fn framing(&self, byte: u8) -> Option<Phase> {
+        match (self.phase, byte) {
+            (Phase::ChunkEnd(false), b'\r') => Some(Phase::ChunkEnd(true)),
+            (Phase::ChunkEnd(_), b'\n') => Some(Phase::ChunkSize(0, false)),
+            (Phase::ChunkSize(size, _), digit) if digit.is_ascii_hexdigit() => {
+                let digit = u64::from(char::from(digit).to_digit(16)?);
+                Some(Phase::ChunkSize(size.checked_mul(16)? | digit, true))
+            }
+            (Phase::ChunkSize(size, true) | Phase::ChunkExtension(size), b'\n') => {
+                Some(if size == 0 { Phase::Trailer(0) } else { Phase::Chunk(size) })
+            }
+            (Phase::ChunkSize(size, true), b'\r' | b';' | b' ' | b'\t') | (Phase::ChunkExtension(size), _) => {
+                Some(Phase::ChunkExtension(size))
+            }
+            (Phase::Trailer(0), b'\n') => Some(Phase::Done),
+            (Phase::Trailer(_), b'\n') => Some(Phase::Trailer(0)),
+            (Phase::Trailer(length), b'\r') => Some(Phase::Trailer(length)),
+            (Phase::Trailer(length), _) if (length as usize) < MOST_HEAD_BYTES => Some(Phase::Trailer(length + 1)),
+            _ => None,
+        }
+    }
+}
+
+/// What the header fields say of a message's end.
+#[derive(Default)]
+struct Framing {
+    chunked: bool,
+    length: Option<u64>,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl Framing {
+    /// `None` where they contradict each other.
+    fn of(fields: &[httparse::Header<'_>]) -> Option<Framing> {
+        let mut framing = Framing::default();
+        for field in fields {
+            // By length first: most fields are none of these.
+            match field.name.len() {
+                10 if field.name.eq_ignore_ascii_case("connection") => {
+                    framing.close |= has_token(field.value, "close");
+                    framing.keep_alive |= has_token(field.value, "keep-alive");
+                }
+                14 if field.name.eq_ignore_ascii_case("content-length") => {
+                    let length = decimal(field.value)?;
+                    if framing.length.is_some_and(|known| known != length) {
+                        return None;
+                    }
+                    framing.length = Some(length);
+                }
+                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    framing.chunked |= has_token(field.value, "chunked");
+                }
+                _ => {}
+            }
+        }
+        Some(framing)
+    }
+}
+
+fn has_token(value: &[u8], token: &str) -> bool {
+    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+fn decimal(value: &[u8]) -> Option<u64> {
+    let value = value.trim_ascii();
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Hands a response over in pieces and ends the connection after it.
+    fn read(bytes: &[u8], piece: usize, to_head: bool) -> (Progress, u16, u64, bool) {
+        let mut reader = Reader::new(to_head);
+        let mut progress = Progress::Partial;
+        for part in bytes.chunks(piece) {
+            progress = reader.take(part);
+            if progress == Progress::Wrong {
+                break;
+            }
+        }
+        let keep = reader.keeps_connection();
+        if progress == Progress::Partial {
+            progress = reader.end();
+        }
+        (progress, reader.status(), reader.body_bytes(), keep)
+    }
+
+    const WHOLE: [(&str, u16, u64, bool); 15] = [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, 5, true),
+        ("HTTP/1.1 200 OK\r\ncontent-length:5\r\nCONNECTION: x, Close\r\n\r\nhello", 200, 5, false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, 5, false),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", 200, 5, true),
+        ("HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, 13, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, 0, true),
+        ("HTTP/1.1 204 No Content\r\n\r\n", 204, 0, true),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\n\r\n", 304, 0, true),
+        ("HTTP/1.1 404 Not Found\nContent-Length: 2\n\nno", 404, 2, true),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200, 5, true),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nA;x=\"1\"\r\n0123456789\r\n00\r\n\r\n", 200, 10, true),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\n0\nTrailer: yes\nOther: 1\n\n", 200, 1, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 200, 1, true),
+        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, 1, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nfour", 200, 4, true),
+    ];
+
+    #[test]
+    fn a_response_is_whole_wherever_it_is_split() {
+        for (text, status, body, keep) in WHOLE {
+            for piece in 1..=text.len() {
+                let want = (Progress::Whole, status, body, keep);
+                assert_eq!(read(text.as_bytes(), piece, false), want, "in pieces of {piece}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_response_cut_short_is_never_whole() {
+        for (text, ..) in WHOLE.iter().filter(|(text, ..)| !text.contains("until")) {
+            for length in 0..text.len() {
+                let (progress, ..) = read(&text.as_bytes()[..length], length.max(1), false);
+                assert_eq!(progress, Progress::Partial, "{length} bytes of {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_response_to_head_has_no_body() {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(read(text, 7, true), (Progress::Whole, 200, 0, true));
+    }
+
+    #[test]
+    fn what_is_no_response_or_more_than_one_is_wrong() {
+        for text in [
+            "SSH-2.0-OpenSSH_9.2\r\n",
+            "HTTP/2.0 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        ] {
+            for piece in [1, 3, text.len()] {
+                assert_eq!(read(text.as_bytes(), piece, false).0, Progress::Wrong, "in pieces of {piece}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_head_is_refused() {
+        let text = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(2 * MOST_HEAD_BYTES));
+        assert_eq!(read(text.as_bytes(), 4096, false).0, Progress::Wrong);
+    }
+
+    proptest! {
+        #[test]
+        fn a_chunked_body_has_the_length_of_its_chunks(
+            chunks in prop::collection::vec(1_usize..300, 0..10),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let mut text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            for size in &chunks {
+                text.extend(format!("{size:x}\r\n{}\r\n", "\n".repeat(*size)).bytes());
+            }
+            text.extend(b"0\r\n\r\n");
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut reader = Reader::default();
+            let progress = cuts.windows(2).map(|part| reader.take(&text[part[0]..part[1]])).last();
+            prop_assert_eq!(progress, Some(Progress::Whole));
+            prop_assert_eq!(reader.body_bytes(), chunks.iter().sum::<usize>() as u64);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), valid_start: bool) {
+            let head: &[u8] = if valid_start { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" } else { b"" };
+            let _ = read(&[head, &bytes].concat(), 7, false);
+        }
+    }
+}
