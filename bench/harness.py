@@ -1,0 +1,182 @@
+"""Two contenders, measured side by side, as a ratio.
+
+The machine's speed shifts between runs and within them, so nothing is compared that was not measured round by round next to it: a row runs
+A, B, B, A, A, B, ... and its figure is the median over the rounds of A's cost by B's cost in that round. Cost is CPU seconds of the contender's whole process tree for a
+unit of work, as the kernel accounts them when the tree has ended (wait4(2), getrusage(2)): wall time is not used. A row of a contender against itself (A/A) shows
+what the machine makes of two equal things.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "target" / "bench"
+PLIMSOLL = str(ROOT / "target" / "release" / "plimsoll")
+READY_SECONDS = 20.0
+
+
+class BenchError(Exception):
+    """Something that makes a figure impossible: what, why, and how to mend it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A server, ours or a peer's."""
+
+    name: str
+    command: Sequence[str]
+    """Its argv; `{port}` stands for a free port of 127.0.0.1."""
+    cpu: int | None = None
+    """The CPU that it is kept on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One comparison."""
+
+    name: str
+    unit: str
+    a: str
+    b: str
+    ratios: tuple[float, ...]
+    """A's cost by B's, a round each."""
+    costs: tuple[tuple[float, float], ...]
+    """CPU microseconds a unit of work of A and B, a round each. Not to be compared between rows or runs."""
+    reach: float | None = None
+    """The ratio to reach: at most this."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ratios)
+
+    def words(self) -> str:
+        low, high = min(self.ratios), max(self.ratios)
+        verdict = "" if self.reach is None else f"   reach {self.reach:.2f}: {'yes' if self.median <= self.reach else 'NO'}"
+        return f"{self.name:<44} {self.median:6.3f}  ({low:.3f} to {high:.3f}, {len(self.ratios)} rounds){verdict}"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def pinned(command: Sequence[str], cpu: int | None) -> list[str]:
+    return [*(["taskset", "-c", str(cpu)] if cpu is not None else []), *command]
+
+
+class Running:
+    """A contender that serves, and what it has cost once it has ended."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process = process
+        self.port = port
+        self.cpu_seconds = 0.0
+
+
+@contextmanager
+def serving(contender: Contender) -> Iterator[Running]:
+    """Starts a contender, waits until it can be connected to, and ends it, with its cost in `cpu_seconds`."""
+    port = free_port()
+    command = pinned([part.replace("{port}", str(port)) for part in contender.command], contender.cpu)
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        running = Running(process, port)
+        try:
+            wait_for(port, contender, process)
+            yield running
+        finally:
+            running.cpu_seconds = end(process)
+            if process.returncode not in (0, -signal.SIGTERM) and sys.exc_info()[0] is None:
+                errors.seek(0)
+                raise BenchError(f"{contender.name} ended with {process.returncode}: {errors.read()[-500:]!r}")
+
+
+def wait_for(port: int, contender: Contender, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError as error:
+            if process.poll() is not None:
+                raise BenchError(f"{contender.name} ended at its start with {process.returncode}") from error
+            if time.monotonic() > deadline:
+                raise BenchError(f"{contender.name} did not listen on port {port} in {READY_SECONDS:.0f} s") from error
+            time.sleep(0.02)
+        else:
+            return
+
+
+def end(process: subprocess.Popen[bytes]) -> float:
+    """Ends a process and returns the CPU seconds of it and its reaped children."""
+    if process.returncode is None:
+        process.terminate()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run_load(arguments: Sequence[str], cpu: int | None = None) -> dict[str, object]:
+    """Runs `plimsoll load ... --json` and returns its summary. Whatever failed makes the figure worthless, and is said."""
+    command = pinned([PLIMSOLL, "load", *arguments, "--json", "--quiet"], cpu)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    if not lines or done.returncode not in (0, 4):
+        raise BenchError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()[-500:]}")
+    summary: dict[str, object] = json.loads(lines[-1])
+    return summary
+
+
+def compare(
+    name: str,
+    unit: str,
+    a: Contender,
+    b: Contender,
+    cost: Callable[[Contender], float],
+    *,
+    rounds: int,
+    reach: float | None = None,
+) -> Row:
+    """Measures `cost` (CPU seconds a unit of work) of both in each round, the order turning round by round."""
+    costs = []
+    for number in range(rounds):
+        order = (a, b) if number % 2 == 0 else (b, a)
+        measured = [cost(contender) * 1e6 for contender in order]
+        costs.append((measured[0], measured[1]) if number % 2 == 0 else (measured[1], measured[0]))
+    ratios = tuple(first / second for first, second in costs)
+    row = Row(name=name, unit=unit, a=a.name, b=b.name, ratios=ratios, costs=tuple(costs), reach=reach)
+    print(row.words(), flush=True)
+    return row
+
+
+def compiled(source: str) -> str:
+    """A program of `bench/bare`, compiled."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise BenchError("no C compiler: install one (`apt-get install gcc`)")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    program = BUILD / Path(source).stem
+    subprocess.run([compiler, "-O2", "-o", str(program), str(ROOT / "bench" / "bare" / source)], check=True)
+    return str(program)
+
+
+def save(name: str, rows: Sequence[Row]) -> None:
+    """Writes the rows, with their medians, to target/bench."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / f"{name}.json"
+    path.write_text(json.dumps([{**asdict(row), "median": row.median} for row in rows], indent=1) + "\n")
+    print(f"written to {path.relative_to(ROOT)}")
