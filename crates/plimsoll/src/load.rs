@@ -1,6 +1,7 @@
 //! `plimsoll load`: asks a server for as much as it is told to, and says truly what came back.
 
 mod arguments;
+mod http;
 mod live;
 mod words;
 
@@ -38,9 +39,14 @@ impl Event<'_> {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.protocol {
         arguments::Protocol::Echo(echo) => {
-            let config = echo.common.config(&echo.targets)?;
+            let config = echo.common.config(echo.targets()?)?;
             let messages = echo.messages(config.seed)?;
             carry_out(&config, Echo::new(messages), &echo.common.limit, echo.common.output)
+        }
+        arguments::Protocol::Http(http) => {
+            let plan = http.plan()?;
+            let config = http.common.config(plan.targets)?;
+            carry_out(&config, plan.protocol, &http.common.limit, http.common.output)
         }
     }
 }

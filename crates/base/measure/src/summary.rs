@@ -157,8 +157,10 @@ impl Summary {
         let Requests { scheduled, completed, failed, timed_out, in_flight, unsent } = window.requests;
         let ended = scheduled - in_flight;
         let (response, unanswered) = window.response_with_unanswered();
-        // Where nothing can come between the intended start and the send, service times are the response times.
-        let service = if window.service.count() > 0 { &window.service } else { &window.response };
+        // Where a transmission time is told it is the service time; where nothing can come between the intended start and the send, the
+        // response time is.
+        let candidates = [&window.service, &window.transmission, &window.response];
+        let service = candidates.into_iter().find(|times| times.count() > 0).unwrap_or(&window.response);
         let classes = (1..).zip(&window.status[1..]).filter(|(_, count)| **count > 0);
         Summary {
             schema_version: SCHEMA_VERSION,

@@ -99,6 +99,8 @@ pub struct Opening {
     /// Whether requests wait until every connection is up, or has finally failed. In an open loop they always do: before, what waits for a connection
     /// would wait for the generator.
     pub barrier: bool,
+    /// A connection for each request, opened when the request is due; response times include that.
+    pub reconnect: bool,
     /// Local addresses to connect from, in turn; empty leaves it to the rotation.
     pub sources: Vec<IpAddr>,
 }

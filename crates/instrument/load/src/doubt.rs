@@ -176,7 +176,9 @@ fn silence(summary: &Summary) -> Option<Warning> {
         summary.requests.completed == 0 && summary.connections.established > 0 && summary.interrupted.is_none();
     nothing.then(|| {
         let errors = summary.errors;
-        let what = if errors.mismatch > 0 {
+        let what = if errors.status > 0 {
+            "every answer had an error status"
+        } else if errors.mismatch > 0 {
             "every answer was wrong"
         } else if errors.closed + errors.read > 0 {
             "the server ended every connection"
@@ -186,7 +188,7 @@ fn silence(summary: &Summary) -> Option<Warning> {
         warning(
             "nothing_completed",
             format!("not one request was completed: {what}"),
-            "check that the server speaks this protocol (an echo server sends back just what it gets; see --postfix, --verify)",
+            "check the address, the path and the protocol (an echo server sends back just what it gets; see --postfix and --verify)",
         )
     })
 }

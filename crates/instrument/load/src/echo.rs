@@ -3,7 +3,7 @@
 use plimsoll_measure::tally::Cause;
 use plimsoll_wire::echo::{Answer, Messages};
 
-use crate::protocol::{Protocol, Reply};
+use crate::protocol::{Protocol, Reply, Turn};
 
 /// Echo requests over the messages of a run.
 #[derive(Clone, Debug)]
@@ -28,8 +28,10 @@ pub struct Exchange {
 impl Protocol for Echo {
     type Exchange = Exchange;
 
-    fn begin(&self, _sequence: u64, random: u64) -> Exchange {
-        Exchange { message: self.messages.pick(random), received: 0 }
+    const TELLS_TRANSMISSION: bool = false;
+
+    fn begin(&self, turn: Turn) -> Exchange {
+        Exchange { message: self.messages.pick(turn.random), received: 0 }
     }
 
     fn output<'a>(&'a self, exchange: &'a Exchange, written: usize) -> &'a [u8] {
@@ -42,7 +44,7 @@ impl Protocol for Echo {
                 exchange.received += bytes.len();
                 Reply::Partial
             }
-            Answer::Whole => Reply::Whole { payload: self.messages.answer_length() as u64, keep: true },
+            Answer::Whole => Reply::Whole { payload: self.messages.answer_length() as u64, keep: true, status: 0 },
             Answer::Wrong => Reply::Failed(Cause::Mismatch),
         }
     }

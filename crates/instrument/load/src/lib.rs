@@ -12,5 +12,6 @@ mod control;
 pub mod doubt;
 pub mod echo;
 mod epoll;
+pub mod http;
 pub mod protocol;
 pub mod run;

@@ -7,8 +7,11 @@ pub trait Protocol: Send + Sync + 'static {
     /// What is remembered of a request under way. It stands in every connection's slot, so it is small; what is large is shared or boxed.
     type Exchange: Default + Send;
 
-    /// Begins a request: the `sequence`-th of its event loop, with a random number to draw its content from.
-    fn begin(&self, sequence: u64, random: u64) -> Self::Exchange;
+    /// Whether the time from send to last byte is reported as transmission time.
+    const TELLS_TRANSMISSION: bool;
+
+    /// Begins a request: where it goes, the how many-eth of its event loop it is, and what to draw its content from.
+    fn begin(&self, turn: Turn) -> Self::Exchange;
 
     /// The bytes of the request from `written` on; empty once all are written. It may return less than all of them.
     fn output<'a>(&'a self, exchange: &'a Self::Exchange, written: usize) -> &'a [u8];
@@ -18,6 +21,17 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// Takes the end of the stream while a request is under way.
     fn end(&self, exchange: &mut Self::Exchange) -> Reply;
+}
+
+/// What tells one request from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// The target's place in the configuration.
+    pub target: usize,
+    /// The request's number in its event loop.
+    pub sequence: u64,
+    /// A random number.
+    pub random: u64,
 }
 
 /// What the bytes that have arrived amount to.
@@ -31,6 +45,8 @@ pub enum Reply {
         payload: u64,
         /// Whether the connection carries another request.
         keep: bool,
+        /// Its status, where answers have one, or 0. From 400 on the request has failed, and the connection is none the worse.
+        status: u16,
     },
     /// The request has failed, and the connection is of no more use.
     Failed(Cause),

@@ -149,7 +149,8 @@ pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observe
 
 /// Which source address each connection uses, for each target.
 fn rotations(config: &Config) -> Vec<Rotation> {
-    let each = config.connections.div_ceil(config.targets.len());
+    // With a connection for each request there is no telling how many there will be.
+    let each = if config.opening.reconnect { usize::MAX } else { config.connections.div_ceil(config.targets.len()) };
     let choose = |target: &SocketAddr| Rotation::choose(target.ip(), each, &config.opening.sources);
     config.targets.iter().map(choose).collect()
 }
@@ -219,9 +220,11 @@ impl<P: Protocol> Coordinator<'_, P> {
             }
         }
         let control = &self.shared.control;
+        let now = control.now();
         let ends = Ends {
             opened: control.opens.get().unwrap_or(0),
-            closed: control.closes.get(),
+            // Earlier than planned, where every connection was given up.
+            closed: control.closes.get().map(|closes| closes.min(now)),
             cpu: clock::process_cpu_time().saturating_sub(self.cpu.unwrap_or_default()),
             memory_bytes: resident_bytes(),
         };
@@ -259,7 +262,7 @@ impl<P: Protocol> Coordinator<'_, P> {
             if let Extent::Lasts(length) = config.extent {
                 control.closes.set(opens.saturating_add(length.as_nanos() as u64));
             }
-            if control.peak() == 0 {
+            if control.peak() == 0 && !config.opening.reconnect {
                 // Not one connection: there is nothing to wait for.
                 control.closes.set(opens.min(now));
             }

@@ -32,13 +32,21 @@ Examples:
   plimsoll load echo 127.0.0.1:7000 -R 20k -d 30s                 open loop: 20,000 requests a second, come what may
   plimsoll load echo HOST:7 -d 30s --limit 'response_time.p99 < 50ms' --json")]
     Echo(Echo),
+    /// Fetch URLs over HTTP/1.x.
+    #[command(after_help = "\
+Examples:
+  plimsoll load http http://127.0.0.1:8000/index.html             64 connections for 10 seconds
+  plimsoll load http http://HOST/a http://HOST/b -c 100 -R 5k     two files in turn, 5,000 requests a second
+  plimsoll load http http://HOST/file --http 1.0 -n 100 -c 5      a connection for each of 100 fetches
+  plimsoll load http http://HOST/api -m POST -b body.json -H 'Content-Type: application/json'")]
+    Http(super::http::Arguments),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Echo {
     /// Where to connect: ADDR:PORT; several are used in turn.
     #[arg(required = true, value_name = "ADDR:PORT")]
-    pub(super) targets: Vec<String>,
+    targets: Vec<String>,
     /// Payload of a request.
     #[arg(short, long, default_value = "64B", value_parser = units::size, help_heading = "Echo")]
     size: u64,
@@ -112,6 +120,9 @@ pub(super) struct Common {
     /// Connections opened per second [default: as fast as they are accepted].
     #[arg(long, value_name = "N", value_parser = units::rate, help_heading = "Connections")]
     connect_rate: Option<f64>,
+    /// A new connection for each request, opened when it is due; response times include that.
+    #[arg(long, help_heading = "Connections", conflicts_with = "barrier")]
+    pub(super) reconnect: bool,
     /// No request before every connection is up.
     #[arg(long, help_heading = "Connections")]
     barrier: bool,
@@ -157,7 +168,7 @@ fn think(text: &str) -> Result<Think, units::UnitError> {
     }
 }
 
-fn usage<T>(why: impl Into<String>) -> anyhow::Result<T> {
+pub(super) fn usage<T>(why: impl Into<String>) -> anyhow::Result<T> {
     Err(anyhow!(Usage(why.into())))
 }
 
@@ -167,6 +178,10 @@ const MOST_CONNECTIONS: u64 = 100_000_000;
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Echo {
+    pub(super) fn targets(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        self.targets.iter().map(|target| resolve(target)).collect()
+    }
+
     pub(super) fn messages(&self, seed: u64) -> anyhow::Result<Messages> {
         if self.size == 0 || self.size > MOST_BYTES {
             return usage(format!(
@@ -188,7 +203,7 @@ impl Echo {
 }
 
 impl Common {
-    pub(super) fn config(&self, targets: &[String]) -> anyhow::Result<Config> {
+    pub(super) fn config(&self, targets: Vec<SocketAddr>) -> anyhow::Result<Config> {
         if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
             return usage(format!(
                 "--connections {}: a load needs at least 1 connection, and at most 100M; give a count such as 64",
@@ -204,11 +219,16 @@ impl Common {
             );
         }
         Ok(Config {
-            targets: targets.iter().map(|target| resolve(target)).collect::<anyhow::Result<_>>()?,
+            targets,
             connections: self.connections as usize,
             extent: self.extent()?,
             pace: self.pace()?,
-            opening: Opening { rate: self.connect_rate, barrier: self.barrier, sources: self.sources()? },
+            opening: Opening {
+                rate: self.connect_rate,
+                barrier: self.barrier,
+                reconnect: self.reconnect,
+                sources: self.sources()?,
+            },
             warm_up: self.warm_up,
             timeout: self.timeout,
             workers: self.threads.map_or_else(process::available_cpus, usize::from),
@@ -300,7 +320,7 @@ fn addresses(text: &str) -> Option<Vec<IpAddr>> {
     Some((0..count.min(MOST_SOURCES)).map(|offset| address(start + skip + offset)).collect())
 }
 
-fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
+pub(super) fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
     let found = text.to_socket_addrs().map_err(|error| error.to_string());
     match found.and_then(|mut found| found.next().ok_or_else(|| "the name has no address".to_owned())) {
         Ok(address) if address.port() == 0 => {

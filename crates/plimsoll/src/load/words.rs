@@ -87,6 +87,9 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         ("error statuses", errors.status),
     ];
     list(out, "errors", &causes)?;
+    let statuses: Vec<(&str, u64)> =
+        summary.status_codes.iter().map(|(class, count)| (class.as_str(), *count)).collect();
+    list(out, "statuses", &statuses)?;
     let connections = summary.connections;
     let extra = [("failed", connections.failed), ("reopened", connections.reopened)];
     let extra: Vec<String> = extra

@@ -1,5 +1,7 @@
 //! Servers that misbehave on purpose, for the generator to meet; and the generator, run as people run it.
 
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};

@@ -78,6 +78,7 @@ impl<P: Protocol> Table<P> {
             let Some(connection) = self.slab.get(key) else { continue };
             match connection.state {
                 State::Busy => unanswered.record_ns(now - connection.intended),
+                State::Connecting if connection.carries => unanswered.record_ns(now - connection.intended),
                 // Due, and the generator has not come to send it. Where requests are counted these are among the ones left.
                 State::Due if connection.intended <= now && !self.shared.config.extent.is_count() => {
                     unanswered.record_ns(now - connection.intended);

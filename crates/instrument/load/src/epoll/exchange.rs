@@ -9,7 +9,7 @@ use rand::Rng;
 
 use super::{READ_BUDGET, State, Table};
 use crate::config::{Extent, Pace, Phase};
-use crate::protocol::{Protocol, Reply};
+use crate::protocol::{Protocol, Reply, Turn};
 
 /// Requests claimed at once from the run's budget: few enough that no loop sits on what another could send, many enough that loops seldom meet.
 const CLAIM: u64 = 16;
@@ -54,23 +54,36 @@ impl<P: Protocol> Table<P> {
 
     /// Begins a request that was due at `intended`, on a connection that has been free since `free`.
     pub(super) fn begin(&mut self, key: Key, intended: u64, free: u64, now: u64) {
-        let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return };
         connection.left = connection.left.saturating_sub(1);
-        connection.exchange = self.shared.protocol.begin(self.sequence, random);
-        connection.state = State::Busy;
         connection.intended = intended;
-        connection.sent = now;
-        connection.written = 0;
-        self.sequence += 1;
+        let connected = connection.socket.is_some();
+        connection.carries = !connected;
         self.busy += 1;
         self.tally.requests.scheduled += 1;
         self.tally.sent += 1;
         if self.shared.config.pace.has_schedule() {
             self.tally.schedule_lag.record_ns(now.saturating_sub(intended.max(free)));
         }
-        let timeout = self.timeout_ns();
-        self.set_timer(key, intended.saturating_add(timeout));
+        if connected {
+            self.send(key, now);
+        } else {
+            self.connect(key);
+        }
+    }
+
+    /// Sends the request that is under way.
+    pub(super) fn send(&mut self, key: Key, now: u64) {
+        let random = self.random.next_u64();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        let target = connection.number as usize % self.shared.config.targets.len();
+        connection.exchange = self.shared.protocol.begin(Turn { target, sequence: self.sequence, random });
+        connection.state = State::Busy;
+        connection.sent = now;
+        connection.written = 0;
+        self.sequence += 1;
+        let deadline = connection.intended.saturating_add(self.shared.config.timeout.as_nanos() as u64);
+        self.set_timer(key, deadline);
         self.write(key);
     }
 
@@ -130,7 +143,7 @@ impl<P: Protocol> Table<P> {
             };
             match reply {
                 Reply::Partial => {}
-                Reply::Whole { payload, keep } => self.complete(key, payload, keep, ended),
+                Reply::Whole { payload, keep, status } => self.complete(key, Answer { payload, keep, status, ended }),
                 Reply::Failed(cause) => return self.lose(key, cause),
             }
             if count < self.buffer.len() && !ended {
@@ -147,32 +160,58 @@ impl<P: Protocol> Table<P> {
             return self.lose(key, Cause::Closed);
         }
         match self.shared.protocol.end(&mut connection.exchange) {
-            Reply::Whole { payload, .. } => self.complete(key, payload, false, true),
+            Reply::Whole { payload, status, .. } => {
+                self.complete(key, Answer { payload, status, keep: false, ended: true });
+            }
             Reply::Partial => self.lose(key, Cause::Closed),
             Reply::Failed(cause) => self.lose(key, cause),
         }
     }
 
-    /// A request is answered. `ended` holds the next one back, as the connection is about to be lost.
-    fn complete(&mut self, key: Key, payload: u64, _keep: bool, ended: bool) {
+    /// A request is answered.
+    fn complete(&mut self, key: Key, answer: Answer) {
         let now = self.now();
         let Some(connection) = self.slab.get_mut(key) else { return };
+        let config = &self.shared.config;
         self.busy -= 1;
-        self.shown.0 += 1;
-        self.tally.requests.completed += 1;
-        self.tally.payload_bytes += payload;
-        self.tally.response.record_ns(now - connection.intended);
-        if self.shared.config.pace.has_schedule() {
-            self.tally.service.record_ns(now - connection.sent);
+        self.tally.status[usize::from(answer.status / 100).min(5)] += 1;
+        if answer.status >= 400 {
+            // Its time is not one of the answers that were asked for: errors may be quick.
+            self.shown.1 += 1;
+            self.tally.requests.failed += 1;
+            self.tally.errors.count(Cause::Status);
+        } else {
+            self.shown.0 += 1;
+            self.tally.requests.completed += 1;
+            self.tally.payload_bytes += answer.payload;
+            self.tally.response.record_ns(now - connection.intended);
+            if P::TELLS_TRANSMISSION {
+                self.tally.transmission.record_ns(now - connection.sent);
+            } else if config.pace.has_schedule() || config.opening.reconnect {
+                self.tally.service.record_ns(now - connection.sent);
+            }
         }
         connection.attempts = 0;
         connection.state = State::Idle;
         connection.intended = now;
-        if self.window_closed || (connection.left == 0 && self.each() > 0) {
+        // An answer that came before its request was wholly written leaves the connection in the middle of it.
+        let keep = answer.keep
+            && !config.opening.reconnect
+            && self.shared.protocol.output(&connection.exchange, connection.written).is_empty();
+        if self.window_closed || (connection.left == 0 && matches!(config.extent, Extent::Each(_))) {
             return self.close(key);
         }
+        if !keep {
+            let key = self.detach(key);
+            self.go_on(key, now);
+        } else if !answer.ended {
+            self.go_on(key, now);
+        }
+    }
+
+    /// A connection is free for its next request.
+    fn go_on(&mut self, key: Key, now: u64) {
         match self.shared.config.pace {
-            _ if ended => {}
             Pace::Open { .. } => {
                 self.wait_in_pool(key);
                 self.dispatch(1);
@@ -184,4 +223,13 @@ impl<P: Protocol> Table<P> {
             },
         }
     }
+}
+
+/// A whole answer, as it came.
+struct Answer {
+    payload: u64,
+    keep: bool,
+    status: u16,
+    /// The connection is about to be lost, so nothing more is sent on it.
+    ended: bool,
 }

@@ -75,11 +75,11 @@ enum State {
     Resting,
     /// Its connect is under way.
     Connecting,
-    /// Up, and nothing is due on it.
+    /// Nothing is due on it. Without a socket where each request opens one.
     Idle,
-    /// Up, and its next request is due at `intended`.
+    /// Its next request is due at `intended`.
     Due,
-    /// A request is under way.
+    /// A request is under way on it.
     Busy,
 }
 
@@ -87,6 +87,8 @@ struct Connection<E> {
     state: State,
     /// Whether it was ever up.
     proven: bool,
+    /// A request is under way, and waits for the connect.
+    carries: bool,
     /// Attempts since it last completed a request.
     attempts: u16,
     socket: Option<OwnedFd>,
@@ -95,9 +97,9 @@ struct Connection<E> {
     timer: Option<Timer>,
     /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out that moves with every request costs nothing.
     timer_at: u64,
-    /// The intended start of the request that is due or under way; the connect call; the end of the rest; since when it is idle.
+    /// The intended start of the request that is due or under way; the end of the rest; since when it is idle.
     intended: u64,
-    /// When the request under way was sent.
+    /// When the request under way was sent, or the connect call was made.
     sent: u64,
     /// Bytes of it that are written.
     written: usize,
@@ -127,6 +129,8 @@ struct Table<P: Protocol> {
     share: usize,
     pending: usize,
     busy: u64,
+    /// Connects made.
+    connects: usize,
     /// Requests claimed from the run's budget and not begun.
     claims: u64,
     sequence: u64,
@@ -164,6 +168,7 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
         share,
         pending: 0,
         busy: 0,
+        connects: 0,
         claims: 0,
         sequence: 0,
         gate_passed: false,
@@ -255,6 +260,7 @@ impl<P: Protocol> Table<P> {
         let deadline = match connection.state {
             State::Idle => return,
             State::Resting | State::Due => connection.intended,
+            State::Connecting if !connection.carries => connection.sent.saturating_add(timeout),
             State::Connecting | State::Busy => connection.intended.saturating_add(timeout),
         };
         if now < deadline {
@@ -262,7 +268,7 @@ impl<P: Protocol> Table<P> {
         }
         match connection.state {
             State::Idle => {}
-            State::Resting => self.connect(key),
+            State::Resting => self.return_to_service(key, now),
             State::Connecting => self.attempt_failed(key, ETIMEDOUT),
             State::Due => self.due.push_back(key),
             State::Busy => self.lose(key, Cause::Timeout),
@@ -299,8 +305,8 @@ impl<P: Protocol> Table<P> {
     }
 
     fn is_finished(&self) -> bool {
-        let nothing_to_open = self.opened == self.share || self.window_closed;
-        self.slab.is_empty() && nothing_to_open && (self.window_closed || self.shared.config.extent.is_count())
+        // Also before a window of a set length ends: where every connection was given up nothing more can happen.
+        self.slab.is_empty() && (self.opened == self.share || self.window_closed)
     }
 
     fn now(&self) -> u64 {

@@ -9,7 +9,7 @@ use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::readiness::Interest;
 use rand::RngExt;
 
-use super::{Connection, OPEN_BATCH, PENDING, State, Table};
+use super::{Connection, ETIMEDOUT, OPEN_BATCH, PENDING, State, Table};
 use crate::config::Extent;
 use crate::protocol::Protocol;
 
@@ -34,8 +34,9 @@ impl<P: Protocol> Table<P> {
             self.opened += 1;
             let left = self.each();
             let key = self.slab.insert(Connection {
-                state: State::Resting,
+                state: State::Idle,
                 proven: false,
+                carries: false,
                 attempts: 0,
                 socket: None,
                 number: number as u32,
@@ -47,7 +48,31 @@ impl<P: Protocol> Table<P> {
                 left,
                 exchange: P::Exchange::default(),
             });
-            self.connect(key);
+            if self.shared.config.opening.reconnect {
+                self.shared.control.settle();
+                self.enter_if_open(key);
+            } else {
+                self.connect(key);
+            }
+        }
+    }
+
+    /// A connection has rested after a failure, and is taken up again.
+    pub(super) fn return_to_service(&mut self, key: Key, now: u64) {
+        if !self.shared.config.opening.reconnect {
+            return self.connect(key);
+        }
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.state = State::Idle;
+            connection.intended = now;
+            self.enter_if_open(key);
+        }
+    }
+
+    fn enter_if_open(&mut self, key: Key) {
+        if self.gate_passed {
+            let now = self.now();
+            self.enter(key, now);
         }
     }
 
@@ -70,10 +95,18 @@ impl<P: Protocol> Table<P> {
         let now = self.now();
         let Some(connection) = self.slab.get_mut(key) else { return };
         let targets = &self.shared.config.targets;
-        let (target, turn) = (connection.number as usize % targets.len(), connection.number as usize / targets.len());
+        let target = connection.number as usize % targets.len();
+        let turn = if self.shared.config.opening.reconnect {
+            // Ports of closed connections rest for a while, so it is connects that are counted, not connections.
+            self.connects * self.shared.control.gauges.len() + self.number
+        } else {
+            connection.number as usize / targets.len()
+        };
+        self.connects += 1;
         let source = self.shared.rotations[target].address(turn);
-        connection.intended = now;
-        connection.attempts += 1;
+        connection.sent = now;
+        connection.attempts = connection.attempts.saturating_add(1);
+        let since = if connection.carries { connection.intended } else { now };
         let outcome = net::connect(targets[target], source, Mode::Nonblocking).and_then(|socket| {
             self.epoll.add(&socket, key.to_raw(), Interest::BOTH, Trigger::Edge)?;
             Ok(socket)
@@ -84,7 +117,7 @@ impl<P: Protocol> Table<P> {
                 connection.state = State::Connecting;
                 self.pending += 1;
                 let timeout = self.timeout_ns();
-                self.set_timer(key, now.saturating_add(timeout));
+                self.set_timer(key, since.saturating_add(timeout));
             }
             Err(error) => self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN)),
         }
@@ -100,19 +133,22 @@ impl<P: Protocol> Table<P> {
         }
         self.pending -= 1;
         self.shared.control.connection_up();
-        self.counted.connections.establishment.record_ns(now - connection.intended);
-        connection.state = State::Idle;
-        connection.intended = now;
+        self.counted.connections.establishment.record_ns(now - connection.sent);
         if connection.proven {
             self.counted.connections.reopened += 1;
         } else {
             connection.proven = true;
             self.counted.connections.established += 1;
-            self.shared.control.settle();
+            if !self.shared.config.opening.reconnect {
+                self.shared.control.settle();
+            }
         }
-        if self.gate_passed {
-            self.enter(key, now);
+        if std::mem::take(&mut connection.carries) {
+            return self.send(key, now);
         }
+        connection.state = State::Idle;
+        connection.intended = now;
+        self.enter_if_open(key);
     }
 
     /// An attempt to open a connection has failed, with this error number.
@@ -123,25 +159,21 @@ impl<P: Protocol> Table<P> {
         if connection.state == State::Connecting {
             self.pending -= 1;
         }
+        if std::mem::take(&mut connection.carries) {
+            let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
+            self.count_failed(cause, connection.intended);
+        }
         connection.socket = None;
         self.rest_or_give_up(connection);
     }
 
     /// A connection is lost, and with it the request under way.
     pub(super) fn lose(&mut self, key: Key, cause: Cause) {
-        let now = self.now();
         let Some(mut connection) = self.take(key) else { return };
         self.tally.errors.count(cause);
         self.shared.control.connection_down();
         if connection.state == State::Busy {
-            self.busy -= 1;
-            self.shown.1 += 1;
-            if cause == Cause::Timeout {
-                self.tally.requests.timed_out += 1;
-                self.tally.unanswered.record_ns(now - connection.intended);
-            } else {
-                self.tally.requests.failed += 1;
-            }
+            self.count_failed(cause, connection.intended);
         }
         connection.socket = None;
         if self.each() > 0 {
@@ -150,6 +182,29 @@ impl<P: Protocol> Table<P> {
         } else {
             self.rest_or_give_up(connection);
         }
+    }
+
+    /// The request under way, which began at `intended`, is lost.
+    fn count_failed(&mut self, cause: Cause, intended: u64) {
+        self.busy -= 1;
+        self.shown.1 += 1;
+        if cause == Cause::Timeout {
+            let now = self.now();
+            self.tally.requests.timed_out += 1;
+            self.tally.unanswered.record_ns(now.saturating_sub(intended));
+        } else {
+            self.tally.requests.failed += 1;
+        }
+    }
+
+    /// Closes a connection's socket; its next request opens another. Returns its new key: what was reported of the old socket must not
+    /// reach the next one.
+    pub(super) fn detach(&mut self, key: Key) -> Key {
+        let Some(mut connection) = self.take(key) else { return key };
+        self.shared.control.connection_down();
+        connection.socket = None;
+        connection.timer = None;
+        self.slab.insert(connection)
     }
 
     /// A connection has done what it had to do.
@@ -189,7 +244,7 @@ impl<P: Protocol> Table<P> {
             self.tally.requests.scheduled += connection.left;
             self.tally.requests.unsent += connection.left;
         }
-        if !connection.proven {
+        if !connection.proven && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
         }
     }

@@ -1,0 +1,63 @@
+//! The HTTP/1.x protocol: requests rendered once, answers read as they come.
+
+use plimsoll_measure::tally::Cause;
+use plimsoll_wire::http::response::{Progress, Reader};
+
+use crate::protocol::{Protocol, Reply, Turn};
+
+/// HTTP requests, of which each connection sends those of its target in turn.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// The requests of each target as they go over the wire, head and body. No list is empty.
+    requests: Vec<Vec<Vec<u8>>>,
+    to_head: bool,
+}
+
+impl Http {
+    /// Requests for each target; `to_head` says that they are HEAD requests, whose answers have no body.
+    pub fn new(requests: Vec<Vec<Vec<u8>>>, to_head: bool) -> Http {
+        Http { requests, to_head }
+    }
+}
+
+/// A request under way: which one, and how much of its answer has been read.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    target: u32,
+    request: u32,
+    reader: Reader,
+}
+
+impl Protocol for Http {
+    type Exchange = Exchange;
+
+    const TELLS_TRANSMISSION: bool = true;
+
+    fn begin(&self, turn: Turn) -> Exchange {
+        let request = turn.sequence % self.requests[turn.target].len() as u64;
+        Exchange { target: turn.target as u32, request: request as u32, reader: Reader::new(self.to_head) }
+    }
+
+    fn output<'a>(&'a self, exchange: &'a Exchange, written: usize) -> &'a [u8] {
+        &self.requests[exchange.target as usize][exchange.request as usize][written..]
+    }
+
+    fn input(&self, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
+        match exchange.reader.take(bytes) {
+            Progress::Partial => Reply::Partial,
+            Progress::Whole => whole(&exchange.reader),
+            Progress::Wrong => Reply::Failed(Cause::Mismatch),
+        }
+    }
+
+    fn end(&self, exchange: &mut Exchange) -> Reply {
+        match exchange.reader.end() {
+            Progress::Whole => whole(&exchange.reader),
+            Progress::Partial | Progress::Wrong => Reply::Failed(Cause::Closed),
+        }
+    }
+}
+
+fn whole(reader: &Reader) -> Reply {
+    Reply::Whole { payload: reader.body_bytes(), keep: reader.keeps_connection(), status: reader.status() }
+}
