@@ -13,10 +13,11 @@ const GROWS: &str = "an auto-resizing histogram takes any value";
 
 /// Durations, recorded in whole microseconds (rounded), as `histograms.*_us` says. Mean and standard deviation are kept unrounded beside it.
 ///
-/// The histogram grows with the largest value seen, so an unused one is small and recording allocates only while the range still grows.
+/// The histogram is made at the first value and grows with the largest: an unused one is nothing, and recording allocates only while the range still
+/// grows.
 #[derive(Clone, Debug)]
 pub struct Times {
-    histogram: Histogram<u64>,
+    histogram: Option<Box<Histogram<u64>>>,
     /// Sum of the values, in microseconds.
     sum: f64,
     /// Sum of their squares.
@@ -28,7 +29,7 @@ pub struct Times {
 impl Default for Times {
     fn default() -> Times {
         Times {
-            histogram: Histogram::new(DIGITS).expect("three digits are within HdrHistogram's 0 to 5"),
+            histogram: None,
             sum: 0.0,
             squares: 0.0,
             minimum_ns: u64::MAX,
@@ -40,7 +41,7 @@ impl Default for Times {
 impl Times {
     /// Adds one duration, in nanoseconds.
     pub fn record_ns(&mut self, nanoseconds: u64) {
-        self.histogram.record(nanoseconds.saturating_add(500) / 1000).expect(GROWS);
+        self.counts().record(nanoseconds.saturating_add(500) / 1000).expect(GROWS);
         let microseconds = nanoseconds as f64 / 1000.0;
         self.sum += microseconds;
         self.squares += microseconds * microseconds;
@@ -55,7 +56,8 @@ impl Times {
 
     /// Adds everything that another set holds. Nothing is lost: bucket counts are added, not percentiles averaged.
     pub fn add(&mut self, other: &Times) {
-        self.histogram.add(&other.histogram).expect(GROWS);
+        let Some(histogram) = &other.histogram else { return };
+        self.counts().add(&**histogram).expect(GROWS);
         self.sum += other.sum;
         self.squares += other.squares;
         self.minimum_ns = self.minimum_ns.min(other.minimum_ns);
@@ -65,11 +67,12 @@ impl Times {
     /// Adds those durations of another set that are not below `floor_us`, at their bucket's value. Returns how many.
     pub fn add_from(&mut self, other: &Times, floor_us: u64) -> u64 {
         let mut added = 0;
-        for bucket in other.histogram.iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_us) {
+        let Some(histogram) = &other.histogram else { return 0 };
+        for bucket in histogram.iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_us) {
             let (value, count) = (bucket.value_iterated_to(), bucket.count_since_last_iteration());
             // The bucket's upper end may lie above every value in it.
             let value = value.min(other.maximum_ns.div_ceil(1000));
-            self.histogram.record_n(value, count).expect(GROWS);
+            self.counts().record_n(value, count).expect(GROWS);
             self.sum += value as f64 * count as f64;
             self.squares += (value * value) as f64 * count as f64;
             self.minimum_ns = self.minimum_ns.min(value * 1000);
@@ -81,17 +84,43 @@ impl Times {
 
     /// How many durations there are.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.histogram.as_ref().map_or(0, |histogram| histogram.len())
     }
 
     /// The value, in microseconds, that the given fraction of the durations do not exceed.
     pub fn quantile_us(&self, quantile: f64) -> u64 {
-        self.histogram.value_at_quantile(quantile).min(self.histogram.max())
+        self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile).min(histogram.max()))
     }
 
-    /// The counts by value, to iterate over.
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
+    /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as HdrHistogram's and wrk2's own output is.
+    pub fn percentile_lines(&self) -> String {
+        let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
+        let summary = self.summary();
+        if let Some(histogram) = &self.histogram {
+            let mut total = 0;
+            // Five lines for each halving of the distance to 100 %, HdrHistogram's default.
+            for step in histogram.iter_quantiles(5) {
+                total += step.count_since_last_iteration();
+                let quantile = step.quantile_iterated_to();
+                let value = step.value_iterated_to().min(histogram.max()) as f64 / 1000.0;
+                text += &format!("{value:12.3} {quantile:14.12} {total:10}");
+                text += &if quantile < 1.0 { format!(" {:14.2}\n", 1.0 / (1.0 - quantile)) } else { "\n".to_owned() };
+            }
+        }
+        let buckets = self.histogram.as_ref().map_or(0, |histogram| histogram.buckets());
+        text += &format!(
+            "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n#[Max     = {:12.3}, Total count    = {:12}]\n#[Buckets = {buckets:12}, SubBuckets     = {:12}]\n",
+            summary.mean / 1000.0,
+            summary.stdev / 1000.0,
+            summary.max / 1000.0,
+            summary.count,
+            2048,
+        );
+        text
+    }
+
+    fn counts(&mut self) -> &mut Histogram<u64> {
+        self.histogram.get_or_insert_with(|| Box::new(empty()))
     }
 
     /// What is reported of the set; all zero where it is empty.
@@ -122,7 +151,15 @@ impl Times {
     /// The histogram as HdrHistogram V2 in base64, which the format's libraries in any language read.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
-        V2Serializer::new().serialize(&self.histogram, &mut bytes).expect("writing to memory does not fail");
+        let nothing;
+        let histogram = match &self.histogram {
+            Some(histogram) => histogram,
+            None => {
+                nothing = empty();
+                &nothing
+            }
+        };
+        V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to memory does not fail");
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
     }
 
@@ -135,7 +172,9 @@ impl Times {
             .deserialize(&mut bytes.as_slice())
             .map_err(|error| DecodeError(format!("{error:?}")))?;
         let mut times = Times::default();
-        times.histogram.add(&read).map_err(|error| DecodeError(error.to_string()))?;
+        if !read.is_empty() {
+            times.counts().add(&read).map_err(|error| DecodeError(error.to_string()))?;
+        }
         let count = times.count();
         if count != summary.count {
             return Err(DecodeError(format!("it holds {count} values, and the summary says {}", summary.count)));
@@ -148,6 +187,10 @@ impl Times {
         }
         Ok(times)
     }
+}
+
+fn empty() -> Histogram<u64> {
+    Histogram::new(DIGITS).expect("three digits are within HdrHistogram's 0 to 5")
 }
 
 /// A histogram that could not be read back.
@@ -212,6 +255,21 @@ mod tests {
     }
 
     #[test]
+    fn percentile_lines_have_the_form_that_plotters_read() {
+        let mut times = Times::default();
+        for microseconds in 1..=1000 {
+            times.record_ns(microseconds * 1000);
+        }
+        let text = times.percentile_lines();
+        let line = |number: usize| text.lines().nth(number).unwrap_or_default();
+        assert_eq!(line(0), "       Value     Percentile TotalCount 1/(1-Percentile)");
+        assert_eq!(line(2), "       0.001 0.000000000000          1           1.00");
+        assert!(text.contains("       0.500 0.500000000000        500           2.00"), "{text}");
+        assert!(text.contains("       1.000 1.000000000000       1000\n#[Mean    =        0.500, "), "{text}");
+        assert!(Times::default().percentile_lines().contains("Total count    =            0"));
+    }
+
+    #[test]
     fn what_is_no_histogram_is_refused() {
         for text in ["", "AAAA", "not base64!"] {
             assert!(Times::decode(text, &TimesSummary::default()).is_err(), "{text}");
@@ -234,7 +292,7 @@ mod tests {
             let (left, right) = values.split_at(cut.index(values.len() + 1));
             let mut merged = times(left);
             merged.add(&times(right));
-            prop_assert_eq!(merged.histogram(), whole.histogram());
+            prop_assert_eq!(&merged.histogram, &whole.histogram);
             let (a, b) = (merged.summary(), whole.summary());
             prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs());
             prop_assert_eq!((a.min, a.max, a.p50, a.p99), (b.min, b.max, b.p50, b.p99));
@@ -244,7 +302,7 @@ mod tests {
         fn writing_and_reading_loses_nothing(values in prop::collection::vec(0_u64..1 << 42, 0..300)) {
             let original = times(&values);
             let read = Times::decode(&original.encode(), &original.summary()).expect("it was just written");
-            prop_assert_eq!(read.histogram(), original.histogram());
+            prop_assert_eq!(&read.histogram, &original.histogram);
             let (a, b) = (read.summary(), original.summary());
             prop_assert_eq!((a.count, a.min, a.max, a.p99_9), (b.count, b.min, b.max, b.p99_9));
             prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs());
