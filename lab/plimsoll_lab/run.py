@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 from plimsoll_lab import __version__
@@ -14,7 +14,7 @@ from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.samplers.environment import read_environment
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
+from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
 from plimsoll_lab.suite.expand import contender_axis, expand
 from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.read import read_text
@@ -22,6 +22,12 @@ from plimsoll_lab.suite.spec import Plan, Value
 from plimsoll_lab.trial.lifecycle import run_trial
 
 FAST_REPEAT = 2
+SUSPECT = {"generator_limited", "invalid"}
+"""Outcomes that say something of the machine, not of the server: worth measuring again."""
+ATTEMPTS = 2
+"""Times a suspect trial is made again: a passing disturbance is over by then, a machine too small is not."""
+REPEAT_BUDGET = 0.25
+"""Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,19 +132,37 @@ def plan_again(record: Json) -> Plan:
     return plan
 
 
+def _again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
+    """A trial that was made again, with what it replaces."""
+    attempt = Attempt(
+        outcome=discarded.outcome,
+        reason=discarded.reason,
+        started_unix_s=discarded.started_unix_s,
+        elapsed_s=discarded.elapsed_s,
+    )
+    return replace(trial, attempts=(*discarded.attempts, attempt))
+
+
 def carry_out(
     folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, on_trial: Callable[[TrialRecord], None]
 ) -> Interrupted | None:
     """Measure whatever the folder does not hold yet. The status on disk says how it ended."""
-    done = {trial.number for trial in folder.read_trials()}
+    before = folder.read_trials()
+    done = {trial.number for trial in before}
+    budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
     points = {point.number: point for point in plan.points}
     interrupted = None
     status = "failed"
     try:
         for planned in plan.trials:
             if planned.number not in done:
-                trial = run_trial(host, binary, plan.suite, points[planned.point], planned)
+                point = points[planned.point]
+                trial = run_trial(host, binary, plan.suite, point, planned)
                 folder.write_trial(trial)
+                while trial.outcome in SUSPECT and len(trial.attempts) < ATTEMPTS and budget > 0:
+                    budget -= 1
+                    trial = _again(trial, run_trial(host, binary, plan.suite, point, planned))
+                    folder.write_trial(trial)
                 on_trial(trial)
         status = "complete"
     except Interrupted as signal:

@@ -30,7 +30,7 @@ def serve() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     port = listener.getsockname()[1]
     model = flag("--model", "epoll")
-    refused = 0
+    refused = held = 0
     if FAKE == "server_dies":
         print("something broke", file=sys.stderr, flush=True)
         sys.exit(3)
@@ -46,13 +46,14 @@ def serve() -> None:
             continue
         wanted = int(connection.recv(64) or b"0")
         refused = max(0, wanted - 1000) if model == "select" else 0
-        connection.sendall(f"{model} {wanted - refused}\n".encode())
+        held = wanted - refused
+        connection.sendall(f"{model} {held}\n".encode())
         connection.close()
     errors = {"fd_setsize": refused, "emfile": 0, "spawn": 0}
     say(
         event="summary",
-        peak_connections=1,
-        connections=1,
+        peak_connections=held,
+        connections=held,
         requests=1,
         bytes_received=1,
         bytes_sent=1,

@@ -8,6 +8,9 @@ from typing import cast
 from plimsoll_lab.report import words
 from plimsoll_lab.store.records import Json
 
+ORDER = ("better", "equivalent", "alone", "not shown", "invalid")
+"""What was shown comes before what was not."""
+
 
 def answer(verdicts: Sequence[Json], figures: Mapping[str, Json]) -> list[Json]:
     """For each figure its label and a sentence."""
@@ -22,35 +25,37 @@ def answer(verdicts: Sequence[Json], figures: Mapping[str, Json]) -> list[Json]:
 def _sentence(group: Sequence[Json]) -> str:
     clauses: dict[tuple[str, ...], list[Json]] = {}
     for verdict in group:
-        call, winner, runner_up = (str(verdict[key]) for key in ("call", "winner", "runner_up"))
-        key = {
-            "better": (call, winner),
-            "equivalent": (call, *sorted((winner, runner_up))),
-            "not shown": (call,) if verdict["runner_up"] else ("alone", winner),
-            "invalid": (call,),
-        }[call]
-        clauses.setdefault(key, []).append(verdict)
-    order = ("better", "equivalent", "alone", "not shown", "invalid")
-    parts = [
-        _clause(key, members, everywhere=len(clauses) == 1)
-        for key, members in sorted(clauses.items(), key=lambda each: order.index(each[0][0]))
-    ]
-    text = "; ".join(parts)
-    return text[0].upper() + text[1:] + "." if parts[0].startswith(("the ", "no ")) else text + "."
+        clauses.setdefault(_kind(verdict), []).append(verdict)
+    kinds = sorted(clauses, key=lambda kind: ORDER.index(kind[0]))
+    text = "; ".join(_clause(kind, clauses[kind], alone=len(kinds) == 1) for kind in kinds)
+    return text + "."
 
 
-def _clause(key: tuple[str, ...], members: Sequence[Json], *, everywhere: bool) -> str:
-    place = "at every setting" if everywhere and len(members) > 1 else "at " + places([_at(each) for each in members])
+def _kind(verdict: Json) -> tuple[str, ...]:
+    """What two verdicts must share to stand in one clause."""
+    call, winner, runner_up = (str(verdict[key]) for key in ("call", "winner", "runner_up"))
+    if call == "better":
+        return (call, winner)
+    if call == "equivalent":
+        return (call, *sorted({winner, *cast("Sequence[str]", verdict["level"])}))
+    if call == "not shown":
+        return (call, *sorted((winner, runner_up))) if verdict["runner_up"] else ("alone", winner)
+    return (call,)
+
+
+def _clause(kind: tuple[str, ...], members: Sequence[Json], *, alone: bool) -> str:
+    place = "at every load" if alone and len(members) > 1 else "at " + places([_at(each) for each in members])
     if members[0]["at"] == {}:
         place = ""
+    names = kind[1:]
     text = {
-        "better": lambda: f"{key[1]} is best {place} ({_against(members)})",
-        "equivalent": lambda: f"{key[1]} and {key[2]} lead and are equivalent {place}",
-        "alone": lambda: f"{key[1]} alone was measured {place}",
-        "not shown": lambda: f"no winner is shown {place}",
+        "better": lambda: f"{names[0]} is best {place} ({_against(members)})",
+        "equivalent": lambda: f"{words.listed(names)} are level {place}",
+        "alone": lambda: f"{names[0]} alone was measured {place}",
+        "not shown": lambda: f"no winner is shown between {words.listed(names)} {place}",
         "invalid": lambda: f"no valid result {place}",
-    }[key[0]]()
-    return " ".join(text.split())
+    }[kind[0]]()
+    return text.strip()
 
 
 def _against(members: Sequence[Json]) -> str:

@@ -41,7 +41,7 @@ LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
 """Units whose values span decades over a range of loads."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """A name, not an address that anything loads."""
-PANEL_STEP = 25
+PANEL_STEP = 23
 """Pixels a contender: room for its dots and for its name at a slant."""
 LIGHT = ("#0072B2", "#D55E00", "#00805C", "#9A6A00", "#1B9CD8", "#B3478C", "#6B6B6B")
 """Colours on white, told apart with any of the common colour-vision deficiencies (after Okabe and Ito)."""
@@ -165,7 +165,7 @@ def _against_load(figure: Json, shape: Shape) -> Json:
     present = _present(field)
     return {
         "$schema": SCHEMA,
-        "width": 330,
+        "width": 290,
         "height": 220,
         "layer": [
             {

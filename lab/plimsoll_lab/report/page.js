@@ -29,6 +29,7 @@
         ast: true, // no eval: the page's Content-Security-Policy forbids it
         config,
         renderer: "svg",
+        logLevel: 1, // errors: a point with too few trials for an interval is not worth a warning
         actions: { export: true, source: false, compiled: false, editor: false },
         downloadFileName: name,
       });

@@ -130,7 +130,7 @@ def _status(summary: Json) -> str:
 
 def _answers(summary: Json) -> str:
     lines = [
-        f"<li><span class='figure'>{_text(each['label'])}</span> {_text(each['text'])}</li>"
+        f"<li><span class='figure'>{_text(each['label'])}</span><span>{_text(each['text'])}</span></li>"
         for each in cast("list[Json]", summary["answers"])
     ]
     return f"<ul class='answers'>{''.join(lines)}</ul>" if lines else ""

@@ -52,7 +52,7 @@ def summarise_run(folder: RunFolder) -> Json:
             "measured": len(trials),
             "valid": sum(trial.outcome == "ok" for trial in trials),
         },
-        "elapsed_s": sum(trial.elapsed_s for trial in trials),
+        "elapsed_s": sum(trial.elapsed_s + sum(attempt.elapsed_s for attempt in trial.attempts) for trial in trials),
         "command": run["command"],
         "seed": run["seed"],
         "points": points,
@@ -181,16 +181,7 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
     repeat = cast("int", cast("Json", run["settings"])["repeat"])
     if family and not can_say_better(blocks=repeat, family=family):
         warnings.append(too_few_repetitions(repeat, family))
-    for point in points:
-        valid, n = cast("int", point["valid_n"]), cast("int", point["n"])
-        if point["outcome"] == "ok" and valid < n:
-            warnings.append(
-                _warning(
-                    "discarded",
-                    f"{n - valid} of {n} trials at {_words(cast('Json', point['point']))} are no results",
-                    "they were left out; the trials' records say why",
-                )
-            )
+    warnings += _discarded(points, trials)
     seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
     for trial in trials:
         for doubt in trial.warnings:
@@ -204,6 +195,23 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
     return warnings
 
 
+def _discarded(points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Json]:
+    """Trials left out of points that have results all the same."""
+    valid = {point["number"] for point in points if point["outcome"] == "ok"}
+    again = sum(len(trial.attempts) for trial in trials)
+    warnings = []
+    if again:
+        message = f"{again} measurements were no results through no fault of the server, and were made again"
+        warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
+    left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
+    if not left_out:
+        return warnings
+    causes = ", ".join(f"{count} {outcome}" for outcome, count in left_out.items())
+    message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {causes}"
+    remedy = "the table says at which points, the trials' records say why"
+    return [*warnings, _warning("discarded", message, remedy)]
+
+
 def too_few_repetitions(repeat: int, family: int) -> Json:
     """The doubt that a suite can never say `better`, however clear the difference."""
     return _warning(
@@ -215,7 +223,3 @@ def too_few_repetitions(repeat: int, family: int) -> Json:
 
 def _warning(code: str, message: str, remedy: str) -> Json:
     return {"code": code, "message": message, "remedy": remedy}
-
-
-def _words(setting: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={contender_label(value)}" for path, value in setting.items())

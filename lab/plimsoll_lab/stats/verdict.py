@@ -72,6 +72,8 @@ class Verdict:
     """Blocks in which both were measured."""
     call: Call
     """What may be said."""
+    level: Sequence[str]
+    """Contenders whose own interval against the winner lies within the margin; a description, not a test."""
     reason: str
     """Why no more, or no less, may be said."""
 
@@ -88,6 +90,7 @@ class _Measured:
     p: float = 1.0
     floor: float | None = None
     blocks: int = 0
+    level: Sequence[str] = ()
     obstacle: str | None = None
 
 
@@ -103,12 +106,12 @@ def blocks_needed(family: int) -> int:
 
 def decide(family: Sequence[Question], *, margin: float, seed: int) -> list[Verdict]:
     """Answer a whole family. The same numbers and seed give the same answers."""
-    measured = [_measure(question, np.random.default_rng([seed, place])) for place, question in enumerate(family)]
+    measured = [_measure(question, margin, np.random.default_rng([seed, at])) for at, question in enumerate(family)]
     adjusted = holm([each.p for each in measured])
     return [_answer(each, p, margin, len(family)) for each, p in zip(measured, adjusted, strict=True)]
 
 
-def _measure(question: Question, rng: np.random.Generator) -> _Measured:
+def _measure(question: Question, margin: float, rng: np.random.Generator) -> _Measured:
     values = {name: by_block for name, by_block in question.contenders.items() if by_block}
     if not values:
         return _Measured(question=question, obstacle="no contender has a valid result here")
@@ -129,16 +132,26 @@ def _measure(question: Question, rng: np.random.Generator) -> _Measured:
     second = [values[runner_up][block] for block in shared]
     common = sorted(set.intersection(*(set(by_block) for by_block in values.values())))
     floor = noise_floor({name: [by_block[block] for block in common] for name, by_block in values.items()}, rng)
+    interval = ratio_interval(first, second, rng)
+    level = [name for name in ranked[2:] if _within(_against(values[winner], values[name], rng), margin)]
     return _Measured(
         question=question,
         winner=winner,
         runner_up=runner_up,
         ratio=ratio_of_medians(first, second),
-        interval=ratio_interval(first, second, rng),
+        interval=interval,
         p=permutation_p(first, second, rng),
         floor=floor,
         blocks=len(shared),
+        level=(runner_up, *level) if _within(interval, margin) else (),
     )
+
+
+def _against(winner: Mapping[int, float], other: Mapping[int, float], rng: np.random.Generator) -> Interval:
+    shared = sorted(winner.keys() & other.keys())
+    if not shared:
+        return (0.0, math.inf)
+    return ratio_interval([winner[block] for block in shared], [other[block] for block in shared], rng)
 
 
 def _answer(measured: _Measured, p_adjusted: float, margin: float, family: int) -> Verdict:
@@ -156,8 +169,13 @@ def _answer(measured: _Measured, p_adjusted: float, margin: float, family: int) 
         noise_floor=measured.floor,
         blocks=measured.blocks,
         call=call,
+        level=measured.level,
         reason=reason,
     )
+
+
+def _within(interval: Interval, margin: float) -> bool:
+    return 1 / (1 + margin) <= interval[0] and interval[1] <= 1 + margin
 
 
 def _call(measured: _Measured, p_adjusted: float, margin: float, family: int) -> tuple[Call, str]:
@@ -180,6 +198,6 @@ def _call(measured: _Measured, p_adjusted: float, margin: float, family: int) ->
         doubts.append(f"the difference is within the noise floor of {measured.floor:.1%}")
     if not doubts:
         return "better", f"interval excludes 1, p {p_adjusted:.2g}, noise floor {measured.floor:.1%}"
-    if 1 / (1 + margin) <= low and high <= 1 + margin:
+    if _within(interval, margin):
         return "equivalent", f"the interval lies within {margin:.0%}"
     return "not shown", "; ".join(doubts)

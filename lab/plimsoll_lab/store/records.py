@@ -37,6 +37,20 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """A measurement that was no result through no fault of the server, and was made again."""
+
+    outcome: Outcome
+    """Why it was no result."""
+    reason: str | None
+    """The same in words."""
+    started_unix_s: float
+    """When it began."""
+    elapsed_s: float
+    """How long it took."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrialRecord:
     """One trial, whole."""
 
@@ -68,6 +82,8 @@ class TrialRecord:
     """What the rest of the machine did during the window."""
     samples: Sequence[Sample] = ()
     """The server's tree over the window."""
+    attempts: Sequence[Attempt] = ()
+    """Earlier measurements of this trial that were discarded."""
     schema_version: int = field(default=SCHEMA_VERSION)
     """Of this record's form."""
 
@@ -81,4 +97,5 @@ class TrialRecord:
         fields = dict(record)
         fields["warnings"] = tuple(Doubt(**each) for each in cast("list[dict[str, str]]", record["warnings"]))
         fields["samples"] = tuple(Sample(**each) for each in cast("list[dict[str, float]]", record["samples"]))  # type: ignore[arg-type]
+        fields["attempts"] = tuple(Attempt(**each) for each in cast("list[dict[str, float]]", record["attempts"]))  # type: ignore[arg-type]
         return TrialRecord(**fields)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.read import check_point
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, Settings, Suite, SuiteError, Value
 
-TRIAL_OVERHEAD_S = 0.15
+TRIAL_OVERHEAD_S = 0.03
 """Start, readiness, connecting and stopping of a trial with few connections, as measured on two cores."""
 CONNECTION_COST_S = 60e-6
 """What one more connection adds to a trial: it is established and closed at about 16,000 a second."""

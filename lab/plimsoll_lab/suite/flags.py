@@ -14,7 +14,7 @@ from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.spec import SuiteError, Value
 
-Kind = Literal["choice", "count", "duration", "size", "text", "switch", "texts"]
+Kind = Literal["choice", "count", "duration", "rate", "size", "text", "switch", "texts"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +49,9 @@ LOAD_FLAGS: dict[str, dict[str, Flag]] = {
         "each": Flag(kind="count", least=1),
         "think": Flag(kind="duration", drawn=True),
         "lockstep": Flag(kind="switch"),
+        "rate": Flag(kind="rate"),
+        "arrivals": Flag(kind="choice", choices=("poisson", "fixed")),
+        "reconnect": Flag(kind="switch"),
         "seed": Flag(kind="count"),
         "size": Flag(kind="size", least=1),
         "payload": Flag(kind="choice", choices=("text", "bytes")),
@@ -112,6 +115,14 @@ def _read_count(flag: Flag, value: Value) -> None:
         raise ValueError(f"{value} is too few; the least is {flag.least}")
 
 
+def _read_rate(_flag: Flag, value: Value) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is not a rate; write requests a second such as 1000, or '10k', or '1k:10k'")
+    for end in str(value).split(":", 1):
+        if units.count(end) < 1:
+            raise ValueError(f"{value} is too low; the least is 1 request a second")
+
+
 def _read_size(flag: Flag, value: Value) -> None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{value!r} is not a size; write bytes, or a text such as '64B'")
@@ -144,6 +155,7 @@ _READERS: dict[Kind, Callable[[Flag, Value], None]] = {
     "choice": _read_choice,
     "count": _read_count,
     "duration": _read_duration,
+    "rate": _read_rate,
     "size": _read_size,
     "switch": _read_switch,
     "text": _read_text,

@@ -149,10 +149,15 @@ def _server_limit(summary: Json | None) -> str | None:
         return None
     errors = cast("Mapping[str, int]", summary.get("errors") or {})
     reasons = [words.format(n=errors[code]) for code, words in SERVER_LIMITS.items() if errors.get(code)]
-    if reasons:
-        return "the server reached its limit: " + "; ".join(reasons)
     refused = cast("int", summary.get("refused") or 0)
-    return f"the server refused {refused} connections" if refused else None
+    if not reasons and refused:
+        reasons = [f"it refused {refused} connections"]
+    if not reasons:
+        return None
+    held = (
+        f"the server held {summary['peak_connections']} connections at most: " if "peak_connections" in summary else ""
+    )
+    return held + "; ".join(reasons)
 
 
 def _causes(summary: Json) -> str:

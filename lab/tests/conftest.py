@@ -1,0 +1,70 @@
+"""What the lab's tests share: suites in a few lines, a fake binary, and records without a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+FAKE = Path(__file__).parent / "fake_plimsoll.py"
+
+SUITE = """
+name = "small"
+question = "Which one?"
+[server]
+model = "epoll"
+[load]
+duration = "20ms"
+[matrix]
+"server.model" = ["select", "epoll", "uring"]
+"load.connections" = [100, 2000]
+[run]
+repeat = 2
+seed = 7
+"""
+
+Done = subprocess.CompletedProcess[str]
+Lab = Callable[..., Done]
+
+
+@pytest.fixture
+def suite_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SUITE)
+    return path
+
+
+def lab_environment(**extra: str) -> dict[str, str]:
+    """The environment of a lab that uses the fake binary."""
+    return os.environ | {"PLIMSOLL_BIN": str(FAKE), "PYTHONPATH": str(Path(__file__).parent.parent)} | extra
+
+
+def run_lab(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "plimsoll_lab", *arguments],
+        cwd=folder,
+        env=lab_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Run the program against the fake binary."""
+    return lambda *arguments, **environment: run_lab(tmp_path, *arguments, **environment)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A folder in which the suite has been run once, and what the program said; tests only read it."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "small.toml").write_text(SUITE)
+    return folder, run_lab(folder, "run", "small.toml", "--json")

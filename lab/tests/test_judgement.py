@@ -1,0 +1,115 @@
+"""A server at its limit, one that died and a generator at its limit are findings, and never slow results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.trial.validity import Observation, judge
+
+GOOD_LOAD: Json = {
+    "valid": True,
+    "warnings": [],
+    "failed_ratio": 0.0,
+    "connections": {"requested": 100, "established": 100},
+    "requests": {"scheduled": 500, "completed": 500, "failed": 0, "timed_out": 0},
+    "errors": {},
+}
+GOOD_SERVER: Json = {"refused": 0, "errors": {"fd_setsize": 0}}
+GOOD = Observation(
+    server_exit=None,
+    server_stderr="",
+    server_summary=GOOD_SERVER,
+    load_exit=0,
+    load_stderr="",
+    load_summary=GOOD_LOAD,
+    foreign_cores=0.0,
+    steal_cores=0.0,
+    window_s=1.0,
+    lag_s=0.001,
+)
+LATE = {"code": "generator_late", "message": "it was late", "remedy": "more CPUs"}
+
+FINDINGS = {
+    "nothing wrong": (GOOD, "ok", None),
+    "a foreign server has no summary": (replace(GOOD, server_summary=None), "ok", None),
+    "select at its limit": (
+        replace(GOOD, server_summary={"refused": 7, "errors": {"fd_setsize": 7}}, load_exit=1),
+        "hard_limit",
+        "FD_SETSIZE",
+    ),
+    "refused without a cause": (replace(GOOD, server_summary={"refused": 7, "errors": {}}), "hard_limit", "refused 7"),
+    "out of descriptors": (
+        replace(GOOD, server_summary={"refused": 0, "errors": {"emfile": 2}}),
+        "hard_limit",
+        "ulimit",
+    ),
+    "killed": (
+        replace(GOOD, server_exit=-11, server_stderr="a\nlast words", server_summary=None),
+        "failed",
+        "SIGSEGV, saying: last words",
+    ),
+    "no summary": (replace(GOOD, load_summary=None, load_exit=5, load_stderr="no io_uring"), "failed", "no io_uring"),
+    "too few connections": (
+        replace(GOOD, load_summary=GOOD_LOAD | {"connections": {"requested": 100, "established": 99}}),
+        "failed",
+        "only 99 of 100",
+    ),
+    "requests failed": (
+        replace(
+            GOOD,
+            load_summary=GOOD_LOAD
+            | {"requests": {"completed": 90, "failed": 9, "timed_out": 1}, "errors": {"closed": 9, "timeout": 1}},
+        ),
+        "failed",
+        "10 of 100 requests failed: 9 closed, 1 timeout",
+    ),
+    "nothing completed": (
+        replace(GOOD, load_summary=GOOD_LOAD | {"requests": {"completed": 0, "failed": 0}}),
+        "failed",
+        "not one request",
+    ),
+    "the generator was late": (
+        replace(GOOD, load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]}),
+        "generator_limited",
+        "it was late",
+    ),
+    "invalid for another reason": (
+        replace(GOOD, load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE | {"code": "clock"}]}),
+        "invalid",
+        "it was late",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_what_was_seen_decides_the_outcome(name: str) -> None:
+    seen, outcome, said = FINDINGS[name]
+    judgement = judge(seen)
+    assert judgement.outcome == outcome
+    assert (said is None) == (judgement.reason is None)
+    assert said is None or said in str(judgement.reason)
+
+
+def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:
+    seen = replace(
+        GOOD,
+        server_summary={"refused": 7, "errors": {"fd_setsize": 7}},
+        load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]},
+    )
+    assert judge(seen).outcome == "hard_limit"
+
+
+def test_doubts_about_the_machine_are_data_with_a_remedy() -> None:
+    doubts = judge(replace(GOOD, foreign_cores=0.8, steal_cores=0.5, lag_s=0.2)).warnings
+    assert [doubt.code for doubt in doubts] == ["machine_busy", "steal", "late_sample"]
+    assert all(doubt.message and doubt.remedy for doubt in doubts)
+
+
+def test_a_few_failed_requests_are_a_doubt() -> None:
+    summary = GOOD_LOAD | {"requests": {"completed": 99_999, "failed": 1, "timed_out": 0}, "errors": {"read": 1}}
+    judgement = judge(replace(GOOD, load_summary=summary))
+    assert judgement.outcome == "ok"
+    assert [doubt.code for doubt in judgement.warnings] == ["failed_requests"]

@@ -1,0 +1,303 @@
+"""The program as a person uses it, against the fake binary."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import html
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import FAKE, Done, Lab, lab_environment, run_lab
+
+from plimsoll_lab.report import words
+
+SCHEMAS = Path(__file__).parent.parent / "plimsoll_lab" / "store"
+
+
+def last(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
+
+
+def valid(record: object, schema: str) -> None:
+    jsonschema.validate(record, json.loads((SCHEMAS / f"{schema}.schema.json").read_text()))
+
+
+def test_a_run_ends_with_one_summary(finished: tuple[Path, Done]) -> None:
+    _, done = finished
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["trial"] * 12 + ["summary"]
+    summary = lines[-1]
+    assert (summary["run"], summary["report"], summary["valid"]) == ("runs/0001", "runs/0001/report.html", True)
+    point = summary["points"][0]
+    assert point["point"] == {"server.model": "select", "load.connections": 100}
+    assert (point["n"], point["valid_n"], point["outcome"]) == (2, 2, "ok")
+    for figure in ("completed_rate", "response_time_us.p99", "server.cpu_us_per_request", "server.memory_bytes"):
+        assert point["figures"][figure]["median"] > 0
+    limit = summary["points"][1]
+    assert (limit["outcome"], limit["valid_n"], limit["figures"]) == ("hard_limit", 0, {})
+    assert "held 1000 connections at most" in limit["reason"]
+    assert {verdict["call"] for verdict in summary["verdicts"]} <= {"not shown", "equivalent"}
+    assert "too_few_repetitions" in {warning["code"] for warning in summary["warnings"]}
+
+
+def test_every_record_keeps_to_its_schema(finished: tuple[Path, Done]) -> None:
+    folder, done = finished
+    valid(last(done.stdout), "summary")
+    valid(json.loads((folder / "runs/0001/run.json").read_text()), "run")
+    trials = sorted((folder / "runs/0001/trials").iterdir())
+    assert [path.name for path in trials] == [f"{number:04d}.json" for number in range(1, 13)]
+    for path in trials:
+        valid(json.loads(path.read_text()), "trial")
+
+
+def test_terminal_page_and_json_say_the_same(finished: tuple[Path, Done]) -> None:
+    folder, done = finished
+    summary = last(done.stdout)
+    text = run_lab(folder, "report", "runs/0001").stdout
+    page = html.unescape((folder / "runs/0001/report.html").read_text())
+    for answer in summary["answers"]:
+        assert answer["text"] in text
+        assert answer["text"] in page
+    for verdict in summary["verdicts"]:
+        if verdict["ratio"] is not None:
+            assert f"{verdict['ratio']:.3f}x" in text
+            assert f"{verdict['ratio']:.3f}\u00d7" in page
+    for point in summary["points"]:
+        if point["outcome"] == "ok":
+            rate = words.number(point["figures"]["completed_rate"]["median"], "per_s")
+            assert rate in text
+            assert rate in page
+    assert summary["command"] in text
+    assert summary["command"] in page
+
+
+def test_the_page_loads_nothing(finished: tuple[Path, Done]) -> None:
+    folder, _ = finished
+    page = (folder / "runs/0001/report.html").read_text()
+    before_scripts = page[: page.index('<script type="application/json"')]
+    assert not re.search(r"""(src|href)\s*=|url\(|@import""", before_scripts)
+    assert "default-src 'none'" in before_scripts
+    # The policy names the scripts by their hashes: a script that was changed on its way would not run.
+    scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
+    assert set(re.findall(r"'sha256-([^']+)'", before_scripts)) == hashes
+    assert len(scripts) == 2
+
+
+def test_the_seed_tells_the_order_again(lab: Lab, suite_file: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        lab("run", str(suite_file), "--repeat", "1", "--only", "load.connections=100")
+    first, second = (json.loads((tmp_path / f"runs/000{n}/run.json").read_text()) for n in (1, 2))
+    assert first["trials"] == second["trials"]
+    assert first["command"] == f"plimsoll lab run {suite_file} --set run.repeat=1 --only load.connections=100 --seed 7"
+
+
+MISFORTUNES = {
+    "server_dies": ("failed", 1, "the server ended before it was ready: exit code 3, saying: something broke"),
+    "no_summary": ("failed", 1, "the generator ended without a summary: exit code 1, saying: error: it fell over"),
+    "generator_limited": ("generator_limited", 4, "its busiest thread used 1.00 cores"),
+    "never_ready": ("failed", 1, "the server was not ready within 0.2 s; it said: nothing"),
+    "hang": ("failed", 1, "the generator did not end within 2 s; it was killed"),
+}
+
+
+@pytest.mark.parametrize("fake", MISFORTUNES)
+def test_a_misfortune_is_an_outcome_with_a_reason(lab: Lab, suite_file: Path, fake: str) -> None:
+    outcome, code, reason = MISFORTUNES[fake]
+    arguments = ("--only", "load.connections=100", "--only", "server.model=epoll", "--repeat", "1")
+    timeouts = {
+        "never_ready": ("--set", "run.ready_timeout=200ms"),
+        "hang": ("--set", "run.trial_timeout=2s"),
+    }
+    done = lab("run", str(suite_file), "--json", *arguments, *timeouts.get(fake, ()), FAKE=fake)
+    assert done.returncode == code, done.stderr
+    [point] = last(done.stdout)["points"]
+    assert (point["outcome"], point["reason"]) == (outcome, reason)
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_resumes(suite_file: Path, tmp_path: Path, lab: Lab) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-m", "plimsoll_lab", "run", str(suite_file), "--json"],
+        cwd=tmp_path, env=lab_environment(), stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert run.stdout is not None
+    for _ in range(3):
+        assert json.loads(run.stdout.readline())["event"] == "trial"
+    run.send_signal(signal.SIGINT)
+    summary = last(run.communicate(timeout=30)[0])
+    assert run.returncode == 130
+    assert summary["status"] == "interrupted"
+    kept = summary["trials"]["measured"]
+    assert 3 <= kept < 12
+    assert (tmp_path / "runs/0001/report.html").exists()
+    assert "interrupted" in lab("list").stdout
+    resumed = lab("resume", "runs/0001", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert len(resumed.stdout.splitlines()) == 12 - kept + 1
+    assert last(resumed.stdout)["status"] == "complete"
+
+
+def test_nothing_outlives_a_killed_lab(suite_file: Path, tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-m", "plimsoll_lab", "run", str(suite_file), "--json"],
+        cwd=tmp_path, env=lab_environment(FAKE="hang", MARK=str(tmp_path)), stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 20
+        while len(marked(tmp_path)) < 4:  # lab, guard, server, generator
+            assert time.monotonic() < deadline, marked(tmp_path)
+            time.sleep(0.02)
+    finally:
+        run.kill()
+        run.wait()
+    deadline = time.monotonic() + 20
+    while marked(tmp_path):
+        assert time.monotonic() < deadline, marked(tmp_path)
+        time.sleep(0.02)
+    left = [path for path in Path("/sys/fs/cgroup").glob(f"*/**/plimsoll-{run.pid}-*") if path.is_dir()]
+    assert left == []
+
+
+def marked(mark: Path) -> list[str]:
+    """Processes whose environment carries the mark of this test."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if f"MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return found
+
+
+def test_two_labs_do_not_share_a_run(suite_file: Path, tmp_path: Path) -> None:
+    labs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "plimsoll_lab", "run", str(suite_file), "--quiet", "--repeat", "1"],
+            cwd=tmp_path,
+            env=lab_environment(),
+            stdout=subprocess.DEVNULL,
+        )
+        for _ in range(3)
+    ]
+    assert [each.wait(timeout=60) for each in labs] == [0, 0, 0]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["0001", "0002", "0003"]
+
+
+def test_any_command_can_be_the_server(lab: Lab, tmp_path: Path) -> None:
+    server = (
+        "import socket, sys\n"
+        "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "while True:\n"
+        "    connection, _ = listener.accept()\n"
+        "    if connection.recv(64): connection.sendall(b'epoll 100\\n')\n"
+        "    connection.close()\n"
+    )
+    (tmp_path / "server.py").write_text(server)
+    (tmp_path / "foreign.toml").write_text(
+        'name = "foreign"\nquestion = "Does it work?"\n[server]\n'
+        f'command = ["{sys.executable}", "{{dir}}/server.py", "{{port}}"]\nready = "tcp:{{port}}"\n'
+        '[load]\nduration = "1s"\nconnections = 100\n[run]\nrepeat = 2\n'
+    )
+    done = lab("run", "foreign.toml", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [point] = last(done.stdout)["points"]
+    assert (point["outcome"], point["valid_n"]) == ("ok", 2)
+    assert point["figures"]["server.memory_bytes"]["median"] > 1e6
+
+
+def test_a_missed_limit_is_exit_3(lab: Lab, suite_file: Path) -> None:
+    suite_file.write_text(suite_file.read_text() + '[limits]\n"response_time.p99" = "<1us"\ncompleted_rate = ">1"\n')
+    done = lab("run", str(suite_file), "--json", "--repeat", "1", "--only", "load.connections=100")
+    assert done.returncode == 3
+    assert len(last(done.stdout)["limits_missed"]) == 3
+
+
+def test_plan_runs_nothing_and_warns_of_a_verdict_out_of_reach(lab: Lab, suite_file: Path, tmp_path: Path) -> None:
+    plan = last(lab("plan", str(suite_file), "--json").stdout)
+    assert (len(plan["points"]), len(plan["trials"]), plan["family"]["comparisons"]) == (6, 12, 8)
+    assert [warning["code"] for warning in plan["warnings"]] == ["too_few_repetitions"]
+    assert plan["family"]["repetitions_needed"] == 9
+    assert last(lab("plan", str(suite_file), "--json", "--repeat", "9").stdout)["warnings"] == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_exports_agree_with_the_summary(finished: tuple[Path, Done]) -> None:
+    folder, _ = finished
+    done = run_lab(folder, "report", "runs/0001", "--export", "csv,svg", "--json")
+    for row, point in zip(table(folder / "runs/0001/points.csv"), last(done.stdout)["points"], strict=True):
+        if point["outcome"] == "ok":
+            assert float(row["completed_rate.median"]) == point["figures"]["completed_rate"]["median"]
+    assert len(table(folder / "runs/0001/trials.csv")) == 12
+    assert len(list((folder / "runs/0001/charts").glob("*.svg"))) == 10
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+BAD_INPUT = {
+    "no suite": (("run", "dmo"), 2, "dmo: no such suite; did you mean 'demo'?"),
+    "no file": (("run", "x/y.toml"), 2, "there is no such file"),
+    "no run": (("report", "runs/9"), 2, "is no run"),
+    "no verb": (("rn", "demo"), 2, "invalid choice"),
+    "no flag": (("run", "demo", "--repeats", "3"), 2, "unrecognized arguments"),
+    "bad set": (("plan", "demo", "--set", "load"), 2, "write --set PATH=VALUE"),
+    "unknown setting": (("plan", "demo", "--set", "load.conections=3"), 2, "did you mean 'connections'"),
+    "bad model": (
+        ("plan", "demo", "--set", "server.model=epol"),
+        2,
+        "'epol' is not one of them; did you mean 'epoll'?",
+    ),
+    "bad export": (("report", "runs/0001", "--export", "pdf"), 2, "no such kind"),
+    "bad repeat": (("plan", "demo", "--repeat", "0"), 2, "is not a whole number of at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_is_one_line_and_exit_2(finished: tuple[Path, Done], name: str) -> None:
+    arguments, code, said = BAD_INPUT[name]
+    done = run_lab(finished[0], *arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_a_missing_binary_is_said(lab: Lab, suite_file: Path) -> None:
+    done = lab("run", str(suite_file), PLIMSOLL_BIN="/nowhere/plimsoll")
+    assert done.returncode == 1
+    assert "PLIMSOLL_BIN is /nowhere/plimsoll" in done.stderr
+
+
+def test_help_shows_examples_for_every_verb(lab: Lab) -> None:
+    for verb in ("run", "plan", "resume", "report", "suites", "list"):
+        shown = lab(verb, "--help")
+        assert shown.returncode == 0
+        assert "examples:" in shown.stdout
+    assert lab("--version").stdout.startswith("plimsoll-lab ")
+
+
+def test_no_colour_without_a_terminal(finished: tuple[Path, Done]) -> None:
+    folder, _ = finished
+    assert "\x1b" not in run_lab(folder, "report", "runs/0001").stdout
+    assert "\x1b[" in run_lab(folder, "report", "runs/0001", "--color", "always").stdout
+
+
+def test_the_fake_is_a_program() -> None:
+    assert os.access(FAKE, os.X_OK)

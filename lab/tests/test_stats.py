@@ -1,0 +1,187 @@
+"""Intervals and verdicts: against definitions, against worked numbers, and against chance."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from plimsoll_lab.stats.compare import holm, noise_floor, permutation_p, ratio_interval, smallest_p
+from plimsoll_lab.stats.summary import median_interval, summarise
+from plimsoll_lab.stats.verdict import Question, blocks_needed, can_say_better, decide
+
+positive = st.floats(1e-3, 1e6, allow_nan=False)
+samples = st.lists(positive, min_size=1, max_size=40)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+@given(samples)
+def test_a_summary_agrees_with_the_definitions(values: list[float]) -> None:
+    found = summarise(values)
+    assert found.n == len(values)
+    assert found.median == statistics.median(values)
+    assert found.least <= found.median <= found.greatest
+    assert found.mean == pytest.approx(statistics.fmean(values))
+    if len(values) > 1:
+        low, high = found.mean_ci95 or (math.nan, math.nan)
+        expected = (
+            stats.t.interval(0.95, len(values) - 1, found.mean, stats.sem(values)) if found.stdev else (low, high)
+        )
+        assert (low, high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks"), [(5, None), (6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15))]
+)
+def test_the_median_interval_is_the_tables(n: int, ranks: tuple[int, int] | None) -> None:
+    assert median_interval(list(range(1, n + 1))) == ranks
+
+
+@given(st.integers(6, 60))
+def test_the_median_interval_covers_with_at_least_95_percent(n: int) -> None:
+    low, high = median_interval(list(range(1, n + 1))) or (0, 0)
+    assert stats.binom.cdf(high - 1, n, 0.5) - stats.binom.cdf(low - 1, n, 0.5) >= 0.95 - 1e-12
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_never_lowers_a_p_and_keeps_their_order(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert all(p <= after <= 1 for p, after in zip(p_values, adjusted, strict=True))
+    by_p = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    assert all(adjusted[a] <= adjusted[b] for a, b in itertools.pairwise(by_p))
+
+
+def test_holm_on_a_worked_example() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@settings(max_examples=30)
+@given(st.lists(positive, min_size=1, max_size=10), st.integers(0, 100))
+def test_the_permutation_test_is_symmetric_and_no_smaller_than_it_can_be(values: list[float], seed: int) -> None:
+    other = [value * random.Random(seed).uniform(0.5, 2) for value in values]
+    p = permutation_p(values, other, rng())
+    assert p == permutation_p(other, values, rng())
+    assert smallest_p(len(values)) - 1e-12 <= p <= 1
+
+
+def test_the_permutation_test_counts_the_patterns_as_extreme() -> None:
+    # Log ratios 1, 2, 3 and -0.5: the sum 5.5 is reached by itself, its mirror, and nothing else but +0.5.
+    logs = [1.0, 2.0, 3.0, -0.5]
+    assert permutation_p([math.exp(each) for each in logs], [1.0] * 4, rng()) == pytest.approx(4 / 16)
+
+
+def test_many_blocks_are_drawn_and_agree_with_the_exact_test() -> None:
+    draw = random.Random(3)
+    first = [draw.gauss(100, 5) for _ in range(18)]
+    second = [draw.gauss(103, 5) for _ in range(18)]
+    exact = stats.permutation_test(
+        (np.log(first) - np.log(second),), np.sum, permutation_type="samples", n_resamples=2**18
+    ).pvalue
+    assert permutation_p(first, second, rng()) == pytest.approx(exact, abs=0.02)
+
+
+def test_a_block_that_slows_both_does_not_widen_the_ratio() -> None:
+    speeds = [1.0, 0.65, 1.0, 0.65, 1.0, 0.65, 1.0, 0.65, 1.0]
+    low, high = ratio_interval([100 * s for s in speeds], [50 * s for s in speeds], rng())
+    assert (low, high) == pytest.approx((2.0, 2.0), rel=0.35)
+    floor = noise_floor({"a": [100 * s for s in speeds], "b": [50 * s for s in speeds]}, rng())
+    assert floor == pytest.approx(0, abs=1e-9)
+
+
+def test_the_noise_floor_is_about_the_noise_of_a_median() -> None:
+    draw = random.Random(5)
+    series = {name: [math.exp(draw.gauss(0, 0.05)) for _ in range(20)] for name in "abcdefgh"}
+    # The standard error of a ratio of two medians of 20: 0.05 x 1.25 x sqrt(2/20) = 2 %; 95 % lie below twice that.
+    assert noise_floor(series, rng()) == pytest.approx(0.039, rel=0.4)
+
+
+def question(factors: dict[str, float], *, noise: float, blocks: int, seed: int, figure: str = "x") -> Question:
+    draw = random.Random(seed)
+    machine = [draw.uniform(0.8, 1.2) for _ in range(blocks)]
+    contenders = {
+        name: {block: machine[block] * factor * math.exp(draw.gauss(0, noise)) for block in range(blocks)}
+        for name, factor in factors.items()
+    }
+    return Question(figure=figure, better="lower", at={}, contenders=contenders)
+
+
+def test_a_clear_winner_is_better() -> None:
+    [verdict] = decide([question({"a": 1, "b": 1.3, "c": 1.5}, noise=0.02, blocks=9, seed=1)], margin=0.05, seed=1)
+    assert (verdict.winner, verdict.runner_up, verdict.call) == ("a", "b", "better")
+    assert verdict.ratio == pytest.approx(1 / 1.3, rel=0.1)
+
+
+def test_two_alike_are_equivalent_where_the_interval_is_narrow() -> None:
+    [verdict] = decide([question({"a": 1, "b": 1.001, "c": 2}, noise=0.01, blocks=20, seed=2)], margin=0.05, seed=1)
+    assert verdict.call == "equivalent"
+
+
+def test_noise_shows_nothing() -> None:
+    [verdict] = decide([question({"a": 1, "b": 1.03}, noise=0.3, blocks=9, seed=3)], margin=0.05, seed=1)
+    assert verdict.call == "not shown"
+
+
+def test_too_few_blocks_never_say_better() -> None:
+    [verdict] = decide([question({"a": 1, "b": 3}, noise=0.01, blocks=5, seed=4)], margin=0.05, seed=1)
+    assert verdict.call == "not shown"
+    assert "5 blocks are too few" in verdict.reason
+
+
+def test_one_contender_alone_does_not_win() -> None:
+    [verdict] = decide([question({"a": 1}, noise=0.01, blocks=9, seed=5)], margin=0.05, seed=1)
+    assert (verdict.winner, verdict.runner_up, verdict.call) == ("a", None, "not shown")
+
+
+def test_nobody_measured_is_invalid() -> None:
+    [verdict] = decide([Question(figure="x", better="lower", at={}, contenders={})], margin=0.05, seed=1)
+    assert (verdict.winner, verdict.call) == (None, "invalid")
+
+
+def test_higher_may_be_better() -> None:
+    asked = question({"a": 1, "b": 2}, noise=0.01, blocks=9, seed=6)
+    asked = Question(figure="x", better="higher", at={}, contenders=asked.contenders)
+    [verdict] = decide([asked], margin=0.05, seed=1)
+    assert (verdict.winner, verdict.call) == ("b", "better")
+
+
+def test_only_shared_blocks_are_compared() -> None:
+    asked = question({"a": 1, "b": 1.5}, noise=0.01, blocks=12, seed=7)
+    contenders = {
+        "a": dict(list(asked.contenders["a"].items())[:10]),
+        "b": dict(list(asked.contenders["b"].items())[2:]),
+    }
+    [verdict] = decide([Question(figure="x", better="lower", at={}, contenders=contenders)], margin=0.05, seed=1)
+    assert verdict.blocks == 8
+
+
+def test_the_smallest_p_tells_how_many_blocks_a_family_needs() -> None:
+    assert blocks_needed(1) == 6
+    assert blocks_needed(12) == 9
+    assert not can_say_better(blocks=8, family=12)
+
+
+def test_the_same_numbers_and_seed_give_the_same_verdict() -> None:
+    family = [question({"a": 1, "b": 1.1}, noise=0.1, blocks=9, seed=8)]
+    assert decide(family, margin=0.05, seed=1) == decide(family, margin=0.05, seed=1)
+
+
+def test_suites_of_equals_hardly_ever_name_a_winner() -> None:
+    """200 A/A suites, each seven contenders that are alike, four figures at three settings: at most 5 % err."""
+    names = ["threads", "fork", "select", "poll", "epoll", "epoll-et", "uring"]
+    wrong = 0
+    for suite in range(200):
+        family = [
+            question(dict.fromkeys(names, 1.0), noise=0.03, blocks=9, seed=suite * 100 + place) for place in range(12)
+        ]
+        wrong += any(verdict.call == "better" for verdict in decide(family, margin=0.05, seed=suite))
+    assert wrong <= 10

@@ -1,0 +1,164 @@
+"""Reading and expanding: whatever cannot be run is refused before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll_lab.suite import shipped, units
+from plimsoll_lab.suite.expand import expand, trial_s
+from plimsoll_lab.suite.flags import MODELS, as_arguments
+from plimsoll_lab.suite.read import read_file, read_text
+from plimsoll_lab.suite.spec import Plan, Suite, SuiteError, Value
+
+
+def suite(text: str, changes: dict[str, Value] | None = None) -> Suite:
+    return read_text(text, source="it.toml", directory="/here", changes=changes)
+
+
+def plan(text: str, **changes: Value) -> Plan:
+    return expand(suite(text, {key.replace("__", "."): value for key, value in changes.items()}), seed=1)
+
+
+GOOD = """
+name = "it"
+question = "Well?"
+[server]
+protocol = "echo"
+[load]
+duration = "1s"
+"""
+
+REFUSALS = {
+    "unknown table": (GOOD + "[serverr]\n", "it.toml: 'serverr': unknown key; did you mean 'server'?"),
+    "unknown run key": (GOOD + "[run]\nrepeats = 3\n", "[run] repeats: unknown key; did you mean 'repeat'?"),
+    "unknown load key": (GOOD + "conections = 3\n", "[load] conections: unknown key; did you mean 'connections'?"),
+    "unknown model": (GOOD.replace('"echo"', '"echo"\nmodel = "epol"'), "[server] model: 'epol' is not one of them"),
+    "model in the matrix": (GOOD + '[matrix]\n"server.model" = ["epoll", "upoll"]\n', "[server] model: 'upoll'"),
+    "path of the matrix": (GOOD + '[matrix]\n"run.repeat" = [1, 2]\n', "[matrix] run.repeat: not a path that can vary"),
+    "unquoted path": (GOOD + "[matrix]\nserver.model = ['epoll']\n", "[matrix] server: not a path"),
+    "value twice": (GOOD + '[matrix]\n"load.connections" = [1, 1]\n', "a value stands there twice"),
+    "no window": (GOOD.replace('duration = "1s"', ""), "no length of the window"),
+    "two windows": (GOOD + "each = 5\n", "duration and each: a window has one length"),
+    "duration without unit": (GOOD.replace('"1s"', "5"), "[load] duration: 5 has no unit"),
+    "zero payload": (GOOD + "size = 0\n", "[load] size: 0 is too small"),
+    "warm-up in load": (GOOD + 'warm_up = "1s"\n', "[load] warm_up: it belongs under [run]"),
+    "listen": (GOOD.replace('"echo"', '"echo"\nlisten = "x"'), "[server] listen: the lab chooses a free port"),
+    "network": (GOOD + '[network]\nrate = "1Mbit"\n', "[network]: emulated networks is not supported yet"),
+    "search": (GOOD + "[search]\n", "[search]: searching for the capacity is not supported yet"),
+    "limit's figure": (GOOD + '[limits]\n"response_time.p98" = "<1s"\n', "no such figure; did you mean"),
+    "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
+    "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),
+    "command without ready": (GOOD.replace('protocol = "echo"\n[load]', 'command = ["x"]\n[load]'), "ready"),
+    "command as a text": (
+        GOOD.replace('protocol = "echo"\n[load]', 'command = "x y"\nready = "tcp:1"\n[load]'),
+        "is not a list of texts",
+    ),
+    "protocol": (GOOD.replace('"echo"', '"gopher"'), "[server] protocol: 'gopher' is not supported"),
+    "not TOML": ("name = ", "not valid TOML"),
+    "no question": ('name = "x"\n[server]\n[load]\n', "'question': missing or empty"),
+    "no load": ('name = "x"\nquestion = "?"\n[server]\n', "[load]: missing"),
+    "compare": (GOOD + '[verdict]\ncompare = "server.model"\n', "is not an axis of the matrix"),
+    "verdict's figure": (GOOD + '[verdict]\nfigures = ["speed"]\n', "'speed' is no figure"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_suite_that_cannot_be_run_is_refused_in_one_line(name: str) -> None:
+    text, said = REFUSALS[name]
+    with pytest.raises(SuiteError) as refusal:
+        expand(suite(text), seed=1)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert str(refusal.value).startswith("it.toml: ")
+
+
+def test_the_first_axis_is_the_slowest() -> None:
+    points = plan(GOOD + '[matrix]\n"server.model" = ["poll", "epoll"]\n"load.connections" = [1, 2]\n').points
+    assert [tuple(point.setting.values()) for point in points] == [("poll", 1), ("poll", 2), ("epoll", 1), ("epoll", 2)]
+    assert points[1].server == {"protocol": "echo", "model": "poll"}
+    assert points[1].load == {"duration": "1s", "connections": 2}
+
+
+def test_a_change_replaces_a_setting_or_a_whole_axis() -> None:
+    text = GOOD + '[matrix]\n"load.connections" = [1, 2]\n'
+    points = plan(text, load__connections=7, load__size="1KB", run__repeat=3)
+    assert [point.load for point in points.points] == [{"duration": "1s", "size": "1KB", "connections": 7}]
+    assert len(points.trials) == 3
+
+
+def test_only_keeps_some_points_and_their_numbers() -> None:
+    text = GOOD + '[matrix]\n"server.model" = ["poll", "epoll", "uring"]\n'
+    kept = expand(suite(text), seed=1, only={"server.model": ["uring"]})
+    assert [(point.number, point.setting["server.model"]) for point in kept.points] == [(2, "uring")]
+    with pytest.raises(SuiteError, match="did you mean 'epoll'"):
+        expand(suite(text), seed=1, only={"server.model": ["epol"]})
+    with pytest.raises(SuiteError, match="not an axis"):
+        expand(suite(text), seed=1, only={"server.modell": ["epoll"]})
+
+
+axes = st.lists(st.integers(1, 10**6), min_size=1, max_size=5, unique=True)
+
+
+@given(
+    models=st.lists(st.sampled_from(MODELS), min_size=1, unique=True),
+    loads=axes,
+    repeat=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+)
+def test_every_block_holds_every_point_once_and_the_seed_tells_the_order(
+    models: list[str], loads: list[int], repeat: int, seed: int
+) -> None:
+    text = GOOD + f'[matrix]\n"server.model" = {models}\n"load.connections" = {loads}\n[run]\nrepeat = {repeat}\n'
+    first = expand(suite(text), seed=seed)
+    assert len(first.points) == len(models) * len(loads)
+    assert [trial.number for trial in first.trials] == list(range(1, len(first.trials) + 1))
+    for block in range(1, repeat + 1):
+        counts = Counter(trial.point for trial in first.trials if trial.block == block)
+        assert counts == Counter(point.number for point in first.points)
+    assert [trial.block for trial in first.trials] == sorted(trial.block for trial in first.trials)
+    assert expand(suite(text), seed=seed) == first
+
+
+def test_orders_differ_from_block_to_block() -> None:
+    text = GOOD + '[matrix]\n"load.connections" = [1, 2, 3, 4, 5, 6, 7, 8]\n[run]\nrepeat = 4\n'
+    trials = plan(text).trials
+    orders = {tuple(trial.point for trial in trials if trial.block == block) for block in range(1, 5)}
+    assert len(orders) == 4
+
+
+@given(st.integers(1, 10**9))
+def test_counts_read_back(number: int) -> None:
+    assert units.count(str(number)) == number
+    assert units.count(f"{number}k") == number * 1000
+    assert units.size_bytes(f"{number}KiB") == number * 1024
+    assert units.duration_s(f"{number}ms") == pytest.approx(number / 1000)
+    assert units.ratio(f"{number}%") == pytest.approx(number / 100)
+
+
+@given(st.text(max_size=12))
+def test_a_quantity_is_read_or_refused_with_a_value_error(text: str) -> None:
+    for read in (units.duration_s, units.size_bytes, units.count, units.ratio):
+        try:
+            assert read(text) >= 0
+        except ValueError:
+            continue
+
+
+def test_settings_become_arguments() -> None:
+    settings: dict[str, Value] = {"think": "1s", "barrier": True, "lockstep": False, "connections": 5}
+    assert as_arguments(settings) == ["--think", "1s", "--barrier", "--connections", "5"]
+    assert as_arguments({"source_ip": ("a", "b")}) == ["--source-ip", "a", "--source-ip", "b"]
+
+
+def test_the_prediction_follows_the_window() -> None:
+    assert trial_s({"duration": "3s"}) == pytest.approx(3.0, abs=0.2)
+    assert trial_s({"each": 60, "think": "1s", "connections": 100}) == pytest.approx(60, abs=1)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped.suites()])
+def test_every_shipped_suite_can_be_run(name: str) -> None:
+    assert expand(read_file(shipped.find(name)), seed=1).trials

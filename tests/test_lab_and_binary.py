@@ -1,0 +1,165 @@
+"""The laboratory with the real binary: what either believes of the other holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll_lab.suite.flags import LOAD_FLAGS, MODELS, SERVER_FLAGS
+
+ROOT = Path(__file__).resolve().parent.parent
+BINARY = Path(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
+SUITE = """
+name = "whole"
+question = "Do all of them work?"
+[server]
+[load]
+duration = "300ms"
+think = "20ms"
+connections = 300
+[matrix]
+"server.model" = ["threads", "fork", "select", "poll", "epoll", "epoll-et", "uring"]
+[run]
+repeat = 1
+warm_up = "100ms"
+seed = 1
+"""
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    assert BINARY.exists(), f"{BINARY} is missing; 'make build' builds it"
+    return os.environ | {"PLIMSOLL_BIN": str(BINARY), "PYTHONPATH": str(ROOT / "lab")}
+
+
+@pytest.fixture
+def lab(tmp_path: Path, environment: dict[str, str]) -> Lab:
+    (tmp_path / "whole.toml").write_text(SUITE)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "plimsoll_lab", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+    return run
+
+
+def points(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    return {point["point"]["server.model"]: point for point in summary["points"]}
+
+
+def test_every_model_is_measured_whole(lab: Lab) -> None:
+    found = points(lab("run", "whole.toml", "--json"))
+    assert list(found) == list(MODELS)
+    for model, point in found.items():
+        # On a busy machine a generator may be late, which is an outcome too; a failure is none that may happen.
+        assert point["outcome"] in {"ok", "generator_limited"}, f"{model}: {point['reason']}"
+        if point["outcome"] == "ok":
+            figures = {name: each["median"] for name, each in point["figures"].items()}
+            assert figures["connections.established"] == 300
+            assert 5_000 < figures["completed_rate"] < 16_000, model
+            assert 1 < figures["server.cpu_us_per_request"] < 1_000, model
+            assert 0 < figures["server.cpu_cores"] < os.cpu_count(), model
+            assert figures["response_time_us.p50"] <= figures["response_time_us.p99"]
+
+
+def test_the_cost_of_children_is_the_servers(lab: Lab) -> None:
+    found = points(lab("run", "whole.toml", "--json", "--only", "server.model=fork,epoll"))
+    if {point["outcome"] for point in found.values()} != {"ok"}:
+        pytest.skip("the machine was too busy for a measurement")
+    fork, epoll = (
+        {name: each["median"] for name, each in found[model]["figures"].items()} for model in ("fork", "epoll")
+    )
+    # A forked child costs at least its kernel stack, its page tables and a few pages of its own.
+    assert fork["server.memory_bytes"] > epoll["server.memory_bytes"] + 300 * 32 * 1024
+    assert fork["server.cpu_us_per_request"] > 1
+
+
+def test_select_past_its_descriptors_is_a_hard_limit(lab: Lab) -> None:
+    only = ("--only", "server.model=select", "--set", "server.workers=1", "--set", "load.connections=1500")
+    done = lab("run", "whole.toml", "--json", *only)
+    assert done.returncode == 0
+    point = points(done)["select"]
+    assert point["outcome"] == "hard_limit"
+    assert "FD_SETSIZE" in point["reason"]
+
+
+@pytest.mark.parametrize(("verb", "flags"), [("serve", SERVER_FLAGS["echo"]), ("load", LOAD_FLAGS["echo"])])
+def test_the_flags_a_suite_may_set_are_the_binarys(verb: str, flags: dict[str, object]) -> None:
+    shown = subprocess.run([BINARY, verb, "echo", "--help"], capture_output=True, text=True, check=True).stdout
+    offered = set(re.findall(r"--([a-z][a-z-]+)", shown.partition("Examples:")[0]))
+    assert {flag.replace("_", "-") for flag in flags} <= offered
+
+
+def test_nothing_outlives_a_killed_lab_not_even_forked_children(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "whole.toml").write_text(SUITE.replace('"300ms"', '"60s"'))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "plimsoll_lab", "run", "whole.toml", "--quiet", "--only", "server.model=fork"],
+        cwd=tmp_path,
+        env=environment | {"MARK": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: marked(tmp_path) > 200)
+    finally:
+        run.kill()
+        run.wait()
+    wait_until(lambda: marked(tmp_path) == 0)
+
+
+def test_an_interrupted_fork_server_leaves_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "whole.toml").write_text(SUITE.replace('"300ms"', '"60s"'))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "plimsoll_lab", "run", "whole.toml", "--quiet", "--only", "server.model=fork"],
+        cwd=tmp_path,
+        env=environment | {"MARK": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        wait_until(lambda: marked(tmp_path) > 200)
+    finally:
+        run.send_signal(signal.SIGTERM)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 143
+    assert b"incomplete" in said
+    wait_until(lambda: marked(tmp_path) == 0)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def marked(mark: Path) -> int:
+    """How many processes carry the mark of this test in their environment."""
+    wanted = f"MARK={mark}".encode()
+    found = 0
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                found += wanted in (process / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+    return found
