@@ -1,0 +1,127 @@
+"""Processes on this machine: metered as a whole tree, and always cleaned up."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll_lab.hosts import cgroup
+from plimsoll_lab.hosts.local import LocalHost, LocalProcess
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.samplers.usage import ProcMeter, Usage
+
+FAMILY = """
+import os, sys, time
+block = bytearray(60 * 2**20)
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+reaped = os.fork()
+if reaped == 0:
+    burn(0.3); os._exit(0)
+os.waitpid(reaped, 0)
+for _ in range(4):
+    if os.fork() == 0:
+        burn(0.1); print("done", flush=True); time.sleep(600)
+print("parent", flush=True)
+time.sleep(600)
+"""
+"""A tree that has burnt 0.7 s of CPU, 0.3 of them in a child that is gone, and shares 60 MiB among five processes."""
+
+
+@pytest.fixture
+def host() -> Iterator[LocalHost]:
+    with LocalHost() as local:
+        yield local
+
+
+def python(source: str) -> list[str]:
+    return [sys.executable, "-c", source]
+
+
+def lines(host: LocalHost, process: LocalProcess, wanted: int) -> list[str]:
+    found: list[str] = []
+    deadline = time.monotonic() + 30
+    while len(found) < wanted:
+        assert time.monotonic() < deadline, (found, process.stderr_tail())
+        host.wait([process], 1.0)
+        found += process.take_lines()
+    return found
+
+
+def test_every_meter_sees_the_whole_tree_and_shared_pages_once(host: LocalHost) -> None:
+    with host.start(python(FAMILY), role="server", metered=True) as process:
+        lines(host, process, 5)
+        for usage in (process.usage(thorough=True), ProcMeter(session=process.pid).read(thorough=True)):
+            assert 0.65 < usage.cpu_s < 1.5
+            assert usage.memory_bytes is not None
+            assert 60 * 2**20 < usage.memory_bytes < 110 * 2**20
+
+
+def test_a_walk_over_processes_leaves_memory_alone_unless_thorough(host: LocalHost) -> None:
+    with host.start(python(FAMILY), role="server", metered=True) as process:
+        lines(host, process, 5)
+        assert ProcMeter(session=process.pid).read(thorough=False).memory_bytes is None
+
+
+def test_stopping_ends_the_whole_tree(host: LocalHost) -> None:
+    with host.start(python(FAMILY), role="server", metered=True) as process:
+        lines(host, process, 5)
+        assert process.stop(grace_s=5) == -15
+        wait_until(lambda: ProcMeter(session=process.pid).read(thorough=False) == Usage(cpu_s=0.0, memory_bytes=None))
+
+
+def test_a_process_that_ignores_sigterm_is_killed(host: LocalHost) -> None:
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    with host.start(python(stubborn), role="server", metered=False) as process:
+        lines(host, process, 1)
+        assert process.stop(grace_s=0.1) == -9
+
+
+def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(host: LocalHost) -> None:
+    flood = "import sys\nfor _ in range(3):\n    sys.stderr.write('x' * 200_000)\nprint('through', flush=True)"
+    with host.start(python(flood), role="server", metered=False) as process:
+        assert lines(host, process, 1) == ["through"]
+        assert len(process.stderr_tail()) <= 4096
+
+
+def test_a_program_that_is_missing_is_said(host: LocalHost) -> None:
+    with (
+        pytest.raises(LabError, match="cannot start the server '/no/such': No such file"),
+        host.start(["/no/such"], role="server", metered=True),
+    ):
+        pass
+
+
+def test_groups_of_dead_labs_are_removed_at_the_next_start() -> None:
+    first = cgroup.open_groups()
+    if first is None:
+        pytest.skip("this machine lets us have no control groups")
+    left = [root.with_name("plimsoll-4194305-1") for root in first.roots]
+    first.remove()
+    for folder in left:
+        (folder / "1-server").mkdir(parents=True)
+    second = cgroup.open_groups()
+    assert second is not None
+    second.remove()
+    assert not any(folder.exists() for folder in left)
+
+
+def test_our_own_group_is_found_below_the_mount() -> None:
+    assert cgroup._below("/sys/fs/cgroup/memory", "/", "/box/7") == Path("/sys/fs/cgroup/memory/box/7")
+    assert cgroup._below("/sys/fs/cgroup", "/box/7", "/box/7") == Path("/sys/fs/cgroup")
+    assert cgroup._below("/sys/fs/cgroup", "/box", "/box/7") == Path("/sys/fs/cgroup/7")
+    assert cgroup._below("/sys/fs/cgroup/cpuacct", "/", "/") == Path("/sys/fs/cgroup/cpuacct")
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
