@@ -4,7 +4,7 @@
 //! SCM_RIGHTS), closing it leaves the entry reporting; so whoever duplicates must delete before closing.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
@@ -27,12 +27,17 @@ pub enum Trigger {
 pub struct Epoll {
     instance: OwnedFd,
     events: Vec<epoll::Event>,
+    /// The kernel, or what stands between (Valgrind), knows no epoll_pwait2: waits are rounded up to milliseconds.
+    coarse: bool,
 }
 
 impl Epoll {
     /// An instance that reports at most `batch` descriptors a wait.
     pub fn new(batch: usize) -> io::Result<Epoll> {
-        Ok(Epoll { instance: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(batch) })
+        let instance = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut set = Epoll { instance, events: Vec::with_capacity(batch), coarse: false };
+        set.coarse = matches!(set.wait_finely(Some(Duration::ZERO)), Err(rustix::io::Errno::NOSYS));
+        Ok(set)
     }
 
     /// Starts reporting `descriptor` under `key`. The entry goes away when the last descriptor of the open file is closed.
@@ -52,11 +57,9 @@ impl Epoll {
 
     /// Waits until a descriptor is ready or the time is over, and returns what is ready. A signal ends the wait with nothing.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
-        let timeout = timeout
-            .map(|duration| Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos() as _ });
         self.events.clear();
-        match epoll::wait(&self.instance, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        match if self.coarse { self.wait_coarsely(timeout) } else { self.wait_finely(timeout) } {
+            Ok(()) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(self.events.iter().map(|event| {
@@ -71,7 +74,32 @@ impl Epoll {
             }
         }))
     }
+
+    fn wait_finely(&mut self, timeout: Option<Duration>) -> rustix::io::Result<()> {
+        let timeout = timeout
+            .map(|duration| Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: duration.subsec_nanos() as _ });
+        epoll::wait(&self.instance, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()).map(drop)
+    }
+
+    /// Waits never less than asked for.
+    fn wait_coarsely(&mut self, timeout: Option<Duration>) -> rustix::io::Result<()> {
+        let milliseconds =
+            timeout.map_or(-1, |duration| i32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
+        let room = self.events.capacity() as i32;
+        // SAFETY: the buffer is empty and has room for `room` events, which rustix lays out as the kernel does; as many of them are initialised as the call says.
+        unsafe {
+            let count =
+                libc::epoll_wait(self.instance.as_raw_fd(), self.events.as_mut_ptr().cast(), room, milliseconds);
+            let count = usize::try_from(count).map_err(|_| {
+                rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::INVAL)
+            })?;
+            self.events.set_len(count);
+        }
+        Ok(())
+    }
 }
+
+const _: () = assert!(size_of::<epoll::Event>() == size_of::<libc::epoll_event>());
 
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -1,4 +1,5 @@
 //! A `plimsoll serve` process for a test: started, asked, told to stop, and never left behind.
+#![allow(dead_code, reason = "each test file is a program of its own, and none needs all of this")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,6 +32,14 @@ impl Server {
         limited.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
         limited.arg(inner.get_program()).args(inner.get_args());
         Server::start(limited)
+    }
+
+    /// The same, run by another program.
+    pub(crate) fn echo_under(runner: &[&str], model: &str, arguments: &[&str]) -> Server {
+        let inner = command(model, arguments);
+        let mut outer = Command::new(runner[0]);
+        outer.args(&runner[1..]).arg(inner.get_program()).args(inner.get_args());
+        Server::start(outer)
     }
 
     fn start(mut command: Command) -> Server {
