@@ -1,6 +1,8 @@
 //! `plimsoll load`: asks a server for as much as it is told to, and says truly what came back.
 
 mod arguments;
+mod csv;
+mod files;
 mod http;
 mod live;
 mod words;
@@ -12,13 +14,12 @@ use plimsoll_load::config::Config;
 use plimsoll_load::doubt;
 use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
-use plimsoll_load::run;
-use plimsoll_measure::limits::Limit;
+use plimsoll_load::record::{Records, Sequence};
+use plimsoll_load::run::{self, Outcome};
 use plimsoll_measure::summary::Summary;
 use plimsoll_sys::signal::Signal;
 use serde::Serialize;
 
-use crate::Output;
 use crate::colour::Paint;
 pub(crate) use arguments::Arguments;
 
@@ -41,36 +42,106 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         arguments::Protocol::Echo(echo) => {
             let config = echo.common.config(echo.targets()?)?;
             let messages = echo.messages(config.seed)?;
-            carry_out(&config, Echo::new(messages), &echo.common.limit, echo.common.output)
+            carry_out(config, Echo::new(messages), &echo.common, Some(echo.size))
         }
         arguments::Protocol::Http(http) => {
             let plan = http.plan()?;
             let config = http.common.config(plan.targets)?;
-            carry_out(&config, plan.protocol, &http.common.limit, http.common.output)
+            carry_out(config, plan.protocol, &http.common, None)
         }
     }
 }
 
-fn carry_out<P: Protocol>(config: &Config, protocol: P, limits: &[Limit], output: Output) -> anyhow::Result<ExitCode> {
-    let mut live = live::Live::new(output, config);
-    let outcome = run::run(config, protocol, &mut live)?;
+/// `size` is the size of a request's payload, where the protocol has one.
+fn carry_out<P: Protocol>(
+    mut config: Config,
+    protocol: P,
+    common: &arguments::Common,
+    size: Option<u64>,
+) -> anyhow::Result<ExitCode> {
+    let tcpbenchmark = common.csv == Some(csv::Form::Tcpbenchmark);
+    let (records, files) = common.files.open(tcpbenchmark)?;
+    config.records = records;
+    let mut stdout = std::io::stdout();
+    if tcpbenchmark {
+        let _ = csv::write_parameters(&mut stdout, &config, size.unwrap_or_default());
+    }
+    let mut live = live::Live::new(common.output, &config);
+    let outcome = run::run(&config, protocol, &mut live)?;
     live.finish();
-    let mut summary = doubt::summarise(config, &outcome);
+    // Whoever writes the records ends when nobody can send any more.
+    config.records = Records::default();
+    let mut summary = doubt::summarise(&config, &outcome);
     anyhow::ensure!(
         summary.requests.balance(),
         "the requests do not add up ({:?}): this is a fault of the generator's own; please report it with the command",
         summary.requests
     );
-    summary.limits = limits.iter().map(|limit| limit.check(&summary)).collect();
-    let mut stdout = std::io::stdout().lock();
+    summary.limits = common.limit.iter().map(|limit| limit.check(&summary)).collect();
     // A closed standard output is nobody's to tell: the exit code still says how it went.
-    let _ = if output.json {
-        writeln!(stdout, "{}", serde_json::to_string(&Event::summary(&summary))?)
-    } else {
-        words::write(&mut stdout, &summary, config, Paint::stdout(output))
-    };
+    let _ = print(&mut stdout.lock(), &summary, &outcome, &config, common, size);
     let _ = stdout.flush();
+    files.finish(&summary)?;
     Ok(exit_code(&summary, outcome.interrupted))
+}
+
+fn print(
+    out: &mut impl Write,
+    summary: &Summary,
+    outcome: &Outcome,
+    config: &Config,
+    common: &arguments::Common,
+    size: Option<u64>,
+) -> std::io::Result<()> {
+    if common.csv == Some(csv::Form::Tcpbenchmark) {
+        csv::write_connections(out, &outcome.sequences)?;
+        return csv::write_tcpbenchmark(out, &outcome.sequences, outcome.elapsed);
+    }
+    let json = common.output.json;
+    for sequence in outcome.sequences.iter().filter(|_| common.files.per_connection) {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&ConnectionEvent::of(sequence))?)?;
+        } else {
+            words::write_connection(out, sequence)?;
+        }
+    }
+    if common.csv.is_some() {
+        csv::write_summary(out, summary, config, size)
+    } else if json {
+        writeln!(out, "{}", serde_json::to_string(&Event::summary(summary))?)
+    } else {
+        words::write(out, summary, config, Paint::stdout(common.output))
+    }
+}
+
+/// What `--json --per-connection` prints of each.
+#[derive(Serialize)]
+struct ConnectionEvent {
+    event: &'static str,
+    connection: u32,
+    success: bool,
+    completed: u64,
+    failed_connects: u64,
+    failed_sequences: u64,
+    failed_requests: u64,
+    establishment_time_us: f64,
+    service_time_total_us: f64,
+}
+
+impl ConnectionEvent {
+    fn of(sequence: &Sequence) -> ConnectionEvent {
+        ConnectionEvent {
+            event: "connection",
+            connection: sequence.number,
+            success: sequence.success,
+            completed: sequence.completed,
+            failed_connects: sequence.failed_connects,
+            failed_sequences: sequence.failed_sequences,
+            failed_requests: sequence.failed_requests,
+            establishment_time_us: sequence.connect_ns as f64 / 1000.0,
+            service_time_total_us: sequence.exchange_ns as f64 / 1000.0,
+        }
+    }
 }
 
 /// An interrupted run says so; fewer connections than asked for, or no answer at all, is a failure; doubt comes before a missed limit, as an invalid figure

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 
+use crate::record::Records;
+
 /// A run of the generator.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -28,6 +30,10 @@ pub struct Config {
     pub start_at: Option<SystemTime>,
     /// What think times and payloads are drawn from.
     pub seed: u64,
+    /// What a connection does after a failure.
+    pub recovery: Recovery,
+    /// What is recorded beside the summary.
+    pub records: Records,
 }
 
 /// When a run ends.
@@ -89,6 +95,18 @@ pub enum Phase {
     Spread,
     /// All begin at the same instant.
     Lockstep,
+}
+
+/// What a connection of [`Extent::Each`] does after a failure; in other runs it is always opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// What it had left is never sent.
+    GiveUp,
+    /// It is opened again and starts its requests over, this many times at most (tcpbenchmark's rule).
+    Restart {
+        /// Connects in a row without a completed sequence.
+        attempts: u16,
+    },
 }
 
 /// How connections are opened.

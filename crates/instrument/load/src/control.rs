@@ -1,7 +1,7 @@
 //! What the coordinator and the event loops tell each other, without locks: instants to act at, what is left to do, how far things are.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_sys::event::Event;
 
@@ -34,6 +34,8 @@ impl Moment {
 #[derive(Debug)]
 pub(crate) struct Control {
     origin: Instant,
+    /// The origin, in nanoseconds since 1970.
+    unix_origin: u64,
     /// From here on requests may be sent.
     pub(crate) gate: Moment,
     /// The window.
@@ -57,6 +59,7 @@ impl Control {
     pub(crate) fn new(requested: usize, budget: u64, tables: usize) -> std::io::Result<Control> {
         Ok(Control {
             origin: Instant::now(),
+            unix_origin: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
             gate: Moment::unset(),
             opens: Moment::unset(),
             closes: Moment::unset(),
@@ -74,6 +77,11 @@ impl Control {
     /// Nanoseconds since the origin.
     pub(crate) fn now(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// Nanoseconds since 1970.
+    pub(crate) fn unix(&self, at: u64) -> u64 {
+        self.unix_origin + at
     }
 
     pub(crate) fn instant(&self, at: u64) -> Instant {

@@ -14,4 +14,5 @@ pub mod echo;
 mod epoll;
 pub mod http;
 pub mod protocol;
+pub mod record;
 pub mod run;

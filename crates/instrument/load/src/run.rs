@@ -19,6 +19,7 @@ use crate::config::{Config, Extent};
 use crate::control::Control;
 use crate::epoll::{self, Counted, Shared};
 use crate::protocol::Protocol;
+use crate::record::Sequence;
 
 /// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the coordinator had open.
 const RESERVED_DESCRIPTORS: usize = 64;
@@ -105,6 +106,8 @@ pub struct Outcome {
     pub memory_bytes: u64,
     /// Resident memory that the connections added, over their number.
     pub bytes_each: u64,
+    /// What became of each connection, by number, where that was asked for.
+    pub sequences: Vec<Sequence>,
     /// The signal that ended the run early.
     pub interrupted: Option<Signal>,
 }
@@ -351,10 +354,12 @@ impl<P: Protocol> Coordinator<'_, P> {
             cpu_by_worker[part.worker] += part.cpu;
             outcome.window.add(&part.window);
             outcome.connections.add(&part.connections);
+            outcome.sequences.extend(part.sequences);
             if let Some(warm_up) = part.warm_up {
                 outcome.warm_up.add(&warm_up);
             }
         }
+        outcome.sequences.sort_unstable_by_key(|sequence| sequence.number);
         outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
         // What nobody came to claim was due all the same.
         outcome.window.requests.scheduled += control.unclaimed();
@@ -377,6 +382,7 @@ impl Outcome {
             tables: 0,
             memory_bytes: 0,
             bytes_each: 0,
+            sequences: Vec::new(),
             interrupted: None,
         }
     }

@@ -5,13 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
-use plimsoll_load::config::{Config, Extent, Opening, Pace, Phase};
+use plimsoll_load::config::{Config, Extent, Opening, Pace, Phase, Recovery};
+use plimsoll_load::record::Records;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::Limit;
 use plimsoll_measure::units;
 use plimsoll_sys::process;
 use plimsoll_wire::echo::{Alphabet, Messages, Verification};
 
+use super::csv::Form;
+use super::files::Wanted;
 use crate::Output;
 use crate::outcome::Usage;
 
@@ -49,7 +52,7 @@ pub(super) struct Echo {
     targets: Vec<String>,
     /// Payload of a request.
     #[arg(short, long, default_value = "64B", value_parser = units::size, help_heading = "Echo")]
-    size: u64,
+    pub(super) size: u64,
     /// What payloads are made of.
     #[arg(long, value_enum, default_value = "bytes", help_heading = "Echo")]
     payload: Payload,
@@ -129,6 +132,17 @@ pub(super) struct Common {
     /// Local address, or CIDR range of such, to connect from in turn (repeatable) [default: the kernel's choice; loopback rotates by itself].
     #[arg(long, value_name = "ADDR|CIDR", help_heading = "Connections")]
     source_ip: Vec<String>,
+    /// With --each: after a failure a connection is opened again and starts its requests over.
+    #[arg(long, requires = "each", help_heading = "Connections")]
+    restart_sequence: bool,
+    /// With --restart-sequence: connects of one connection before it is given up.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..), requires = "restart_sequence", help_heading = "Connections")]
+    attempts: u16,
+    #[command(flatten)]
+    pub(super) files: Wanted,
+    /// Print the summary as one row of CSV: every figure, or tcpbenchmark's columns (its threads are our connections).
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "summary", conflicts_with = "json", help_heading = "Output")]
+    pub(super) csv: Option<Form>,
     /// Start at this instant, in seconds since 1970.
     #[arg(long, value_name = "UNIX_SECONDS", conflicts_with = "countdown")]
     start_at: Option<f64>,
@@ -234,6 +248,12 @@ impl Common {
             workers: self.threads.map_or_else(process::available_cpus, usize::from),
             start_at: self.start()?,
             seed: self.seed,
+            recovery: if self.restart_sequence {
+                Recovery::Restart { attempts: self.attempts }
+            } else {
+                Recovery::GiveUp
+            },
+            records: Records::default(),
         })
     }
 

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use plimsoll_load::config::{Config, Extent, Pace, Phase};
+use plimsoll_load::record::Sequence;
 use plimsoll_measure::arrivals::Think;
 use plimsoll_measure::summary::Summary;
 use plimsoll_measure::times::TimesSummary;
@@ -22,6 +23,19 @@ pub(super) fn write(out: &mut impl Write, summary: &Summary, config: &Config, pa
     writeln!(out)?;
     generator(out, summary)?;
     doubts(out, summary, paint)
+}
+
+/// What became of one connection.
+pub(super) fn write_connection(out: &mut impl Write, sequence: &Sequence) -> io::Result<()> {
+    let Sequence { number, success, failed_connects, failed_sequences, failed_requests, completed, .. } = *sequence;
+    let outcome = if success { "done" } else { "not done" };
+    writeln!(
+        out,
+        "connection {number}: {outcome}, {} requests, established in {}, served in {} in all; failed: {failed_connects} connects, {failed_requests} requests, {failed_sequences} sequences",
+        grouped(completed),
+        time(sequence.connect_ns as f64 / 1000.0),
+        time(sequence.exchange_ns as f64 / 1000.0)
+    )
 }
 
 /// What was asked of the server.

@@ -106,6 +106,8 @@ impl<P: Protocol> Table<P> {
             let now = self.now();
             self.close_window(now);
         }
+        self.recorder.finish();
+        self.counted.sequences = std::mem::take(&mut self.recorder.sequences);
     }
 
     fn keys_in(&self, state: State) -> Vec<Key> {

@@ -8,8 +8,9 @@ use plimsoll_sys::net;
 use rand::Rng;
 
 use super::{READ_BUDGET, State, Table};
-use crate::config::{Extent, Pace, Phase};
+use crate::config::{Extent, Pace, Phase, Recovery};
 use crate::protocol::{Protocol, Reply, Turn};
+use crate::record::Request;
 
 /// Requests claimed at once from the run's budget: few enough that no loop sits on what another could send, many enough that loops seldom meet.
 const CLAIM: u64 = 16;
@@ -171,6 +172,9 @@ impl<P: Protocol> Table<P> {
     /// A request is answered.
     fn complete(&mut self, key: Key, answer: Answer) {
         let now = self.now();
+        if !self.recorder.sequences.is_empty() {
+            self.record(key, &answer, now);
+        }
         let Some(connection) = self.slab.get_mut(key) else { return };
         let config = &self.shared.config;
         self.busy -= 1;
@@ -178,20 +182,25 @@ impl<P: Protocol> Table<P> {
         if answer.status >= 400 {
             // Its time is not one of the answers that were asked for: errors may be quick.
             self.shown.1 += 1;
+            self.recorder.failed();
             self.tally.requests.failed += 1;
             self.tally.errors.count(Cause::Status);
         } else {
             self.shown.0 += 1;
             self.tally.requests.completed += 1;
             self.tally.payload_bytes += answer.payload;
-            self.tally.response.record_ns(now - connection.intended);
+            let response = now - connection.intended;
+            self.tally.response.record_ns(response);
+            self.recorder.completed_in_second(response);
             if P::TELLS_TRANSMISSION {
                 self.tally.transmission.record_ns(now - connection.sent);
             } else if config.pace.has_schedule() || config.opening.reconnect {
                 self.tally.service.record_ns(now - connection.sent);
             }
         }
-        connection.attempts = 0;
+        if config.recovery == Recovery::GiveUp {
+            connection.attempts = 0;
+        }
         connection.state = State::Idle;
         connection.intended = now;
         // An answer that came before its request was wholly written leaves the connection in the middle of it.
@@ -207,6 +216,30 @@ impl<P: Protocol> Table<P> {
         } else if !answer.ended {
             self.go_on(key, now);
         }
+    }
+
+    /// Records an answer for its connection, and in the log of requests.
+    fn record(&mut self, key: Key, answer: &Answer, now: u64) {
+        let Some(&super::Connection { number, left, intended, sent, .. }) = self.slab.get(key) else { return };
+        let unix = self.shared.control.unix(now);
+        let each = self.each();
+        let Some(sequence) = self.sequence(number) else { return };
+        if answer.status >= 400 {
+            sequence.failed_requests += 1;
+            return;
+        }
+        sequence.completed += 1;
+        sequence.exchange_ns += now - sent;
+        // Where requests are not counted by connection, one answered makes it a success.
+        sequence.success = each == 0 || left == 0;
+        let request = sequence.completed as u32;
+        self.recorder.log(Request {
+            at: unix,
+            connection: number,
+            request,
+            bytes: answer.payload,
+            response_ns: now - intended,
+        });
     }
 
     /// A connection is free for its next request.

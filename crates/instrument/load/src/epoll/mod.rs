@@ -30,6 +30,7 @@ use rand::rngs::StdRng;
 use crate::config::{Config, Extent};
 use crate::control::Control;
 use crate::protocol::Protocol;
+use crate::record::{Recorder, Sequence};
 use open_loop::Stream;
 
 /// Events taken a wait.
@@ -62,6 +63,8 @@ pub(crate) struct Counted {
     pub(crate) warm_up: Option<Tally>,
     pub(crate) window: Tally,
     pub(crate) connections: Connections,
+    /// What became of each connection, where that was asked for.
+    pub(crate) sequences: Vec<Sequence>,
     /// CPU time of the loop's thread over the window.
     pub(crate) cpu: Duration,
     /// When the loop had nothing more to do for the window.
@@ -140,6 +143,7 @@ struct Table<P: Protocol> {
     tally: Tally,
     counted: Counted,
     cpu_at_open: Duration,
+    recorder: Recorder,
     /// Completed and failed in the whole run, to show.
     shown: (u64, u64),
 }
@@ -180,10 +184,12 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
             warm_up: None,
             window: Tally::default(),
             connections: Connections::default(),
+            sequences: Vec::new(),
             cpu: Duration::ZERO,
             ended_at: 0,
         },
         cpu_at_open: Duration::ZERO,
+        recorder: Recorder::new(&shared.config.records, (0..share).map(|place| (place * tables + number) as u32)),
         shown: (0, 0),
         shared,
     };
@@ -210,7 +216,9 @@ impl<P: Protocol> Table<P> {
 
     /// Handles what one wait brought.
     fn turn(&mut self, seat: &Seat, ready: &mut Vec<Ready>, fired: &mut Vec<u64>) {
-        self.cross_boundaries(self.now());
+        let now = self.now();
+        self.cross_boundaries(now);
+        self.recorder.pass(now);
         for event in ready.drain(..) {
             if event.key == WAKE {
                 seat.wake().lower();
@@ -301,7 +309,8 @@ impl<P: Protocol> Table<P> {
         let window = if self.window_open { None } else { control.opens.get().map(until) };
         let timer = self.wheel.wait(control.instant(now));
         let arrival = self.next_dispatch().map(until);
-        [close, opening, gate, window, timer, arrival].into_iter().flatten().min()
+        let second = self.recorder.next_second().map(until);
+        [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {
@@ -315,6 +324,13 @@ impl<P: Protocol> Table<P> {
 
     fn timeout_ns(&self) -> u64 {
         self.shared.config.timeout.as_nanos() as u64
+    }
+
+    /// What is recorded of a connection, where that was asked for.
+    fn sequence(&mut self, number: u32) -> Option<&mut Sequence> {
+        // Connections are dealt to tables in turn.
+        let tables = self.shared.control.gauges.len();
+        self.recorder.sequences.get_mut(number as usize / tables)
     }
 
     /// Requests that each connection is to carry; 0 where the run is not counted that way.

@@ -10,7 +10,7 @@ use plimsoll_sys::readiness::Interest;
 use rand::RngExt;
 
 use super::{Connection, ETIMEDOUT, OPEN_BATCH, PENDING, State, Table};
-use crate::config::Extent;
+use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 
 /// Attempts before a connection that was never up is given up, and one that was.
@@ -133,7 +133,8 @@ impl<P: Protocol> Table<P> {
         }
         self.pending -= 1;
         self.shared.control.connection_up();
-        self.counted.connections.establishment.record_ns(now - connection.sent);
+        let (number, establishment) = (connection.number, now - connection.sent);
+        self.counted.connections.establishment.record_ns(establishment);
         if connection.proven {
             self.counted.connections.reopened += 1;
         } else {
@@ -143,11 +144,17 @@ impl<P: Protocol> Table<P> {
                 self.shared.control.settle();
             }
         }
-        if std::mem::take(&mut connection.carries) {
+        let carries = std::mem::take(&mut connection.carries);
+        connection.state = State::Idle;
+        if let Some(sequence) = self.sequence(number) {
+            sequence.connect_ns = establishment;
+        }
+        if carries {
             return self.send(key, now);
         }
-        connection.state = State::Idle;
-        connection.intended = now;
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.intended = now;
+        }
         self.enter_if_open(key);
     }
 
@@ -158,6 +165,9 @@ impl<P: Protocol> Table<P> {
         let Some(mut connection) = self.take(key) else { return };
         if connection.state == State::Connecting {
             self.pending -= 1;
+        }
+        if let Some(sequence) = self.sequence(connection.number) {
+            sequence.failed_connects += 1;
         }
         if std::mem::take(&mut connection.carries) {
             let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
@@ -172,22 +182,29 @@ impl<P: Protocol> Table<P> {
         let Some(mut connection) = self.take(key) else { return };
         self.tally.errors.count(cause);
         self.shared.control.connection_down();
-        if connection.state == State::Busy {
+        let busy = connection.state == State::Busy;
+        if busy {
             self.count_failed(cause, connection.intended);
         }
         connection.socket = None;
-        if self.each() > 0 {
-            // A sequence is not taken up again: what it had left is never sent.
-            self.give_up(&connection);
-        } else {
-            self.rest_or_give_up(connection);
+        if let Some(sequence) = self.sequence(connection.number) {
+            sequence.failed_requests += u64::from(busy);
+            sequence.failed_sequences += 1;
+            sequence.exchange_ns = 0;
         }
+        match (self.each(), self.shared.config.recovery) {
+            (0, _) => {}
+            (_, Recovery::GiveUp) => return self.give_up(&connection),
+            (each, Recovery::Restart { .. }) => connection.left = each,
+        }
+        self.rest_or_give_up(connection);
     }
 
     /// The request under way, which began at `intended`, is lost.
     fn count_failed(&mut self, cause: Cause, intended: u64) {
         self.busy -= 1;
         self.shown.1 += 1;
+        self.recorder.failed();
         if cause == Cause::Timeout {
             let now = self.now();
             self.tally.requests.timed_out += 1;
@@ -219,7 +236,11 @@ impl<P: Protocol> Table<P> {
             return;
         }
         let counted = self.shared.config.extent.is_count();
-        let tries = if connection.proven { ATTEMPTS } else { FIRST_ATTEMPTS };
+        let tries = match self.shared.config.recovery {
+            Recovery::Restart { attempts } => attempts,
+            Recovery::GiveUp if connection.proven => ATTEMPTS,
+            Recovery::GiveUp => FIRST_ATTEMPTS,
+        };
         // In a run that lasts a set time a connection that was up is worth trying for as long as the run goes on.
         if connection.attempts >= tries && (counted || !connection.proven) {
             return self.give_up(&connection);
