@@ -66,7 +66,7 @@ fn carry_out<P: Protocol>(
     if tcpbenchmark {
         let _ = csv::write_parameters(&mut stdout, &config, size.unwrap_or_default());
     }
-    let mut live = live::Live::new(common.output, &config);
+    let mut live = live::Live::new(common.output, &config, common.countdown.filter(|_| tcpbenchmark).map(u64::from));
     let outcome = run::run(&config, protocol, &mut live)?;
     live.finish();
     // Whoever writes the records ends when nobody can send any more.

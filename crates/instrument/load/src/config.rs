@@ -24,7 +24,9 @@ pub struct Config {
     pub warm_up: Duration,
     /// How long an answer, or a connection, may take.
     pub timeout: Duration,
-    /// Event loops. At least 1.
+    /// How sockets are driven.
+    pub engine: Engine,
+    /// Event loops, where the engine has them. At least 1.
     pub workers: usize,
     /// When the run starts; `None` is at once.
     pub start_at: Option<SystemTime>,
@@ -34,6 +36,25 @@ pub struct Config {
     pub recovery: Recovery,
     /// What is recorded beside the summary.
     pub records: Records,
+}
+
+/// How sockets are driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Event loops over epoll: a few threads for any number of connections.
+    Epoll,
+    /// A thread for each connection, as the reports' clients have it. Closed loop only.
+    Threads,
+}
+
+impl Engine {
+    /// Its name, as flags and records have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Epoll => "epoll",
+            Engine::Threads => "threads",
+        }
+    }
 }
 
 /// When a run ends.

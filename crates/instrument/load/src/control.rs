@@ -36,6 +36,8 @@ pub(crate) struct Control {
     origin: Instant,
     /// The origin, in nanoseconds since 1970.
     unix_origin: u64,
+    /// From here on connections may be opened.
+    pub(crate) starts: Moment,
     /// From here on requests may be sent.
     pub(crate) gate: Moment,
     /// The window.
@@ -60,6 +62,7 @@ impl Control {
         Ok(Control {
             origin: Instant::now(),
             unix_origin: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+            starts: Moment::unset(),
             gate: Moment::unset(),
             opens: Moment::unset(),
             closes: Moment::unset(),
@@ -153,6 +156,11 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
+    pub(crate) fn add(&self, completed: u64, failed: u64) {
+        self.completed.fetch_add(completed, Ordering::Relaxed);
+        self.failed.fetch_add(failed, Ordering::Relaxed);
+    }
+
     pub(crate) fn show(&self, completed: u64, failed: u64) {
         self.completed.store(completed, Ordering::Relaxed);
         self.failed.store(failed, Ordering::Relaxed);

@@ -39,7 +39,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         cpu_us_per_request: outcome.cpu.as_secs_f64() * 1e6 / (summary.requests.completed.max(1)) as f64,
         threads: outcome.workers as u64,
         tables: outcome.tables as u64,
-        engine: "epoll".to_owned(),
+        engine: config.engine.name().to_owned(),
         memory_bytes: outcome.memory_bytes,
     };
     let doubts = [

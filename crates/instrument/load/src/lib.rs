@@ -16,3 +16,4 @@ pub mod http;
 pub mod protocol;
 pub mod record;
 pub mod run;
+mod threads;

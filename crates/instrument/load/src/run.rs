@@ -9,17 +9,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_measure::tally::{Connections, Tally};
 use plimsoll_reactor::crew::{Crew, Growth, Phase};
 use plimsoll_reactor::source::Rotation;
+use plimsoll_sys::event::Event;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 use plimsoll_sys::{clock, descriptor};
 use thiserror::Error;
 
-use crate::config::{Config, Extent};
+use crate::config::{Config, Engine, Extent};
 use crate::control::Control;
 use crate::epoll::{self, Counted, Shared};
 use crate::protocol::Protocol;
 use crate::record::Sequence;
+use crate::threads::Threads;
 
 /// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the coordinator had open.
 const RESERVED_DESCRIPTORS: usize = 64;
@@ -38,6 +40,16 @@ pub enum RunError {
         what: &'static str,
         /// Its answer.
         source: io::Error,
+    },
+    /// The threads engine has one descriptor table.
+    #[error(
+        "a thread for each of {connections} connections needs as many descriptors in one table, and there is room for {room}; use the epoll engine, which takes further tables, or raise the limit (ulimit -n)"
+    )]
+    TooManyThreads {
+        /// Connections asked for.
+        connections: usize,
+        /// Connections that fit.
+        room: usize,
     },
 }
 
@@ -58,6 +70,8 @@ pub struct Progress {
     pub stage: Stage,
     /// Time since the run began.
     pub elapsed: Duration,
+    /// Time until the start, while it is waited for.
+    pub left: Duration,
     /// Connections that are up.
     pub connections: u64,
     /// Requests answered since the run began.
@@ -112,23 +126,63 @@ pub struct Outcome {
     pub interrupted: Option<Signal>,
 }
 
+/// Those who carry out a run, as the coordinator sees them.
+pub(crate) trait Team {
+    /// Makes each look at the moments that are set.
+    fn wake(&self);
+    /// Whether each has come to its end.
+    fn is_finished(&self) -> bool;
+    /// Moves all on to a later phase.
+    fn set_phase(&self, phase: Phase);
+    /// Readable when one has come to its end.
+    fn request(&self) -> &Event;
+}
+
+impl Team for Crew<io::Result<Counted>> {
+    fn wake(&self) {
+        Crew::wake(self);
+    }
+
+    fn is_finished(&self) -> bool {
+        Crew::is_finished(self)
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        Crew::set_phase(self, phase);
+    }
+
+    fn request(&self) -> &Event {
+        Crew::request(self)
+    }
+}
+
 /// Carries out a run.
 pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
-    let kernel = |what| move |source| RunError::Kernel { what, source };
     let signals =
         Signals::take(&[Signal::Interrupt, Signal::Terminate]).map_err(kernel("signals cannot be received"))?;
+    match config.engine {
+        Engine::Epoll => run_loops(config, protocol, signals, observer),
+        Engine::Threads => run_threads(config, protocol, signals, observer),
+    }
+}
+
+fn kernel(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
+    move |source| RunError::Kernel { what, source }
+}
+
+fn run_loops<P: Protocol>(
+    config: &Config,
+    protocol: P,
+    signals: Signals,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
     let workers = config.workers.min(config.connections).max(1);
     let room = descriptor::limit().saturating_sub(RESERVED_DESCRIPTORS).max(1);
     let tables_per_worker = config.connections.div_ceil(workers).div_ceil(room);
     if let Some(interrupted) = wait_for_start(config, &signals, observer) {
         return Ok(Outcome::nothing(interrupted));
     }
-    let budget = if let Extent::Requests(requests) = config.extent { requests } else { 0 };
-    let control = Control::new(config.connections, budget, workers * tables_per_worker)
-        .map_err(kernel("an event cannot be made"))?;
-    let shared =
-        Arc::new(Shared { rotations: rotations(config), protocol, control, tables_per_worker, config: config.clone() });
-    let memory_before = resident_bytes();
+    let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
     let mut crew = Crew::new(workers, Growth::Never, move |seat| {
         let counted = epoll::run(seat, Arc::clone(&body));
@@ -138,8 +192,7 @@ pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observe
         counted
     })
     .map_err(kernel("an event cannot be made"))?;
-    let mut coordinator =
-        Coordinator { shared: &shared, observer, signals, interrupted: None, memory_before, cpu: None };
+    let mut coordinator = Coordinator::new(&shared, observer, signals, workers);
     coordinator.set_first_moments();
     for table in 0..tables_per_worker * workers {
         crew.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
@@ -148,6 +201,46 @@ pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observe
     let counted: io::Result<Vec<Counted>> = crew.join().into_iter().collect();
     let counted = counted.map_err(kernel("an event loop failed"))?;
     Ok(coordinator.gather(counted, ends))
+}
+
+/// Gauges that the threads of as many connections share: enough that they seldom meet.
+const THREAD_GAUGES: usize = 64;
+
+fn run_threads<P: Protocol>(
+    config: &Config,
+    protocol: P,
+    signals: Signals,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let room = descriptor::limit().saturating_sub(RESERVED_DESCRIPTORS);
+    if config.connections > room {
+        return Err(RunError::TooManyThreads { connections: config.connections, room });
+    }
+    let shared = share(config, protocol, THREAD_GAUGES.min(config.connections), 1)?;
+    let team = Threads::start(&shared).map_err(kernel("a thread for each connection cannot be started"))?;
+    // All threads are there before the start, so that they start together.
+    if let Some(interrupted) = wait_for_start(config, &signals, observer) {
+        team.set_phase(Phase::Stop);
+        team.join();
+        return Ok(Outcome::nothing(interrupted));
+    }
+    let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections);
+    coordinator.set_first_moments();
+    team.wake();
+    let ends = coordinator.see_through(&team);
+    Ok(coordinator.gather(team.join(), ends))
+}
+
+fn share<P: Protocol>(
+    config: &Config,
+    protocol: P,
+    tables: usize,
+    tables_per_worker: usize,
+) -> Result<Arc<Shared<P>>, RunError> {
+    let budget = if let Extent::Requests(requests) = config.extent { requests } else { 0 };
+    let control = Control::new(config.connections, budget, tables).map_err(kernel("an event cannot be made"))?;
+    let rotations = rotations(config);
+    Ok(Arc::new(Shared { rotations, protocol, control, tables_per_worker, config: config.clone() }))
 }
 
 /// Which source address each connection uses, for each target.
@@ -163,7 +256,7 @@ fn wait_for_start(config: &Config, signals: &Signals, observer: &mut dyn Observe
     let begun = SystemTime::now();
     while let Ok(left) = start.duration_since(SystemTime::now()) {
         let elapsed = begun.elapsed().unwrap_or_default();
-        observer.progress(&Progress { stage: Stage::Waiting, elapsed, connections: 0, completed: 0, failed: 0 });
+        observer.progress(&Progress { stage: Stage::Waiting, elapsed, left, connections: 0, completed: 0, failed: 0 });
         let mut places = [place(signals)];
         // Sleeping to within a tick of the instant, then for the rest of it: the kernel wakes us within its timer slack.
         let _ = poll::wait(&mut places, Some(left.min(TICK)));
@@ -186,6 +279,7 @@ struct Ends {
 
 struct Coordinator<'a, P> {
     shared: &'a Arc<Shared<P>>,
+    workers: usize,
     observer: &'a mut dyn Observer,
     signals: Signals,
     interrupted: Option<Signal>,
@@ -194,22 +288,33 @@ struct Coordinator<'a, P> {
     cpu: Option<Duration>,
 }
 
-impl<P: Protocol> Coordinator<'_, P> {
+impl<'a, P: Protocol> Coordinator<'a, P> {
+    fn new(
+        shared: &'a Arc<Shared<P>>,
+        observer: &'a mut dyn Observer,
+        signals: Signals,
+        workers: usize,
+    ) -> Coordinator<'a, P> {
+        let memory_before = resident_bytes();
+        Coordinator { shared, workers, observer, signals, interrupted: None, memory_before, cpu: None }
+    }
+
     /// What is known before the first connection: requests may be sent at once unless there is a barrier, and a run of counted
     /// requests is measured from its first connect on, or from the barrier.
     fn set_first_moments(&mut self) {
         let Shared { config, control, .. } = &**self.shared;
-        if config.opening.barrier || config.pace.is_open() {
-            return;
+        let now = control.now();
+        if !config.opening.barrier && !config.pace.is_open() {
+            control.gate.set(now);
+            if config.extent.is_count() && config.warm_up.is_zero() {
+                control.opens.set(now);
+                self.note_opened();
+            }
         }
-        control.gate.set(0);
-        if config.extent.is_count() && config.warm_up.is_zero() {
-            control.opens.set(0);
-            self.note_opened();
-        }
+        self.shared.control.starts.set(now);
     }
 
-    fn see_through(&mut self, crew: &Crew<io::Result<Counted>>) -> Ends {
+    fn see_through(&mut self, crew: &dyn Team) -> Ends {
         loop {
             self.wait(crew, self.next_deadline());
             self.take_signals(crew);
@@ -236,7 +341,7 @@ impl<P: Protocol> Coordinator<'_, P> {
         ends
     }
 
-    fn drain(&mut self, crew: &Crew<io::Result<Counted>>) {
+    fn drain(&mut self, crew: &dyn Team) {
         crew.set_phase(Phase::Drain);
         let deadline = self.shared.control.now() + DRAIN.as_nanos() as u64;
         let already_interrupted = self.interrupted.is_some();
@@ -253,7 +358,7 @@ impl<P: Protocol> Coordinator<'_, P> {
     }
 
     /// Sets the moments that follow from what has happened.
-    fn advance(&mut self, crew: &Crew<io::Result<Counted>>) {
+    fn advance(&mut self, crew: &dyn Team) {
         let Shared { config, control, .. } = &**self.shared;
         let settled_already = control.opens.get().is_some() && control.gate.get().is_some();
         if settled_already || !control.all_settled() {
@@ -278,7 +383,7 @@ impl<P: Protocol> Coordinator<'_, P> {
         crew.wake();
     }
 
-    fn take_signals(&mut self, crew: &Crew<io::Result<Counted>>) {
+    fn take_signals(&mut self, crew: &dyn Team) {
         if let Some(signal) = self.signals.next() {
             let control = &self.shared.control;
             self.interrupted = Some(signal);
@@ -302,7 +407,7 @@ impl<P: Protocol> Coordinator<'_, P> {
         if self.cpu.is_none() { control.opens.get() } else { control.closes.get() }
     }
 
-    fn wait(&mut self, crew: &Crew<io::Result<Counted>>, deadline: Option<u64>) {
+    fn wait(&mut self, crew: &dyn Team, deadline: Option<u64>) {
         let control = &self.shared.control;
         let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
         let mut places = [place(&self.signals), place(&control.news), place(crew.request())];
@@ -329,6 +434,7 @@ impl<P: Protocol> Coordinator<'_, P> {
         self.observer.progress(&Progress {
             stage,
             elapsed: Duration::from_nanos(now),
+            left: Duration::ZERO,
             connections: control.up(),
             completed: sum(|gauge| gauge.completed.load(Ordering::Relaxed)),
             failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)),
@@ -342,8 +448,8 @@ impl<P: Protocol> Coordinator<'_, P> {
             peak: control.peak(),
             elapsed: Duration::from_nanos(ends.closed.unwrap_or(last_end).saturating_sub(ends.opened)),
             cpu: ends.cpu,
-            workers: self.shared.config.workers.min(self.shared.config.connections),
-            tables: counted.len(),
+            workers: self.workers,
+            tables: self.shared.tables_per_worker * self.workers,
             memory_bytes: ends.memory_bytes,
             bytes_each: ends.memory_bytes.saturating_sub(self.memory_before) / control.peak().max(1),
             interrupted: self.interrupted,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
-use plimsoll_load::config::{Config, Extent, Opening, Pace, Phase, Recovery};
+use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Phase, Recovery};
 use plimsoll_load::record::Records;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::Limit;
@@ -105,6 +105,9 @@ pub(super) struct Common {
     /// Open loop: how requests are spaced around their rate.
     #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
+    /// How connections are driven: by event loops, or by a thread each as the reports' clients do (closed loop only).
+    #[arg(long, value_enum, default_value = "epoll")]
+    engine: EngineName,
     /// Event loops [default: one a CPU].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -148,9 +151,15 @@ pub(super) struct Common {
     start_at: Option<f64>,
     /// Count down this many seconds, then start.
     #[arg(long, value_name = "N")]
-    countdown: Option<u32>,
+    pub(super) countdown: Option<u32>,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    Epoll,
+    Threads,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -245,6 +254,7 @@ impl Common {
             },
             warm_up: self.warm_up,
             timeout: self.timeout,
+            engine: self.engine()?,
             workers: self.threads.map_or_else(process::available_cpus, usize::from),
             start_at: self.start()?,
             seed: self.seed,
@@ -255,6 +265,22 @@ impl Common {
             },
             records: Records::default(),
         })
+    }
+
+    fn engine(&self) -> anyhow::Result<Engine> {
+        match self.engine {
+            EngineName::Epoll => Ok(Engine::Epoll),
+            EngineName::Threads if self.rate.is_some() => usage(
+                "--rate needs connections that wait for requests, and a thread has one of its own; use --engine epoll",
+            ),
+            EngineName::Threads if self.connect_rate.is_some() => {
+                usage("--connect-rate paces an event loop, and threads connect on their own; use --engine epoll")
+            }
+            EngineName::Threads if self.threads.is_some() => usage(
+                "--threads counts event loops, and --engine threads has a thread for each connection; leave it out",
+            ),
+            EngineName::Threads => Ok(Engine::Threads),
+        }
     }
 
     fn pace(&self) -> anyhow::Result<Pace> {

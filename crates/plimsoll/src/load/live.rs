@@ -17,6 +17,8 @@ const LIVE_INTERVAL: Duration = Duration::from_millis(240);
 
 pub(super) struct Live {
     json: bool,
+    /// What is counted down aloud on standard output, as tcpbenchmark does: the seconds last said.
+    countdown: Option<u64>,
     form: Form,
     extent: Extent,
     connections: usize,
@@ -39,7 +41,8 @@ struct Event {
 }
 
 impl Live {
-    pub(super) fn new(output: Output, config: &Config) -> Live {
+    /// `countdown` is the number of seconds to count down aloud.
+    pub(super) fn new(output: Output, config: &Config, countdown: Option<u64>) -> Live {
         let form = match (output.quiet, std::io::stderr().is_terminal()) {
             (true, _) => Form::None,
             (false, true) => Form::Status,
@@ -47,6 +50,7 @@ impl Live {
         };
         Live {
             json: output.json,
+            countdown: countdown.map(|seconds| seconds + 1),
             form,
             extent: config.extent,
             connections: config.connections,
@@ -70,6 +74,20 @@ impl Live {
             // A closed standard output ends nothing: the run is on its way.
             let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
         }
+    }
+
+    fn count_down(&mut self, progress: &Progress) {
+        let Some(said) = self.countdown else { return };
+        let mut stdout = std::io::stdout().lock();
+        let left = progress.left.as_secs_f64().ceil() as u64;
+        if progress.stage != Stage::Waiting {
+            self.countdown = None;
+            let _ = writeln!(stdout, "Thread Start!!");
+        } else if left < said && left > 0 {
+            self.countdown = Some(left);
+            let _ = writeln!(stdout, "start count down: {left}");
+        }
+        let _ = stdout.flush();
     }
 
     fn line(&self, progress: &Progress) -> String {
@@ -106,6 +124,7 @@ impl Observer for Live {
     }
 
     fn progress(&mut self, progress: &Progress) {
+        self.count_down(progress);
         let interval = match self.form {
             Form::None => return,
             Form::Status => LIVE_INTERVAL,

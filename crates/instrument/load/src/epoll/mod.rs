@@ -10,6 +10,8 @@ mod exchange;
 mod open_loop;
 mod opening;
 
+pub(crate) use opening::{ATTEMPTS, FIRST_ATTEMPTS, rest_ns};
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -69,6 +71,20 @@ pub(crate) struct Counted {
     pub(crate) cpu: Duration,
     /// When the loop had nothing more to do for the window.
     pub(crate) ended_at: u64,
+}
+
+impl Counted {
+    pub(crate) fn new(worker: usize) -> Counted {
+        Counted {
+            worker,
+            warm_up: None,
+            window: Tally::default(),
+            connections: Connections::default(),
+            sequences: Vec::new(),
+            cpu: Duration::ZERO,
+            ended_at: 0,
+        }
+    }
 }
 
 /// Where a connection is in its life.
@@ -179,15 +195,7 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
         window_open: false,
         window_closed: false,
         tally: Tally::default(),
-        counted: Counted {
-            worker: seat.worker(),
-            warm_up: None,
-            window: Tally::default(),
-            connections: Connections::default(),
-            sequences: Vec::new(),
-            cpu: Duration::ZERO,
-            ended_at: 0,
-        },
+        counted: Counted::new(seat.worker()),
         cpu_at_open: Duration::ZERO,
         recorder: Recorder::new(&shared.config.records, (0..share).map(|place| (place * tables + number) as u32)),
         shown: (0, 0),
@@ -343,4 +351,4 @@ impl<P: Protocol> Table<P> {
 }
 
 /// errno(3): no connection within the time-out.
-const ETIMEDOUT: i32 = 110;
+pub(crate) const ETIMEDOUT: i32 = 110;

@@ -14,14 +14,19 @@ use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 
 /// Attempts before a connection that was never up is given up, and one that was.
-const FIRST_ATTEMPTS: u16 = 3;
-const ATTEMPTS: u16 = 10;
+pub(crate) const FIRST_ATTEMPTS: u16 = 3;
+pub(crate) const ATTEMPTS: u16 = 10;
 /// The rest after the first failure; it doubles with each further one, up to the longest. Half of it is random, so that connections lost
 /// together do not come back together.
 const REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_millis(3200);
 /// An error without a number.
 const UNKNOWN: i32 = 0;
+
+/// The rest before the next attempt after so many that failed.
+pub(crate) fn rest_ns(attempts: u16) -> u64 {
+    (REST * 2_u32.pow(u32::from(attempts.clamp(1, 10)) - 1)).min(LONGEST_REST).as_nanos() as u64
+}
 
 impl<P: Protocol> Table<P> {
     /// Opens as many connections as may be opened now.
@@ -245,8 +250,7 @@ impl<P: Protocol> Table<P> {
         if connection.attempts >= tries && (counted || !connection.proven) {
             return self.give_up(&connection);
         }
-        let rest = (REST * 2_u32.pow(u32::from(connection.attempts.clamp(1, 10)) - 1)).min(LONGEST_REST);
-        let rest = rest.as_nanos() as u64;
+        let rest = rest_ns(connection.attempts);
         connection.state = State::Resting;
         connection.timer = None;
         connection.intended = self.now() + rest / 2 + self.random.random_range(0..=rest / 2);
