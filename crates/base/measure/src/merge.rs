@@ -102,6 +102,7 @@ fn add_rates(all: &mut Summary, record: &Summary) {
     all.completed_rate += record.completed_rate * share;
     all.goodput_bits_per_s += record.goodput_bits_per_s * share;
     all.generator.cpu_cores += record.generator.cpu_cores * share;
+    all.generator.run_queue_wait_ratio = all.generator.run_queue_wait_ratio.max(record.generator.run_queue_wait_ratio);
     all.generator.busiest_thread_cpu_cores =
         all.generator.busiest_thread_cpu_cores.max(record.generator.busiest_thread_cpu_cores);
 }

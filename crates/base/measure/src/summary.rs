@@ -115,6 +115,9 @@ pub struct GeneratorSummary {
     pub cpu_cores: f64,
     /// The same of the event loop that used most.
     pub busiest_thread_cpu_cores: f64,
+    /// The longest that an event loop was ready and had no CPU, as a share of the window.
+    #[serde(default)]
+    pub run_queue_wait_ratio: f64,
     /// CPU a completed request.
     pub cpu_us_per_request: f64,
     /// Event loops.

@@ -28,13 +28,7 @@ pub struct Times {
 
 impl Default for Times {
     fn default() -> Times {
-        Times {
-            histogram: None,
-            sum: 0.0,
-            squares: 0.0,
-            minimum_ns: u64::MAX,
-            maximum_ns: 0,
-        }
+        Times { histogram: None, sum: 0.0, squares: 0.0, minimum_ns: u64::MAX, maximum_ns: 0 }
     }
 }
 

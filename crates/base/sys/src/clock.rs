@@ -14,6 +14,15 @@ pub fn process_cpu_time() -> Duration {
     duration(ClockId::ProcessCPUTime)
 }
 
+/// How long the calling thread has waited for a CPU so far while it could have run (proc_pid_schedstat, Documentation/scheduler/sched-stats.rst,
+/// second field, nanoseconds); zero where the kernel keeps no such count.
+pub fn thread_run_queue_wait() -> Duration {
+    let waited = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
+}
+
 /// Lets this thread's timed waits end as close to their deadline as the timer hardware allows (prctl(2), PR_SET_TIMERSLACK), in
 /// place of the kernel's default of up to 50 us late.
 pub fn sharpen_timers() {

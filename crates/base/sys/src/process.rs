@@ -141,3 +141,16 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
 pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
+
+/// Keeps the calling thread, and those it starts from now on, on these CPUs (sched_setaffinity(2)). One that does not exist, or that this process may
+/// not use, is an error.
+pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus {
+        if *cpu >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        set.set(*cpu);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}

@@ -28,6 +28,8 @@ pub struct Config {
     pub engine: Engine,
     /// Event loops, where the engine has them. At least 1.
     pub workers: usize,
+    /// CPUs that event loops are kept on, in turn; empty leaves them to the scheduler.
+    pub cpus: Vec<usize>,
     /// When the run starts; `None` is at once.
     pub start_at: Option<SystemTime>,
     /// What think times and payloads are drawn from.

@@ -9,6 +9,8 @@ use crate::run::Outcome;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not ask for, the server was not asked for.
 const SATURATED_CORES: f64 = 0.95;
+/// Waiting for a CPU during this share of the window is no accident.
+const RUN_QUEUE_NOTICED: f64 = 0.1;
 /// Lateness below this is within what a timer and a scheduler do on an idle machine.
 const LAG_NOTICED_US: f64 = 1000.0;
 /// From this share of the response time's 99th percentile on, that percentile is the generator's more than the server's.
@@ -36,6 +38,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.generator = GeneratorSummary {
         cpu_cores: cores(outcome.cpu),
         busiest_thread_cpu_cores: cores(outcome.busiest_cpu),
+        run_queue_wait_ratio: cores(outcome.run_queue),
         cpu_us_per_request: outcome.cpu.as_secs_f64() * 1e6 / (summary.requests.completed.max(1)) as f64,
         threads: outcome.workers as u64,
         tables: outcome.tables as u64,
@@ -45,6 +48,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     let doubts = [
         saturation(&summary),
         lateness(&summary).map(|(doubt, _)| doubt),
+        contention(&summary),
         crowding(&summary),
         shortfall(&summary),
         missing_connections(&summary, outcome),
@@ -95,6 +99,18 @@ fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
     );
     let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every connection due at once";
     Some((warning("generator_late", message, remedy), share >= LAG_SHARE_INVALID))
+}
+
+/// An event loop that was ready and had no CPU: what it measured includes its own wait.
+fn contention(summary: &Summary) -> Option<Warning> {
+    let ratio = summary.generator.run_queue_wait_ratio;
+    (ratio >= RUN_QUEUE_NOTICED).then(|| {
+        warning(
+            "cpu_contended",
+            format!("an event loop of the generator was ready and waited for a CPU during {} of the window", percent(ratio)),
+            "more runs on this machine than it has CPUs for: give generator and server CPUs of their own (--cpus, taskset, another host)",
+        )
+    })
 }
 
 /// Open loop: requests that waited for a connection. It is the server's doing, and belongs in its response time; but who sees it may want more connections.

@@ -112,7 +112,9 @@ pub struct Outcome {
     pub cpu: Duration,
     /// CPU time over the window of the event loop that used most.
     pub busiest_cpu: Duration,
-    /// Event loops, and descriptor tables.
+    /// The longest that an event loop could have run over the window and had no CPU.
+    pub run_queue: Duration,
+    /// Event loops.
     pub workers: usize,
     /// Descriptor tables that the loops needed.
     pub tables: usize,
@@ -458,6 +460,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
         for part in counted {
             cpu_by_worker[part.worker] += part.cpu;
+            outcome.run_queue = outcome.run_queue.max(part.run_queue);
             outcome.window.add(&part.window);
             outcome.connections.add(&part.connections);
             outcome.sequences.extend(part.sequences);
@@ -484,6 +487,7 @@ impl Outcome {
             elapsed: Duration::ZERO,
             cpu: Duration::ZERO,
             busiest_cpu: Duration::ZERO,
+            run_queue: Duration::ZERO,
             workers: 0,
             tables: 0,
             memory_bytes: 0,

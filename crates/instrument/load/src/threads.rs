@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use crate::config::{Extent, Pace, Phase as Start, Recovery};
-use crate::epoll::{ATTEMPTS, Counted, ETIMEDOUT, FIRST_ATTEMPTS, Shared, rest_ns};
+use crate::epoll::{ATTEMPTS, Counted, ETIMEDOUT, FIRST_ATTEMPTS, Shared, Usage, pin, rest_ns};
 use crate::protocol::{Protocol, Reply, Turn};
 use crate::record::{Recorder, Request};
 use crate::run::Team;
@@ -48,6 +48,8 @@ impl<P: Protocol> Threads<P> {
             let builder = thread::Builder::new().name(format!("connection {number}")).stack_size(STACK_BYTES);
             let spawned = builder.spawn(move || {
                 clock::sharpen_timers();
+                // Which CPUs there are was checked before the run.
+                let _ = pin(&own.config, number);
                 let counted = Client::new(&own, &stop, number).live();
                 own.control.news.raise();
                 counted
@@ -108,7 +110,7 @@ struct Client<'a, P: Protocol> {
     window_closed: bool,
     tally: Tally,
     counted: Counted,
-    cpu_at_open: Duration,
+    usage_at_open: Usage,
     recorder: Recorder,
 }
 
@@ -147,7 +149,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             window_closed: false,
             tally: Tally::default(),
             counted: Counted::new(number),
-            cpu_at_open: Duration::ZERO,
+            usage_at_open: Usage::default(),
             recorder: Recorder::new(&shared.config.records, std::iter::once(number as u32)),
         }
     }
@@ -503,7 +505,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.recorder.pass(now);
         if !self.window_open && control.opens.has_come(now) {
             self.window_open = true;
-            self.cpu_at_open = clock::thread_cpu_time();
+            self.usage_at_open = Usage::now();
             let mut warm_up = std::mem::take(&mut self.tally);
             warm_up.requests.in_flight = u64::from(self.under_way.is_some());
             self.tally.requests.scheduled = warm_up.requests.in_flight;
@@ -523,7 +525,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.tally.requests.unsent += self.left;
         self.window_closed = true;
         self.counted.ended_at = now;
-        self.counted.cpu = clock::thread_cpu_time().saturating_sub(self.cpu_at_open);
+        self.usage_at_open.note_since(&mut self.counted);
         self.counted.window = std::mem::take(&mut self.tally);
     }
 

@@ -111,6 +111,9 @@ pub(super) struct Common {
     /// Event loops [default: one a CPU].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// CPUs to keep event loops on, in turn, such as 0,2-3 [default: the scheduler chooses].
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cpus: Option<CpuList>,
     /// Excluded from the window, which opens this long after the connections are up.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::duration)]
     warm_up: Duration,
@@ -179,6 +182,23 @@ fn rate(text: &str) -> Result<Rate, String> {
         ));
     }
     Ok(rate)
+}
+
+#[derive(Clone, Debug)]
+struct CpuList(Vec<usize>);
+
+fn cpus(text: &str) -> Result<CpuList, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+            (Ok(first), Ok(last)) if first <= last && last < 4096 => all.extend(first..=last),
+            _ => {
+                return Err(format!("'{part}' is not a CPU or a range of them; write numbers and ranges such as 0,2-3"));
+            }
+        }
+    }
+    Ok(CpuList(all))
 }
 
 fn think(text: &str) -> Result<Think, units::UnitError> {
@@ -256,6 +276,7 @@ impl Common {
             timeout: self.timeout,
             engine: self.engine()?,
             workers: self.threads.map_or_else(process::available_cpus, usize::from),
+            cpus: self.pinned()?,
             start_at: self.start()?,
             seed: self.seed,
             recovery: if self.restart_sequence {
@@ -265,6 +286,19 @@ impl Common {
             },
             records: Records::default(),
         })
+    }
+
+    /// The CPUs named, each of which this process may use.
+    fn pinned(&self) -> anyhow::Result<Vec<usize>> {
+        let Some(CpuList(cpus)) = &self.cpus else { return Ok(Vec::new()) };
+        // Tried in a thread that ends at once: the affinity of this one is left alone.
+        let may_use = |cpu: usize| std::thread::spawn(move || process::pin_to_cpus(&[cpu])).join();
+        match cpus.iter().find(|cpu| !matches!(may_use(**cpu), Ok(Ok(())))) {
+            Some(cpu) => usage(format!(
+                "--cpus: there is no CPU {cpu} for this process to use; name some of those that `nproc` and `taskset -p $$` show"
+            )),
+            None => Ok(cpus.clone()),
+        }
     }
 
     fn engine(&self) -> anyhow::Result<Engine> {

@@ -2,9 +2,8 @@
 
 use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::slab::Key;
-use plimsoll_sys::clock;
 
-use super::{State, Table};
+use super::{State, Table, Usage};
 use crate::config::Extent;
 use crate::protocol::Protocol;
 
@@ -37,7 +36,7 @@ impl<P: Protocol> Table<P> {
 
     fn open_window(&mut self) {
         self.window_open = true;
-        self.cpu_at_open = clock::thread_cpu_time();
+        self.usage_at_open = Usage::now();
         let mut warm_up = std::mem::take(&mut self.tally);
         warm_up.requests.in_flight = self.busy;
         self.tally.requests.scheduled = self.busy;
@@ -50,7 +49,7 @@ impl<P: Protocol> Table<P> {
         self.end_stream(now);
         self.window_closed = true;
         self.counted.ended_at = now;
-        self.counted.cpu = clock::thread_cpu_time().saturating_sub(self.cpu_at_open);
+        self.usage_at_open.note_since(&mut self.counted);
         self.counted.window = std::mem::take(&mut self.tally);
         self.shared.control.give_back(std::mem::take(&mut self.claims));
         for state in [State::Resting, State::Connecting, State::Idle, State::Due] {

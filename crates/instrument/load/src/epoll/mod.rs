@@ -23,9 +23,9 @@ use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::source::Rotation;
 use plimsoll_reactor::timer::{Timer, Wheel};
-use plimsoll_sys::clock;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::{clock, process};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -69,6 +69,8 @@ pub(crate) struct Counted {
     pub(crate) sequences: Vec<Sequence>,
     /// CPU time of the loop's thread over the window.
     pub(crate) cpu: Duration,
+    /// Time over the window for which the thread could have run and had no CPU.
+    pub(crate) run_queue: Duration,
     /// When the loop had nothing more to do for the window.
     pub(crate) ended_at: u64,
 }
@@ -82,8 +84,29 @@ impl Counted {
             connections: Connections::default(),
             sequences: Vec::new(),
             cpu: Duration::ZERO,
+            run_queue: Duration::ZERO,
             ended_at: 0,
         }
+    }
+}
+
+/// What the calling thread has used and waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    cpu: Duration,
+    run_queue: Duration,
+}
+
+impl Usage {
+    pub(crate) fn now() -> Usage {
+        Usage { cpu: clock::thread_cpu_time(), run_queue: clock::thread_run_queue_wait() }
+    }
+
+    /// Notes what was used since.
+    pub(crate) fn note_since(self, counted: &mut Counted) {
+        let now = Usage::now();
+        counted.cpu = now.cpu.saturating_sub(self.cpu);
+        counted.run_queue = now.run_queue.saturating_sub(self.run_queue);
     }
 }
 
@@ -158,7 +181,7 @@ struct Table<P: Protocol> {
     window_closed: bool,
     tally: Tally,
     counted: Counted,
-    cpu_at_open: Duration,
+    usage_at_open: Usage,
     recorder: Recorder,
     /// Completed and failed in the whole run, to show.
     shown: (u64, u64),
@@ -167,6 +190,7 @@ struct Table<P: Protocol> {
 /// Runs one event loop until the run is over.
 pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result<Counted> {
     clock::sharpen_timers();
+    pin(&shared.config, seat.worker())?;
     let number = seat.worker() * shared.tables_per_worker + seat.table();
     let tables = shared.control.gauges.len();
     // Connections are dealt to tables in turn, so that each has its share of every target.
@@ -196,12 +220,17 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
         window_closed: false,
         tally: Tally::default(),
         counted: Counted::new(seat.worker()),
-        cpu_at_open: Duration::ZERO,
+        usage_at_open: Usage::default(),
         recorder: Recorder::new(&shared.config.records, (0..share).map(|place| (place * tables + number) as u32)),
         shown: (0, 0),
         shared,
     };
     table.serve(&seat)
+}
+
+/// Keeps the calling thread on the CPU that is its turn, where CPUs were named.
+pub(crate) fn pin(config: &Config, worker: usize) -> io::Result<()> {
+    if config.cpus.is_empty() { Ok(()) } else { process::pin_to_cpus(&[config.cpus[worker % config.cpus.len()]]) }
 }
 
 impl<P: Protocol> Table<P> {
