@@ -1,0 +1,85 @@
+"""The rules of the house for the Rust side: who may depend on whom, and what the pure rooms must not know."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FLOORS = {"base": 0, "subject": 1, "instrument": 1, "plimsoll": 2}
+"""The folders of crates/, and how high they stand: a crate depends on lower floors only, never sideways."""
+
+WITHIN_BASE = {"reactor": {"sys"}, "sys": set(), "wire": set(), "measure": set()}
+"""The one exception to "never sideways": the reactor stands on sys and on nothing else."""
+
+PURE = ("crates/base/wire/src", "crates/base/measure/src", "crates/subject/serve/src/service")
+"""Rooms without socket, clock, file or `unsafe`: time and randomness are arguments."""
+
+IMPURE = re.compile(
+    r"\bunsafe\b|std::(net::(Tcp|Udp)|fs|env|process|thread|os)|Instant::now|SystemTime|rand::rng|thread_rng|plimsoll_(sys|reactor)"
+)
+
+PACKAGES = {
+    package["name"]: package
+    for package in json.loads(
+        subprocess.run(
+            ["cargo", "metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    )["packages"]
+}
+
+
+def home(package: str) -> tuple[str, str]:
+    """The floor and the name of a crate, from where it stands."""
+    parts = Path(PACKAGES[package]["manifest_path"]).relative_to(ROOT / "crates").parts
+    return (parts[0], parts[1]) if len(parts) == 3 else (parts[0], parts[0])
+
+
+def needs(package: str) -> set[str]:
+    """What a crate of ours is built on; tests may use more."""
+    return {need["name"] for need in PACKAGES[package]["dependencies"] if need["kind"] is None} & PACKAGES.keys()
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_a_crate_depends_on_lower_floors_only(package: str) -> None:
+    floor, name = home(package)
+    for need in needs(package):
+        other_floor, other = home(need)
+        if floor == other_floor == "base":
+            assert other in WITHIN_BASE[name], f"within base, {name} must not depend on {other}"
+        else:
+            assert FLOORS[other_floor] < FLOORS[floor], f"{package} must not depend on {need}"
+
+
+def test_every_crate_of_base_has_a_rule() -> None:
+    assert {name for floor, name in map(home, PACKAGES) if floor == "base"} == WITHIN_BASE.keys()
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_unsafe_lives_in_sys_alone(package: str) -> None:
+    if home(package) == ("base", "sys"):
+        return
+    roots = [Path(target["src_path"]) for target in PACKAGES[package]["targets"] if {"lib", "bin"} & set(target["kind"])]
+    assert roots
+    for root in roots:
+        assert "#![forbid(unsafe_code)]" in root.read_text(encoding="utf-8"), f"{root.relative_to(ROOT)} does not forbid it"
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_a_pure_room_knows_no_socket_clock_or_file(room: str) -> None:
+    sources = sorted((ROOT / room).rglob("*.rs"))
+    assert sources
+    for source in sources:
+        code, _, _ = source.read_text(encoding="utf-8").partition("#[cfg(test)]")
+        lines = (line for line in code.splitlines() if not line.lstrip().startswith("//") and "forbid(unsafe_code)" not in line)
+        found = [line.strip() for line in lines if IMPURE.search(line)]
+        assert not found, f"{source.relative_to(ROOT)}: {found}"
