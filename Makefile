@@ -6,10 +6,10 @@ BINARY := target/release/plimsoll
 CARGO  := cargo
 # Tests and lint use the sources as they are; the binary is the one that was just built.
 LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
-SOURCES = lab tests $(wildcard bench)
+SOURCES = lab tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt build install lock clean binary
+.PHONY: help demo test bench lint fmt build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -21,6 +21,9 @@ demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" o
 test: $(VENV)/.locked binary ## run every test
 	$(CARGO) test --workspace --release --locked --quiet
 	$(LAB) $(PYTHON) -m pytest
+
+bench: $(VENV)/.locked binary ## hold the tools beside their peers, as ratios
+	@set -e; for script in $(filter-out bench/harness.py,$(wildcard bench/*.py)); do $(PYTHON) $$script; done
 
 lint: $(VENV)/.locked ## check format, lint, types and documentation
 	$(CARGO) fmt --all --check

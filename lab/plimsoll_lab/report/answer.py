@@ -37,7 +37,9 @@ def _kind(verdict: Json) -> tuple[str, ...]:
     if call == "better":
         return (call, winner)
     if call == "equivalent":
-        return (call, *sorted({winner, *cast("Sequence[str]", verdict["level"])}))
+        level = {winner, *cast("Sequence[str]", verdict["level"])}
+        measured = cast("Sequence[str]", verdict["contenders"])
+        return (call, f"all {len(level)}") if len(level) == len(measured) > 2 else (call, *sorted(level))  # noqa: PLR2004
     if call == "not shown":
         return (call, *sorted((winner, runner_up))) if verdict["runner_up"] else ("alone", winner)
     return (call,)

@@ -193,7 +193,9 @@ def _against_load(figure: Json, shape: Shape) -> Json:
 def _side_by_side(figure: Json, shape: Shape) -> Json:
     return {
         "$schema": SCHEMA,
-        "spacing": 16,
+        "bounds": "flush",  # the plots of the panels stand in line, whatever their labels take
+        "align": "all",
+        "spacing": 52,
         "hconcat": [_panel(figure, shape, level, titled=not place) for place, level in enumerate(shape.levels)],
         "resolve": {"scale": {"y": "independent"}},
     }
@@ -265,8 +267,8 @@ def _y(figure: Json, *, logarithmic: bool, zero: bool) -> Json:
         "field": _field(cast("str", figure["name"])),
         "type": "quantitative",
         "title": unit or None,
-        "scale": {"type": "log", "nice": True} if logarithmic else {"zero": zero, "nice": True},
-        "axis": {"tickCount": 5, "format": "~s" if figure["unit"] == "per_s" else "~g"},
+        "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
+        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure["unit"] == "per_s" else "~g"},
     }
 
 

@@ -138,7 +138,7 @@ def _answers(summary: Json) -> str:
 
 def _warnings(summary: Json) -> str:
     lines = [
-        f"<li><code>{_text(each['code'])}</code> {_text(each['message'])}. <em>{_text(each['remedy'])}.</em></li>"
+        f"<li><code>{_text(each['code'])}</code> {_text(each['message'])}; <em>{_text(each['remedy'])}</em></li>"
         for each in cast("list[Json]", summary["warnings"])
     ]
     if not lines:

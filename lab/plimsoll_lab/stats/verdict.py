@@ -56,6 +56,8 @@ class Verdict:
     """Which way is better."""
     at: Mapping[str, object]
     """The setting of the other axes."""
+    contenders: Sequence[str]
+    """Those with a result here, the best median first."""
     winner: str | None
     """The contender with the best median."""
     runner_up: str | None
@@ -83,6 +85,7 @@ class _Measured:
     """A question with its numbers, before the family has been adjusted for."""
 
     question: Question
+    ranked: Sequence[str] = ()
     winner: str | None = None
     runner_up: str | None = None
     ratio: float | None = None
@@ -121,12 +124,18 @@ def _measure(question: Question, margin: float, rng: np.random.Generator) -> _Me
     ranked = sorted(values, key=lambda name: sign * statistics.median(values[name].values()))
     if len(ranked) == 1:
         others = f": {', '.join(question.absent)} stopped before" if question.absent else ""
-        return _Measured(question=question, winner=ranked[0], obstacle=f"nobody else was measured here{others}")
+        return _Measured(
+            question=question, ranked=ranked, winner=ranked[0], obstacle=f"nobody else was measured here{others}"
+        )
     winner, runner_up = ranked[:2]
     shared = sorted(values[winner].keys() & values[runner_up].keys())
     if not shared:
         return _Measured(
-            question=question, winner=winner, runner_up=runner_up, obstacle="no block holds a valid trial of both"
+            question=question,
+            ranked=ranked,
+            winner=winner,
+            runner_up=runner_up,
+            obstacle="no block holds a valid trial of both",
         )
     first = [values[winner][block] for block in shared]
     second = [values[runner_up][block] for block in shared]
@@ -136,6 +145,7 @@ def _measure(question: Question, margin: float, rng: np.random.Generator) -> _Me
     level = [name for name in ranked[2:] if _within(_against(values[winner], values[name], rng), margin)]
     return _Measured(
         question=question,
+        ranked=ranked,
         winner=winner,
         runner_up=runner_up,
         ratio=ratio_of_medians(first, second),
@@ -161,6 +171,7 @@ def _answer(measured: _Measured, p_adjusted: float, margin: float, family: int) 
         figure=question.figure,
         better=question.better,
         at=question.at,
+        contenders=measured.ranked,
         winner=measured.winner,
         runner_up=measured.runner_up,
         ratio=measured.ratio,
