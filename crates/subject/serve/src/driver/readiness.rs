@@ -360,3 +360,6 @@ impl<P: Service> Connection<P> {
         Ok(if self.readable { Outcome::Yields } else { Outcome::Waits })
     }
 }
+
+#[cfg(test)]
+mod tests;

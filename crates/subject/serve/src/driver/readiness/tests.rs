@@ -1,0 +1,84 @@
+//! A selector that reports what is no longer so: every event comes again after the next wait, when its connection may be closed and its descriptor and slot another's.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Mutex;
+
+use plimsoll_reactor::crew::{Crew, Growth};
+use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::net::Sharing;
+
+use super::*;
+use crate::service::Echo;
+
+/// By descriptor number, the keys it was reported under.
+static KEYS: Mutex<Option<HashMap<RawFd, Vec<u64>>>> = Mutex::new(None);
+
+struct Haunted {
+    epoll: Epoll,
+    last: Vec<Ready>,
+}
+
+impl Selector for Haunted {
+    fn new() -> io::Result<Haunted> {
+        Ok(Haunted { epoll: Epoll::new(16)?, last: Vec::new() })
+    }
+
+    fn add(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> Result<(), NotAdded> {
+        let mut keys = KEYS.lock().expect("no test thread panics");
+        keys.get_or_insert_default().entry(descriptor.as_raw_fd()).or_default().push(key);
+        self.epoll.add(descriptor, key, interest, Trigger::Level).map_err(NotAdded::Refused)
+    }
+
+    fn modify(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
+        self.epoll.modify(descriptor, key, interest, Trigger::Level)
+    }
+
+    fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.epoll.remove(descriptor)
+    }
+
+    fn forget(&mut self, _descriptor: BorrowedFd<'_>) {}
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let now: Vec<Ready> = self.epoll.wait(timeout)?.collect();
+        ready.extend_from_slice(&now);
+        ready.extend(std::mem::replace(&mut self.last, now).into_iter().map(|event| Ready { ended: true, ..event }));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stale_event_never_reaches_the_next_connection_with_the_same_descriptor() {
+    let listener = net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port");
+    let address = net::local_address(&listener).expect("bound");
+    let listeners = vec![listener];
+    let table = move |seat: Seat| {
+        let ledger = Ledger::new(None, Box::new(|_| {}));
+        run::<Haunted, Echo>(&seat, &listeners, &Echo, &ledger)
+    };
+    let mut crew = Crew::new(1, Growth::Never, table).expect("an event");
+    crew.add_table(0).expect("a table");
+    for round in 0..200_u32 {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(&round.to_ne_bytes()).expect("the server reads");
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).expect("the server answers");
+        assert_eq!(u32::from_ne_bytes(answer), round);
+        if round % 2 == 0 {
+            net::reset_on_close(&stream).expect("it is connected");
+        }
+    }
+    crew.set_phase(Phase::Drain);
+    let totals = crew.join().remove(0).expect("the table served to its end");
+    assert_eq!((totals.connections, totals.bytes_sent), (200, 800));
+    let keys = KEYS.lock().expect("no test thread panics").take().expect("descriptors were added");
+    let reused = keys.values().max_by_key(|keys| keys.len()).expect("descriptors were added");
+    assert!(reused.len() > 20, "a descriptor was hardly reused: {keys:?}");
+    let mut distinct = reused.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), reused.len(), "each connection had a key of its own");
+}
