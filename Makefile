@@ -6,10 +6,14 @@ BINARY := target/release/plimsoll
 CARGO  := cargo
 # Tests and lint use the sources as they are; the binary is the one that was just built.
 LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
-SOURCES = lab tests
+SOURCES = lab tests bench
+
+# Rows of ratios; bench/scale.py is no comparison, and has a verb of its own.
+BENCHES = $(filter-out bench/harness.py bench/scale.py,$(wildcard bench/*.py))
+MDBOOK  = target/tools/bin/mdbook
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint fmt build install lock clean binary
+.PHONY: help demo test lint fmt bench million soak docs build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -23,7 +27,7 @@ test: $(VENV)/.locked binary ## run every test
 	$(LAB) $(PYTHON) -m pytest
 
 bench: $(VENV)/.locked binary ## hold the tools beside their peers, as ratios
-	@set -e; for script in $(filter-out bench/harness.py,$(wildcard bench/*.py)); do $(PYTHON) $$script; done
+	@set -e; for script in $(BENCHES); do $(PYTHON) $$script; done
 
 lint: $(VENV)/.locked ## check format, lint, types and documentation
 	$(CARGO) fmt --all --check
@@ -37,6 +41,20 @@ fmt: $(VENV)/.locked ## format everything
 	$(CARGO) fmt --all
 	$(VENV)/bin/ruff check --fix-only --quiet $(SOURCES)
 	$(VENV)/bin/ruff format $(SOURCES)
+
+million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server and one generator command
+	$(PYTHON) bench/scale.py
+
+soak: $(VENV)/.locked binary ## what takes long: a million connections, every model churned for long under Valgrind
+	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
+	$(PYTHON) bench/scale.py --loads 100000,1000000
+
+docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)
+	$(MDBOOK) build docs --dest-dir $(CURDIR)/target/book
+	$(CARGO) doc --workspace --no-deps --locked --quiet
+
+$(MDBOOK):
+	$(CARGO) install --locked --quiet --root target/tools mdbook --version 0.5.0
 
 build: binary ## build the release binary
 

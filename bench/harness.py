@@ -1,9 +1,10 @@
 """Two contenders, measured side by side, as a ratio.
 
-The machine's speed shifts between runs and within them, so nothing is compared that was not measured round by round next to it: a row runs
-A, B, B, A, A, B, ... and its figure is the median over the rounds of A's cost by B's cost in that round. Cost is CPU seconds of the contender's whole process tree for a
-unit of work, as the kernel accounts them when the tree has ended (wait4(2), getrusage(2)): wall time is not used. A row of a contender against itself (A/A) shows
-what the machine makes of two equal things.
+The machine's speed shifts between runs and within them, so nothing is compared that was not measured round by round
+next to it: a row runs A, B, B, A, A, B, ... and its figure is the median over the rounds of A's cost by B's cost in that
+round. Cost is CPU seconds of the contender's whole process tree for a unit of work, as the kernel accounts them when the
+tree has ended (wait4(2), getrusage(2)): wall time is not used. A row of a contender against itself (A/A) shows what the
+machine makes of two equal things.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "target" / "bench"
@@ -61,21 +63,27 @@ class Row:
 
     @property
     def median(self) -> float:
+        """The figure of the row."""
         return statistics.median(self.ratios)
 
     def words(self) -> str:
-        low, high = min(self.ratios), max(self.ratios)
-        verdict = "" if self.reach is None else f"   reach {self.reach:.2f}: {'yes' if self.median <= self.reach else 'NO'}"
-        return f"{self.name:<44} {self.median:6.3f}  ({low:.3f} to {high:.3f}, {len(self.ratios)} rounds){verdict}"
+        """The row as a person reads it."""
+        line = f"{self.name:<44} {self.median:6.3f}  ({min(self.ratios):.3f} to {max(self.ratios):.3f},"
+        line += f" {len(self.ratios)} rounds)"
+        if self.reach is not None:
+            line += f"   reach {self.reach:.2f}: {'yes' if self.median <= self.reach else 'NO'}"
+        return line
 
 
 def free_port() -> int:
+    """A port of 127.0.0.1 that nobody has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def pinned(command: Sequence[str], cpu: int | None) -> list[str]:
+    """The command, kept on one CPU."""
     return [*(["taskset", "-c", str(cpu)] if cpu is not None else []), *command]
 
 
@@ -107,6 +115,7 @@ def serving(contender: Contender) -> Iterator[Running]:
 
 
 def wait_for(port: int, contender: Contender, process: subprocess.Popen[bytes]) -> None:
+    """Waits until a contender can be connected to."""
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
@@ -130,14 +139,14 @@ def end(process: subprocess.Popen[bytes]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def run_load(arguments: Sequence[str], cpu: int | None = None) -> dict[str, object]:
-    """Runs `plimsoll load ... --json` and returns its summary. Whatever failed makes the figure worthless, and is said."""
+def run_load(arguments: Sequence[str], cpu: int | None = None) -> dict[str, Any]:
+    """Runs `plimsoll load ... --json` and returns its summary; what failed would make a figure worthless, and is said."""
     command = pinned([PLIMSOLL, "load", *arguments, "--json", "--quiet"], cpu)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     if not lines or done.returncode not in (0, 4):
         raise BenchError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()[-500:]}")
-    summary: dict[str, object] = json.loads(lines[-1])
+    summary: dict[str, Any] = json.loads(lines[-1])
     return summary
 
 
