@@ -1,4 +1,4 @@
-"""The echo servers: CPU per request of our epoll against a bare C epoll loop, and of our other models against our epoll.
+"""The echo servers: CPU per request of our epoll against a bare C epoll loop, and of other models against it.
 
 One worker on one CPU, the generator on the other, 64 connections in a closed loop.
 """

@@ -1,10 +1,10 @@
 """Two contenders, measured side by side, as a ratio.
 
 The machine's speed shifts between runs and within them, so nothing is compared that was not measured round by round
-next to it: a row runs A, B, B, A, A, B, ... and its figure is the median over the rounds of A's cost by B's cost in that
-round. Cost is CPU seconds of the contender's whole process tree for a unit of work, as the kernel accounts them when the
-tree has ended (wait4(2), getrusage(2)): wall time is not used. A row of a contender against itself (A/A) shows what the
-machine makes of two equal things.
+next to it: a row runs A, B, B, A, A, B, ... and its figure is the median over the rounds of A's cost by B's cost in
+that round. Cost is CPU seconds of the contender's whole process tree for a unit of work, as the kernel accounts
+them when the tree has ended (wait4(2), getrusage(2)): wall time is not used. A row of a contender against itself
+(A/A) shows what the machine makes of two equal things.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def end(process: subprocess.Popen[bytes]) -> float:
 
 
 def run_load(arguments: Sequence[str], cpu: int | None = None) -> dict[str, Any]:
-    """Runs `plimsoll load ... --json` and returns its summary; what failed would make a figure worthless, and is said."""
+    """Runs `plimsoll load ... --json` and returns its summary; a failure would make a figure worthless, and is said."""
     command = pinned([PLIMSOLL, "load", *arguments, "--json", "--quiet"], cpu)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
