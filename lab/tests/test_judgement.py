@@ -76,6 +76,11 @@ FINDINGS = {
         "generator_limited",
         "it was late",
     ),
+    "the generator was late on a busy machine": (
+        replace(GOOD, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]}, foreign_cores=1.5),
+        "invalid",
+        "other programs used 1.50 cores during the window, and it was late",
+    ),
     "invalid for another reason": (
         replace(GOOD, load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE | {"code": "clock"}]}),
         "invalid",

@@ -155,11 +155,11 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
 
 
 def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
-    """Where each contender was seen to stop: its points without a result, the settings of a number ordered by it."""
+    """Where each contender was seen to stop, by its own limit or its own failure."""
     compare = cast("Json", run["family"])["compare"]
     stops = []
     for point in points:
-        if point["outcome"] in {"ok", None}:
+        if point["outcome"] not in {"hard_limit", "failed"}:
             continue
         setting = dict(cast("Json", point["point"]))
         contender = contender_label(setting.pop(cast("str", compare))) if compare else ""
@@ -203,6 +203,13 @@ def _discarded(points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Js
     if again:
         message = f"{again} measurements were no results through no fault of the server, and were made again"
         warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
+    spoilt = [point for point in points if point["outcome"] in {"generator_limited", "invalid"}]
+    if spoilt:
+        places = "; ".join(_words(cast("Json", point["point"])) for point in spoilt)
+        message = (
+            f"{len(spoilt)} of {len(points)} points have no result, for the generator or the machine was the limit"
+        )
+        warnings.append(_warning("no_result", f"{message}: {places}", "a quieter or larger machine, or a lighter load"))
     left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
     if not left_out:
         return warnings
@@ -223,3 +230,7 @@ def too_few_repetitions(repeat: int, family: int) -> Json:
 
 def _warning(code: str, message: str, remedy: str) -> Json:
     return {"code": code, "message": message, "remedy": remedy}
+
+
+def _words(setting: Mapping[str, object]) -> str:
+    return ", ".join(f"{path}={contender_label(value)}" for path, value in setting.items())

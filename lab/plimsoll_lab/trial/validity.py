@@ -24,6 +24,9 @@ SAMPLE_LAG_TOLERATED = 0.05
 GENERATOR_DOUBTS = ("generator_", "schedule_")
 """How the codes of doubts begin that are the generator's own doing."""
 
+MACHINE_DOUBTS = ("machine_busy", "steal")
+"""Doubts that, where there are any, explain a generator's own."""
+
 SERVER_LIMITS = {
     "fd_setsize": "it refused {n} connections: select cannot watch a descriptor of 1024 or above (FD_SETSIZE)",
     "emfile": "it ran out of file descriptors {n} times (ulimit -n)",
@@ -73,7 +76,7 @@ class Judgement:
 
 def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
-    doubts = (*_load_doubts(seen), *_machine_doubts(seen))
+    doubts = (*_machine_doubts(seen), *_load_doubts(seen))
     outcome, reason = _outcome(seen, doubts)
     return Judgement(outcome=outcome, reason=reason, warnings=doubts)
 
@@ -106,6 +109,9 @@ def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome
     if (seen.load_summary or {}).get("valid") is not False:
         return []
     own = [doubt.message for doubt in doubts if doubt.code.startswith(GENERATOR_DOUBTS)]
+    others = [doubt.message for doubt in doubts if doubt.code in MACHINE_DOUBTS]
+    if own and others:
+        return [("invalid", f"{others[0]}, and {own[0]}")]
     if own:
         return [("generator_limited", own[0])]
     return [
