@@ -16,6 +16,7 @@ use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::record::{Records, Sequence};
 use plimsoll_load::run::{self, Outcome};
+use plimsoll_load::secure::Secure;
 use plimsoll_measure::summary::Summary;
 use plimsoll_sys::signal::Signal;
 use serde::Serialize;
@@ -47,7 +48,12 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         arguments::Protocol::Http(http) => {
             let plan = http.plan()?;
             let config = http.common.config(plan.targets)?;
-            carry_out(config, plan.protocol, &http.common, None)
+            match plan.security {
+                None => carry_out(config, plan.protocol, &http.common, None),
+                Some((names, trust)) => {
+                    carry_out(config, Secure::new(plan.protocol, names, trust)?, &http.common, None)
+                }
+            }
         }
     }
 }

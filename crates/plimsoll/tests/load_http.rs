@@ -195,7 +195,8 @@ fn nobody_listening_fails_every_request_of_a_reconnecting_run() {
 fn a_wrong_url_or_header_is_refused_with_the_way_to_write_one() {
     for (url, arguments, says) in [
         ("127.0.0.1:80", "", "does not begin with http://"),
-        ("ftp://h/", "", "only http"),
+        ("ftp://h/", "", "only http and https"),
+        ("http://127.0.0.1/", "https://127.0.0.1/", "in two runs"),
         ("http://", "", "names no host"),
         ("http://u@h/", "", "do not belong"),
         ("http://nohost.invalid/", "", "write ADDR:PORT"),

@@ -5,6 +5,7 @@ use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning};
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace};
+use crate::epoll::EPROTO;
 use crate::run::Outcome;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not ask for, the server was not asked for.
@@ -164,7 +165,7 @@ const SERVER_LOG: &str = "see what the server says; its own limit of connections
 /// What an error number means for a connection, and what to do about it (connect(2), socket(2)).
 fn explain(number: i32) -> (String, &'static str) {
     let error = std::io::Error::from_raw_os_error(number);
-    let name = plimsoll_sys::descriptor::error_name(&error);
+    let name = if number == EPROTO { "eproto" } else { plimsoll_sys::descriptor::error_name(&error) };
     let remedy = match name {
         "econnrefused" => "nothing listens there: start the server, or correct the address",
         "emfile" => "the limit of open descriptors is too low for even one table: raise it (ulimit -n)",
@@ -177,6 +178,9 @@ fn explain(number: i32) -> (String, &'static str) {
         }
         "etimedout" => {
             "the server's backlog is full, or packets are dropped on the way: raise net.core.somaxconn there, or open connections more slowly (--connect-rate)"
+        }
+        "eproto" => {
+            "the TLS handshake failed: the certificate is not believed (--insecure believes any), or the server speaks no TLS there"
         }
         "enetunreach" | "ehostunreach" => "there is no route to that address: correct it, or the network",
         _ => SERVER_LOG,

@@ -26,19 +26,20 @@ pub struct Exchange {
 }
 
 impl Protocol for Echo {
+    type Session = ();
     type Exchange = Exchange;
 
     const TELLS_TRANSMISSION: bool = false;
 
-    fn begin(&self, turn: Turn) -> Exchange {
+    fn begin(&self, _session: &mut (), turn: Turn, _written: usize) -> Exchange {
         Exchange { message: self.messages.pick(turn.random), received: 0 }
     }
 
-    fn output<'a>(&'a self, exchange: &'a Exchange, written: usize) -> &'a [u8] {
+    fn output<'a>(&'a self, _session: &'a (), exchange: &'a Exchange, written: usize) -> &'a [u8] {
         &self.messages.bytes(exchange.message)[written..]
     }
 
-    fn input(&self, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
+    fn input(&self, _session: &mut (), exchange: &mut Exchange, bytes: &[u8]) -> Reply {
         match self.messages.check(exchange.message, exchange.received, bytes) {
             Answer::Partial => {
                 exchange.received += bytes.len();
@@ -49,7 +50,7 @@ impl Protocol for Echo {
         }
     }
 
-    fn end(&self, _exchange: &mut Exchange) -> Reply {
+    fn end(&self, _session: &mut (), _exchange: &mut Exchange) -> Reply {
         Reply::Failed(Cause::Closed)
     }
 }

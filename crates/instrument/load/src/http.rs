@@ -29,20 +29,21 @@ pub struct Exchange {
 }
 
 impl Protocol for Http {
+    type Session = ();
     type Exchange = Exchange;
 
     const TELLS_TRANSMISSION: bool = true;
 
-    fn begin(&self, turn: Turn) -> Exchange {
+    fn begin(&self, _session: &mut (), turn: Turn, _written: usize) -> Exchange {
         let request = turn.sequence % self.requests[turn.target].len() as u64;
         Exchange { target: turn.target as u32, request: request as u32, reader: Reader::new(self.to_head) }
     }
 
-    fn output<'a>(&'a self, exchange: &'a Exchange, written: usize) -> &'a [u8] {
+    fn output<'a>(&'a self, _session: &'a (), exchange: &'a Exchange, written: usize) -> &'a [u8] {
         &self.requests[exchange.target as usize][exchange.request as usize][written..]
     }
 
-    fn input(&self, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
+    fn input(&self, _session: &mut (), exchange: &mut Exchange, bytes: &[u8]) -> Reply {
         match exchange.reader.take(bytes) {
             Progress::Partial => Reply::Partial,
             Progress::Whole => whole(&exchange.reader),
@@ -50,7 +51,7 @@ impl Protocol for Http {
         }
     }
 
-    fn end(&self, exchange: &mut Exchange) -> Reply {
+    fn end(&self, _session: &mut (), exchange: &mut Exchange) -> Reply {
         match exchange.reader.end() {
             Progress::Whole => whole(&exchange.reader),
             Progress::Partial | Progress::Wrong => Reply::Failed(Cause::Closed),

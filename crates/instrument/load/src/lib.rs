@@ -16,4 +16,5 @@ pub mod http;
 pub mod protocol;
 pub mod record;
 pub mod run;
+pub mod secure;
 mod threads;

@@ -4,23 +4,38 @@ use plimsoll_measure::tally::Cause;
 
 /// A protocol, with the messages of one run.
 pub trait Protocol: Send + Sync + 'static {
-    /// What is remembered of a request under way. It stands in every connection's slot, so it is small; what is large is shared or boxed.
+    /// What is remembered of a connection from request to request. It stands in every connection's slot: what is large is boxed.
+    type Session: Default + Send;
+
+    /// What is remembered of a request under way; the same goes for it.
     type Exchange: Default + Send;
 
     /// Whether the time from send to last byte is reported as transmission time.
     const TELLS_TRANSMISSION: bool;
 
-    /// Begins a request: where it goes, the how many-eth of its event loop it is, and what to draw its content from.
-    fn begin(&self, turn: Turn) -> Self::Exchange;
+    /// What is exchanged on a new connection before it is usable, such as a TLS handshake; none for most.
+    fn greet(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
+        let _ = target;
+        None
+    }
+
+    /// Begins a request on a connection, of whose output so far `written` bytes are written.
+    fn begin(&self, session: &mut Self::Session, turn: Turn, written: usize) -> Self::Exchange;
 
     /// The bytes of the request from `written` on; empty once all are written. It may return less than all of them.
-    fn output<'a>(&'a self, exchange: &'a Self::Exchange, written: usize) -> &'a [u8];
+    fn output<'a>(&'a self, session: &'a Self::Session, exchange: &'a Self::Exchange, written: usize) -> &'a [u8];
 
     /// Takes bytes that have arrived, split anywhere.
-    fn input(&self, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply;
+    fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply;
 
     /// Takes the end of the stream while a request is under way.
-    fn end(&self, exchange: &mut Self::Exchange) -> Reply;
+    fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply;
+
+    /// Takes bytes that arrived while no request was under way; whether they are in order.
+    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> bool {
+        let _ = (session, bytes);
+        false
+    }
 }
 
 /// What tells one request from another.

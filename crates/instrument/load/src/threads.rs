@@ -20,13 +20,13 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
 use crate::config::{Extent, Pace, Phase as Start, Recovery};
-use crate::epoll::{ATTEMPTS, Counted, ETIMEDOUT, FIRST_ATTEMPTS, Shared, Usage, pin, rest_ns};
+use crate::epoll::{ATTEMPTS, Counted, EPROTO, ETIMEDOUT, FIRST_ATTEMPTS, Shared, Usage, pin, rest_ns};
 use crate::protocol::{Protocol, Reply, Turn};
 use crate::record::{Recorder, Request};
 use crate::run::Team;
 
-/// A thread's frames are few; its buffer is on the heap.
-const STACK_BYTES: usize = 64 * 1024;
+/// A thread's buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.
+const STACK_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// How long a thread waits before it looks whether it is to stop.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -100,6 +100,8 @@ struct Client<'a, P: Protocol> {
     random: StdRng,
     buffer: Vec<u8>,
     socket: Option<OwnedFd>,
+    session: P::Session,
+    written: usize,
     connects: usize,
     attempts: u16,
     left: u64,
@@ -140,6 +142,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             random: StdRng::seed_from_u64(shared.config.seed.wrapping_add(number as u64)),
             buffer: vec![0; READ_BYTES],
             socket: None,
+            session: P::Session::default(),
+            written: 0,
             connects: 0,
             attempts: 0,
             left,
@@ -235,18 +239,24 @@ impl<'a, P: Protocol> Client<'a, P> {
     fn exchange(&mut self, intended: u64) -> End {
         let target = self.number % self.shared.config.targets.len();
         let random = self.random.next_u64();
-        let mut exchange = self.shared.protocol.begin(Turn { target, sequence: self.sequence_number, random });
+        let turn = Turn { target, sequence: self.sequence_number, random };
+        let exchange = self.shared.protocol.begin(&mut self.session, turn, self.written);
         self.sequence_number += 1;
-        let deadline = intended.saturating_add(self.shared.config.timeout.as_nanos() as u64);
-        let mut written = 0;
+        self.written = 0;
+        self.converse(exchange, intended)
+    }
+
+    /// Writes what an exchange has to say and reads what it has to hear, for at most the time-out from `start`.
+    fn converse(&mut self, mut exchange: P::Exchange, start: u64) -> End {
+        let deadline = start.saturating_add(self.shared.config.timeout.as_nanos() as u64);
         loop {
             let Some(socket) = &self.socket else { return End::Lost(Cause::Closed) };
-            let bytes = self.shared.protocol.output(&exchange, written);
+            let bytes = self.shared.protocol.output(&self.session, &exchange, self.written);
             let sending = !bytes.is_empty();
             if sending {
                 match net::write(socket, bytes) {
                     Ok(count) => {
-                        written += count;
+                        self.written += count;
                         self.tally.bytes_sent += count as u64;
                         if count == bytes.len() {
                             continue;
@@ -262,7 +272,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             if places[0].readable() {
                 match self.receive(&mut exchange) {
                     Some(Reply::Whole { payload, keep, status }) => {
-                        let keep = keep && self.shared.protocol.output(&exchange, written).is_empty();
+                        let left = self.shared.protocol.output(&self.session, &exchange, self.written);
+                        let keep = keep && left.is_empty();
                         return End::Whole { payload, keep, status };
                     }
                     Some(Reply::Failed(cause)) => return End::Lost(cause),
@@ -284,14 +295,14 @@ impl<'a, P: Protocol> Client<'a, P> {
     fn receive(&mut self, exchange: &mut P::Exchange) -> Option<Reply> {
         let socket = self.socket.as_ref()?;
         match net::read(socket, &mut self.buffer) {
-            Ok(0) => Some(match self.shared.protocol.end(exchange) {
+            Ok(0) => Some(match self.shared.protocol.end(&mut self.session, exchange) {
                 Reply::Partial => Reply::Failed(Cause::Closed),
                 Reply::Whole { payload, status, .. } => Reply::Whole { payload, keep: false, status },
                 failed => failed,
             }),
             Ok(count) => {
                 self.tally.bytes_received += count as u64;
-                Some(self.shared.protocol.input(exchange, &self.buffer[..count]))
+                Some(self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
             Err(_) => Some(Reply::Failed(Cause::Read)),
@@ -414,10 +425,12 @@ impl<'a, P: Protocol> Client<'a, P> {
             net::take_error(&socket)?;
             Ok(socket)
         });
+        let outcome = outcome.and_then(|socket| self.greet(socket, target, begun));
         let now = self.now();
         match outcome {
-            Ok(socket) => self.note_up(socket, now - begun),
+            Ok(()) => self.note_up(now - begun),
             Err(error) => {
+                self.socket = None;
                 self.counted.connections.count_failure(error.raw_os_error().unwrap_or(0));
                 self.tally.errors.count(Cause::Connect);
                 if let Some(sequence) = self.recorder.sequences.first_mut() {
@@ -428,8 +441,20 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    fn note_up(&mut self, socket: OwnedFd, establishment: u64) -> bool {
+    /// Exchanges the protocol's greeting, where it has one.
+    fn greet(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
         self.socket = Some(socket);
+        self.written = 0;
+        let Some((session, exchange)) = self.shared.protocol.greet(target) else { return Ok(()) };
+        self.session = session;
+        match self.converse(exchange, begun) {
+            End::Whole { .. } => Ok(()),
+            End::Lost(Cause::Timeout) => Err(io::Error::from_raw_os_error(ETIMEDOUT)),
+            End::Lost(_) | End::Stopped => Err(io::Error::from_raw_os_error(EPROTO)),
+        }
+    }
+
+    fn note_up(&mut self, establishment: u64) -> bool {
         self.shared.control.connection_up();
         let connections: &mut Connections = &mut self.counted.connections;
         connections.establishment.record_ns(establishment);

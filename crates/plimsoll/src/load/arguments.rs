@@ -194,7 +194,9 @@ fn cpus(text: &str) -> Result<CpuList, String> {
         match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
             (Ok(first), Ok(last)) if first <= last && last < 4096 => all.extend(first..=last),
             _ => {
-                return Err(format!("'{part}' is not a CPU or a range of them; write numbers and ranges such as 0,2-3"));
+                return Err(format!(
+                    "'{part}' is not a CPU or a range of them; write numbers and ranges such as 0,2-3"
+                ));
             }
         }
     }

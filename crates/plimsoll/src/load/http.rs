@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use plimsoll_load::http::Http;
+use plimsoll_load::secure::Trust;
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 
 use super::arguments::{Common, resolve, usage};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// What to fetch: http://HOST[:PORT]/PATH; several are fetched in turn.
+    /// What to fetch: http://HOST[:PORT]/PATH or https://...; several are fetched in turn.
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// The version asked in. 1.0 closes each connection after its answer, unless a header asks to keep it.
@@ -26,6 +29,9 @@ pub(super) struct Arguments {
     /// A file that is sent as the body of every request.
     #[arg(short, long, value_name = "FILE", help_heading = "HTTP")]
     body: Option<PathBuf>,
+    /// HTTPS: believe any certificate.
+    #[arg(long, help_heading = "HTTP")]
+    insecure: bool,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -42,6 +48,8 @@ enum Version {
 pub(super) struct Plan {
     pub(super) targets: Vec<SocketAddr>,
     pub(super) protocol: Http,
+    /// Whom the targets have to prove to be, and to whose satisfaction; `None` is plain HTTP.
+    pub(super) security: Option<(Vec<ServerName<'static>>, Trust)>,
 }
 
 impl Arguments {
@@ -54,10 +62,14 @@ impl Arguments {
         if method.is_empty() || !method.bytes().all(is_token_byte) {
             return usage(format!("--method {method:?} is not a word that HTTP has as a method; give one such as GET"));
         }
+        let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<anyhow::Result<Vec<_>>>()?;
+        let secure = urls[0].secure;
+        if urls.iter().any(|url| url.secure != secure) {
+            return usage("http:// and https:// in one run would be measured as one; load them in two runs");
+        }
         // Connections are dealt over distinct servers; each carries the requests of its own in turn.
         let mut servers: Vec<(String, Vec<Vec<u8>>)> = Vec::new();
-        for url in &self.urls {
-            let url = Url::parse(url)?;
+        for url in urls {
             let request = self.render(&method, &url, &body)?;
             match servers.iter_mut().find(|(server, _)| *server == url.server) {
                 Some((_, requests)) => requests.push(request),
@@ -65,8 +77,23 @@ impl Arguments {
             }
         }
         let targets = servers.iter().map(|(server, _)| resolve(server)).collect::<anyhow::Result<_>>()?;
+        let security = if secure { Some((names(&servers)?, self.trust()?)) } else { None };
         let requests = servers.into_iter().map(|(_, requests)| requests).collect();
-        Ok(Plan { targets, protocol: Http::new(requests, method == "HEAD") })
+        Ok(Plan { targets, protocol: Http::new(requests, method == "HEAD"), security })
+    }
+
+    fn trust(&self) -> anyhow::Result<Trust> {
+        if self.insecure {
+            return Ok(Trust::Anyone);
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return usage(
+                "no certificate authority is known on this machine, so no server could be believed; install ca-certificates, name SSL_CERT_FILE, or use --insecure",
+            );
+        }
+        Ok(Trust::Roots(roots.into()))
     }
 
     fn render(&self, method: &str, url: &Url, body: &[u8]) -> anyhow::Result<Vec<u8>> {
@@ -105,6 +132,18 @@ impl Arguments {
     }
 }
 
+/// The host names of HOST:PORT.
+fn names(servers: &[(String, Vec<Vec<u8>>)]) -> anyhow::Result<Vec<ServerName<'static>>> {
+    let name = |(server, _): &(String, Vec<Vec<u8>>)| {
+        let host = server.rsplit_once(':').map_or(server.as_str(), |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        ServerName::try_from(host.clone()).or_else(|_| {
+            usage(format!("cannot fetch from `{host}` by https: it is neither a host name nor an address; correct it"))
+        })
+    };
+    servers.iter().map(name).collect()
+}
+
 /// RFC 9110, section 5.6.2.
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -112,6 +151,8 @@ fn is_token_byte(byte: u8) -> bool {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Url {
+    /// https.
+    secure: bool,
     /// HOST:PORT to connect to.
     server: String,
     /// What the Host field says: without the port where it is the default one.
@@ -128,9 +169,11 @@ impl Url {
             ))
         };
         let Some((scheme, rest)) = text.split_once("://") else { return wrong("it does not begin with http://") };
-        if !scheme.eq_ignore_ascii_case("http") {
-            return wrong("only http is spoken");
+        let secure = scheme.eq_ignore_ascii_case("https");
+        if !secure && !scheme.eq_ignore_ascii_case("http") {
+            return wrong("only http and https are spoken");
         }
+        let default_port = if secure { "443" } else { "80" };
         // A fragment is the reader's own business, never sent (RFC 9110, section 4.2.5).
         let rest = rest.split('#').next().unwrap_or_default();
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -145,12 +188,12 @@ impl Url {
         }
         let port = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
         let (server, authority) = match port {
-            Some((host, "80")) => (authority.to_owned(), host.to_owned()),
+            Some((host, port)) if port == default_port => (authority.to_owned(), host.to_owned()),
             Some(_) => (authority.to_owned(), authority.to_owned()),
-            None => (format!("{authority}:80"), authority.to_owned()),
+            None => (format!("{authority}:{default_port}"), authority.to_owned()),
         };
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Url { server, authority, path })
+        Ok(Url { secure, server, authority, path })
     }
 }
 
@@ -165,10 +208,13 @@ mod tests {
             ("http://h:80/", "h:80", "h", "/"),
             ("http://h:8000/a/b?c=d#e", "h:8000", "h:8000", "/a/b?c=d"),
             ("HTTP://h?q", "h:80", "h", "/?q"),
+            ("https://h/x", "h:443", "h", "/x"),
+            ("https://h:80/x", "h:80", "h:80", "/x"),
             ("http://[::1]/x", "[::1]:80", "[::1]", "/x"),
             ("http://[::1]:81/x", "[::1]:81", "[::1]:81", "/x"),
         ] {
-            let want = Url { server: server.into(), authority: authority.into(), path: path.into() };
+            let secure = text.starts_with("https");
+            let want = Url { secure, server: server.into(), authority: authority.into(), path: path.into() };
             assert_eq!(Url::parse(text).expect(text), want);
         }
         for text in ["h", "ftp://h/", "http://", "http:///x", "http://u:p@h/", "http://h/a b"] {

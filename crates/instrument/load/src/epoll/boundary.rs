@@ -52,7 +52,7 @@ impl<P: Protocol> Table<P> {
         self.usage_at_open.note_since(&mut self.counted);
         self.counted.window = std::mem::take(&mut self.tally);
         self.shared.control.give_back(std::mem::take(&mut self.claims));
-        for state in [State::Resting, State::Connecting, State::Idle, State::Due] {
+        for state in [State::Resting, State::Connecting, State::Greeting, State::Idle, State::Due] {
             for key in self.keys_in(state) {
                 self.abandon(key);
             }
@@ -61,7 +61,8 @@ impl<P: Protocol> Table<P> {
     }
 
     fn abandon(&mut self, key: Key) {
-        if self.slab.get(key).is_some_and(|connection| connection.state == State::Connecting) {
+        if self.slab.get(key).is_some_and(|connection| matches!(connection.state, State::Connecting | State::Greeting))
+        {
             self.pending -= 1;
             self.take(key);
         } else {
@@ -77,7 +78,9 @@ impl<P: Protocol> Table<P> {
             let Some(connection) = self.slab.get(key) else { continue };
             match connection.state {
                 State::Busy => unanswered.record_ns(now - connection.intended),
-                State::Connecting if connection.carries => unanswered.record_ns(now - connection.intended),
+                State::Connecting | State::Greeting if connection.carries => {
+                    unanswered.record_ns(now - connection.intended)
+                }
                 // Due, and the generator has not come to send it. Where requests are counted these are among the ones left.
                 State::Due if connection.intended <= now && !self.shared.config.extent.is_count() => {
                     unanswered.record_ns(now - connection.intended);

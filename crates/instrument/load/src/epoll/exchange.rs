@@ -78,7 +78,8 @@ impl<P: Protocol> Table<P> {
         let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return };
         let target = connection.number as usize % self.shared.config.targets.len();
-        connection.exchange = self.shared.protocol.begin(Turn { target, sequence: self.sequence, random });
+        let turn = Turn { target, sequence: self.sequence, random };
+        connection.exchange = self.shared.protocol.begin(&mut connection.session, turn, connection.written);
         connection.state = State::Busy;
         connection.sent = now;
         connection.written = 0;
@@ -106,7 +107,7 @@ impl<P: Protocol> Table<P> {
         loop {
             let Some(connection) = self.slab.get_mut(key) else { return };
             let Some(socket) = &connection.socket else { return };
-            let bytes = self.shared.protocol.output(&connection.exchange, connection.written);
+            let bytes = self.shared.protocol.output(&connection.session, &connection.exchange, connection.written);
             if bytes.is_empty() {
                 return;
             }
@@ -136,14 +137,23 @@ impl<P: Protocol> Table<P> {
                 Err(_) => return self.lose(key, Cause::Read),
             };
             self.tally.bytes_received += count as u64;
-            let reply = if connection.state == State::Busy {
-                self.shared.protocol.input(&mut connection.exchange, &self.buffer[..count])
-            } else {
-                // Nobody asked for these bytes.
-                Reply::Failed(Cause::Mismatch)
+            let bytes = &self.buffer[..count];
+            let protocol = &self.shared.protocol;
+            let reply = match connection.state {
+                State::Busy | State::Greeting => {
+                    protocol.input(&mut connection.session, &mut connection.exchange, bytes)
+                }
+                _ if protocol.idle(&mut connection.session, bytes) => Reply::Partial,
+                _ => Reply::Failed(Cause::Mismatch),
             };
+            let greeting = connection.state == State::Greeting;
+            if greeting {
+                // The answer may ask for one.
+                self.write(key);
+            }
             match reply {
                 Reply::Partial => {}
+                Reply::Whole { .. } if greeting => self.established(key),
                 Reply::Whole { payload, keep, status } => self.complete(key, Answer { payload, keep, status, ended }),
                 Reply::Failed(cause) => return self.lose(key, cause),
             }
@@ -160,7 +170,7 @@ impl<P: Protocol> Table<P> {
         if connection.state != State::Busy {
             return self.lose(key, Cause::Closed);
         }
-        match self.shared.protocol.end(&mut connection.exchange) {
+        match self.shared.protocol.end(&mut connection.session, &mut connection.exchange) {
             Reply::Whole { payload, status, .. } => {
                 self.complete(key, Answer { payload, status, keep: false, ended: true });
             }
@@ -206,7 +216,7 @@ impl<P: Protocol> Table<P> {
         // An answer that came before its request was wholly written leaves the connection in the middle of it.
         let keep = answer.keep
             && !config.opening.reconnect
-            && self.shared.protocol.output(&connection.exchange, connection.written).is_empty();
+            && self.shared.protocol.output(&connection.session, &connection.exchange, connection.written).is_empty();
         if self.window_closed || (connection.left == 0 && matches!(config.extent, Extent::Each(_))) {
             return self.close(key);
         }

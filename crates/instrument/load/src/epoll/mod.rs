@@ -117,6 +117,8 @@ enum State {
     Resting,
     /// Its connect is under way.
     Connecting,
+    /// Connected, and the protocol's greeting is under way.
+    Greeting,
     /// Nothing is due on it. Without a socket where each request opens one.
     Idle,
     /// Its next request is due at `intended`.
@@ -125,7 +127,7 @@ enum State {
     Busy,
 }
 
-struct Connection<E> {
+struct Connection<P: Protocol> {
     state: State,
     /// Whether it was ever up.
     proven: bool,
@@ -147,7 +149,8 @@ struct Connection<E> {
     written: usize,
     /// Requests still to be begun on it (`--each`).
     left: u64,
-    exchange: E,
+    session: P::Session,
+    exchange: P::Exchange,
 }
 
 /// One event loop and everything it alone knows.
@@ -156,7 +159,7 @@ struct Table<P: Protocol> {
     number: usize,
     epoll: Epoll,
     wheel: Wheel,
-    slab: Slab<Connection<P::Exchange>>,
+    slab: Slab<Connection<P>>,
     random: StdRng,
     buffer: Box<[u8]>,
     /// Keys whose requests are due now, in order.
@@ -288,7 +291,7 @@ impl<P: Protocol> Table<P> {
             // Its first request is on its way already, if any was due; an answer will be an edge of its own.
             return;
         }
-        if event.writable && connection.state == State::Busy {
+        if event.writable && matches!(connection.state, State::Busy | State::Greeting) {
             self.write(key);
         }
         if event.readable {
@@ -305,8 +308,8 @@ impl<P: Protocol> Table<P> {
         let deadline = match connection.state {
             State::Idle => return,
             State::Resting | State::Due => connection.intended,
-            State::Connecting if !connection.carries => connection.sent.saturating_add(timeout),
-            State::Connecting | State::Busy => connection.intended.saturating_add(timeout),
+            State::Connecting | State::Greeting if !connection.carries => connection.sent.saturating_add(timeout),
+            State::Connecting | State::Greeting | State::Busy => connection.intended.saturating_add(timeout),
         };
         if now < deadline {
             return self.set_timer(key, deadline);
@@ -314,7 +317,7 @@ impl<P: Protocol> Table<P> {
         match connection.state {
             State::Idle => {}
             State::Resting => self.return_to_service(key, now),
-            State::Connecting => self.attempt_failed(key, ETIMEDOUT),
+            State::Connecting | State::Greeting => self.attempt_failed(key, ETIMEDOUT),
             State::Due => self.due.push_back(key),
             State::Busy => self.lose(key, Cause::Timeout),
         }
@@ -381,3 +384,5 @@ impl<P: Protocol> Table<P> {
 
 /// errno(3): no connection within the time-out.
 pub(crate) const ETIMEDOUT: i32 = 110;
+/// errno(3): the peer did not speak the protocol that was to make the connection usable.
+pub(crate) const EPROTO: i32 = 71;

@@ -9,7 +9,7 @@ use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::readiness::Interest;
 use rand::RngExt;
 
-use super::{Connection, ETIMEDOUT, OPEN_BATCH, PENDING, State, Table};
+use super::{Connection, EPROTO, ETIMEDOUT, OPEN_BATCH, PENDING, State, Table};
 use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 
@@ -51,6 +51,7 @@ impl<P: Protocol> Table<P> {
                 sent: 0,
                 written: 0,
                 left,
+                session: P::Session::default(),
                 exchange: P::Exchange::default(),
             });
             if self.shared.config.opening.reconnect {
@@ -130,12 +131,28 @@ impl<P: Protocol> Table<P> {
 
     /// A connect has come to its end.
     pub(super) fn connected(&mut self, key: Key) {
-        let now = self.now();
         let Some(connection) = self.slab.get_mut(key) else { return };
         let Some(socket) = &connection.socket else { return };
         if let Err(error) = net::take_error(socket) {
             return self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
         }
+        let target = connection.number as usize % self.shared.config.targets.len();
+        match self.shared.protocol.greet(target) {
+            None => self.established(key),
+            Some((session, exchange)) => {
+                connection.session = session;
+                connection.exchange = exchange;
+                connection.written = 0;
+                connection.state = State::Greeting;
+                self.write(key);
+            }
+        }
+    }
+
+    /// A connection is usable.
+    pub(super) fn established(&mut self, key: Key) {
+        let now = self.now();
+        let Some(connection) = self.slab.get_mut(key) else { return };
         self.pending -= 1;
         self.shared.control.connection_up();
         let (number, establishment) = (connection.number, now - connection.sent);
@@ -168,7 +185,7 @@ impl<P: Protocol> Table<P> {
         self.counted.connections.count_failure(number);
         self.tally.errors.count(Cause::Connect);
         let Some(mut connection) = self.take(key) else { return };
-        if connection.state == State::Connecting {
+        if matches!(connection.state, State::Connecting | State::Greeting) {
             self.pending -= 1;
         }
         if let Some(sequence) = self.sequence(connection.number) {
@@ -184,6 +201,9 @@ impl<P: Protocol> Table<P> {
 
     /// A connection is lost, and with it the request under way.
     pub(super) fn lose(&mut self, key: Key, cause: Cause) {
+        if self.slab.get(key).is_some_and(|connection| connection.state == State::Greeting) {
+            return self.attempt_failed(key, EPROTO);
+        }
         let Some(mut connection) = self.take(key) else { return };
         self.tally.errors.count(cause);
         self.shared.control.connection_down();
@@ -236,7 +256,7 @@ impl<P: Protocol> Table<P> {
         }
     }
 
-    fn rest_or_give_up(&mut self, mut connection: Connection<P::Exchange>) {
+    fn rest_or_give_up(&mut self, mut connection: Connection<P>) {
         if self.window_closed {
             return;
         }
@@ -260,7 +280,7 @@ impl<P: Protocol> Table<P> {
         self.set_timer(key, resume);
     }
 
-    fn give_up(&mut self, connection: &Connection<P::Exchange>) {
+    fn give_up(&mut self, connection: &Connection<P>) {
         if self.window_closed {
             return;
         }
@@ -274,7 +294,7 @@ impl<P: Protocol> Table<P> {
         }
     }
 
-    pub(super) fn take(&mut self, key: Key) -> Option<Connection<P::Exchange>> {
+    pub(super) fn take(&mut self, key: Key) -> Option<Connection<P>> {
         let connection = self.slab.remove(key)?;
         if let Some(timer) = connection.timer {
             self.wheel.cancel(timer);

@@ -1,0 +1,235 @@
+//! TLS under any protocol, by rustls: it turns bytes into bytes and knows no socket, so it is a protocol around a protocol.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use plimsoll_measure::tally::Cause;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::protocol::{Protocol, Reply, Turn};
+
+/// A TLS record's largest plaintext (RFC 8446, section 5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+
+/// A protocol over TLS.
+pub struct Secure<P> {
+    inner: P,
+    config: Arc<ClientConfig>,
+    /// Whom each target has to prove to be.
+    names: Vec<ServerName<'static>>,
+}
+
+/// Which certificates are believed.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Those that these vouch for.
+    Roots(Arc<RootCertStore>),
+    /// Any.
+    Anyone,
+}
+
+impl<P: Protocol> Secure<P> {
+    /// `inner` over TLS to servers of these names, one a target.
+    pub fn new(inner: P, names: Vec<ServerName<'static>>, trust: Trust) -> Result<Secure<P>, rustls::Error> {
+        let provider = Arc::new(ring::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let builder = ClientConfig::builder_with_provider(Arc::<CryptoProvider>::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        let mut config = match trust {
+            Trust::Roots(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
+            Trust::Anyone => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(NoVerification(algorithms)))
+                .with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Secure { inner, config: Arc::new(config), names })
+    }
+}
+
+/// A connection's TLS, and what it has to send.
+pub struct Session<S> {
+    connection: Option<Box<ClientConnection>>,
+    out: Vec<u8>,
+    inner: S,
+}
+
+impl<S: Default> Default for Session<S> {
+    fn default() -> Session<S> {
+        Session { connection: None, out: Vec::new(), inner: S::default() }
+    }
+}
+
+impl<S> Session<S> {
+    /// Takes what TLS has to say into the bytes to send.
+    fn collect(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            while connection.wants_write() {
+                // Writing to memory does not fail, and nothing written means nothing left.
+                if !matches!(connection.write_tls(&mut self.out), Ok(1..)) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A request under way, or the handshake.
+#[derive(Default)]
+pub struct Exchange<E> {
+    inner: E,
+    handshake: bool,
+}
+
+impl<P: Protocol> Protocol for Secure<P> {
+    type Session = Session<P::Session>;
+    type Exchange = Exchange<P::Exchange>;
+
+    const TELLS_TRANSMISSION: bool = P::TELLS_TRANSMISSION;
+
+    fn greet(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
+        let connection = ClientConnection::new(Arc::clone(&self.config), self.names[target].clone());
+        // It fails for a configuration that cannot be used, which was built before.
+        let mut session = Session { connection: connection.ok().map(Box::new), ..Session::default() };
+        if let Some(connection) = &mut session.connection {
+            connection.set_buffer_limit(None);
+        }
+        session.collect();
+        Some((session, Exchange { handshake: true, ..Exchange::default() }))
+    }
+
+    fn begin(&self, session: &mut Self::Session, turn: Turn, written: usize) -> Self::Exchange {
+        // What is left of the handshake goes before the request.
+        session.out.drain(..written);
+        let inner = self.inner.begin(&mut session.inner, turn, 0);
+        let mut taken = 0;
+        if let Some(connection) = &mut session.connection {
+            loop {
+                let plain = self.inner.output(&session.inner, &inner, taken);
+                match connection.writer().write(plain) {
+                    Ok(count @ 1..) => taken += count,
+                    _ => break,
+                }
+            }
+        }
+        session.collect();
+        Exchange { inner, handshake: false }
+    }
+
+    fn output<'a>(&'a self, session: &'a Self::Session, _exchange: &'a Self::Exchange, written: usize) -> &'a [u8] {
+        &session.out[written..]
+    }
+
+    fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply {
+        let mut reply = Reply::Partial;
+        let Session { connection: Some(connection), inner, .. } = session else {
+            return Reply::Failed(Cause::Mismatch);
+        };
+        let outcome = decrypt(connection, bytes, |plain| {
+            reply = match reply {
+                Reply::Partial => self.inner.input(inner, &mut exchange.inner, plain),
+                _ => Reply::Failed(Cause::Mismatch),
+            };
+        });
+        let shaking = connection.is_handshaking();
+        session.collect();
+        match outcome {
+            Err(_) => Reply::Failed(Cause::Mismatch),
+            Ok(_) if exchange.handshake && !shaking => Reply::Whole { payload: 0, keep: true, status: 0 },
+            Ok(Stream::Ended) if reply == Reply::Partial => self.end(session, exchange),
+            Ok(_) => reply,
+        }
+    }
+
+    fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply {
+        if exchange.handshake {
+            Reply::Failed(Cause::Closed)
+        } else {
+            self.inner.end(&mut session.inner, &mut exchange.inner)
+        }
+    }
+
+    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> bool {
+        // Session tickets come when they please (RFC 8446, section 4.6.1); plaintext nobody asked for does not.
+        let mut unasked = false;
+        let Some(connection) = &mut session.connection else { return false };
+        let outcome = decrypt(connection, bytes, |_| unasked = true);
+        session.collect();
+        matches!(outcome, Ok(Stream::Open)) && !unasked
+    }
+}
+
+enum Stream {
+    Open,
+    /// The peer said that no more comes (close_notify).
+    Ended,
+}
+
+fn decrypt(
+    connection: &mut ClientConnection,
+    mut bytes: &[u8],
+    mut plain: impl FnMut(&[u8]),
+) -> Result<Stream, rustls::Error> {
+    let mut buffer = [0; RECORD_BYTES];
+    let mut stream = Stream::Open;
+    while !bytes.is_empty() {
+        if !matches!(connection.read_tls(&mut bytes), Ok(1..)) {
+            break;
+        }
+        connection.process_new_packets()?;
+        loop {
+            match connection.reader().read(&mut buffer) {
+                Ok(0) => {
+                    stream = Stream::Ended;
+                    break;
+                }
+                Ok(count) => plain(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return Ok(Stream::Ended),
+            }
+        }
+    }
+    Ok(stream)
+}
+
+/// Believes any certificate, and still checks that the server holds its key.
+#[derive(Debug)]
+struct NoVerification(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for NoVerification {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
