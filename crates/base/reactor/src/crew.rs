@@ -7,15 +7,19 @@
 //!
 //! The thread that made the crew coordinates it: only its table has every event's descriptor, so waking a loop is its business. A loop that needs something raises
 //! [`Crew::request`] and the coordinator calls [`Crew::attend`].
+//!
+//! A table begins as a copy of the coordinator's, or, with [`Outset::Empty`], with nothing but the way to hear from it: a *mailbox*, by which descriptors that
+//! are opened later reach it as well.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use plimsoll_sys::descriptor;
 use plimsoll_sys::event::Event;
+use plimsoll_sys::{descriptor, passing};
 
 /// An event loop keeps its big buffers on the heap; its stack holds a few frames.
 const STACK_BYTES: usize = 256 * 1024;
@@ -60,6 +64,7 @@ pub struct Seat {
     table: usize,
     room: Arc<AtomicBool>,
     wake: Arc<Event>,
+    mailbox: Option<Arc<OwnedFd>>,
     shared: Arc<Shared>,
 }
 
@@ -77,6 +82,11 @@ impl Seat {
     /// Raised when the phase or the turn has changed. The loop waits for it beside its connections, and lowers it.
     pub fn wake(&self) -> &Event {
         &self.wake
+    }
+
+    /// Where messages of the coordinator's arrive (`plimsoll_sys::passing`), for tables that began empty.
+    pub fn mailbox(&self) -> Option<BorrowedFd<'_>> {
+        self.mailbox.as_ref().map(|end| end.as_fd())
     }
 
     /// What the loop is to do.
@@ -133,16 +143,27 @@ pub enum Growth {
     Never,
 }
 
+/// What a new table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outset {
+    /// All that the coordinator's holds at that moment, under the same numbers.
+    Copy,
+    /// Standard input, output and error, and a mailbox.
+    Empty,
+}
+
 struct Member<R> {
     worker: usize,
     room: Arc<AtomicBool>,
     wake: Arc<Event>,
+    mailbox: Option<OwnedFd>,
     thread: JoinHandle<R>,
 }
 
 /// Event loops that run `body`, and the means to add to, wake and end them.
 pub struct Crew<R> {
     body: Arc<dyn Fn(Seat) -> R + Send + Sync>,
+    outset: Outset,
     shared: Arc<Shared>,
     members: Vec<Member<R>>,
 }
@@ -162,7 +183,13 @@ impl<R: Send + 'static> Crew<R> {
             growth,
             workers,
         };
-        Ok(Crew { body: Arc::new(body), shared: Arc::new(shared), members: Vec::new() })
+        Ok(Crew { body: Arc::new(body), outset: Outset::Copy, shared: Arc::new(shared), members: Vec::new() })
+    }
+
+    /// Says what tables hold when they begin; [`Outset::Copy`] unless told otherwise.
+    #[must_use]
+    pub fn with_outset(self, outset: Outset) -> Crew<R> {
+        Crew { outset, ..self }
     }
 
     /// Adds a table to a worker and starts its event loop.
@@ -170,8 +197,18 @@ impl<R: Send + 'static> Crew<R> {
         let table = self.tables(worker).count();
         let wake = Arc::new(Event::new()?);
         let room = Arc::new(AtomicBool::new(true));
-        let seat =
-            Seat { worker, table, room: Arc::clone(&room), wake: Arc::clone(&wake), shared: Arc::clone(&self.shared) };
+        let (near, far) = match self.outset {
+            Outset::Copy => (None, None),
+            Outset::Empty => passing::pair().map(|(near, far)| (Some(near), Some(Arc::new(far))))?,
+        };
+        let seat = Seat {
+            worker,
+            table,
+            room: Arc::clone(&room),
+            wake: Arc::clone(&wake),
+            mailbox: far.clone(),
+            shared: Arc::clone(&self.shared),
+        };
         let body = Arc::clone(&self.body);
         let unshared = Arc::new(Mutex::new(None));
         let outcome = Arc::clone(&unshared);
@@ -179,7 +216,13 @@ impl<R: Send + 'static> Crew<R> {
         let thread = thread::Builder::new().name(format!("worker {worker}.{table}")).stack_size(STACK_BYTES).spawn(
             move || {
                 let ended = RaiseOnDrop(Arc::clone(&seat.shared));
-                *outcome.lock().unwrap_or_else(PoisonError::into_inner) = descriptor::unshare_table().err();
+                let unshared = match seat.mailbox() {
+                    None => descriptor::unshare_table(),
+                    Some(mailbox) => {
+                        descriptor::unshare_table_keeping(&[mailbox, seat.wake.as_fd(), seat.shared.request.as_fd()])
+                    }
+                };
+                *outcome.lock().unwrap_or_else(PoisonError::into_inner) = unshared.err();
                 drop(ready);
                 let result = body(seat);
                 drop(ended);
@@ -192,7 +235,8 @@ impl<R: Send + 'static> Crew<R> {
             self.set_phase(Phase::Stop);
             return Err(error);
         }
-        self.members.push(Member { worker, room, wake, thread });
+        // The thread closes its number of the far end; this table's own, which had to be open for the copy to have it, stays: one a table.
+        self.members.push(Member { worker, room, wake, mailbox: near, thread });
         self.shared.workers[worker].tables.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
@@ -232,6 +276,11 @@ impl<R: Send + 'static> Crew<R> {
     /// How many tables there are.
     pub fn table_count(&self) -> usize {
         self.members.len()
+    }
+
+    /// The coordinator's ends of the mailboxes, in the order in which the tables were added; none where tables began as copies.
+    pub fn mailboxes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.members.iter().filter_map(|member| member.mailbox.as_ref().map(|end| end.as_fd()))
     }
 
     /// Whether every event loop has ended.
@@ -323,6 +372,28 @@ mod tests {
         numbers.recv().expect("the second table opened its file");
         crew.set_phase(Phase::Stop);
         assert_eq!(crew.join().len(), 2);
+    }
+
+    #[test]
+    fn a_table_that_began_empty_has_what_its_mailbox_brings() {
+        let kept_here = File::open("/dev/null").expect("/dev/null opens");
+        let number = kept_here.as_raw_fd();
+        let mut crew = Crew::new(1, Growth::Never, move |seat| {
+            let seen = std::fs::read_link(format!("/proc/thread-self/fd/{number}")).unwrap_or_default();
+            let mailbox = seat.mailbox().expect("it began empty");
+            let (mut message, mut descriptors) = ([0; 8], Vec::new());
+            until("a message", || passing::receive(mailbox, &mut message, &mut descriptors).is_ok());
+            let received = format!("/proc/thread-self/fd/{}", descriptors[0].as_raw_fd());
+            (seen, std::fs::read_link(received).unwrap_or_default())
+        })
+        .expect("an event can be made")
+        .with_outset(Outset::Empty);
+        crew.add_table(0).expect("a table");
+        let mailbox = crew.mailboxes().next().expect("a table that began empty has one");
+        passing::send(mailbox, b"a file", &[kept_here.as_fd()]).expect("the mailbox has room");
+        let (seen, received) = crew.join().remove(0);
+        assert_ne!(seen, std::path::Path::new("/dev/null"));
+        assert_eq!(received, std::path::Path::new("/dev/null"));
     }
 
     #[test]

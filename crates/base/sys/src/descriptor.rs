@@ -5,6 +5,7 @@
 //! a descriptor in its own table is the one to use and close it.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::process::{Resource, getrlimit};
 
@@ -23,6 +24,32 @@ pub fn unshare_table() -> io::Result<()> {
 /// Whether an error means that this table has no descriptor left (EMFILE).
 pub fn is_full_table(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMFILE)
+}
+
+/// Gives the calling thread a descriptor table of its own with nothing in it but standard input, output and error and those in `keep`. Every other number is
+/// invalid here from now on: what this thread needs reaches it by [`crate::passing`].
+pub fn unshare_table_keeping(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+    unshare_table()?;
+    // What other threads own stays open in their table; here, where nobody owns it, it goes.
+    close_all_but(keep);
+    Ok(())
+}
+
+/// Closes every descriptor of this thread's table above standard error but these. To be called only where no other thread shares the table, and nothing in it
+/// but these will be used again.
+pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) {
+    let mut keep: Vec<u32> =
+        keep.iter().map(|descriptor| descriptor.as_raw_fd() as u32).filter(|number| *number > 2).collect();
+    keep.sort_unstable();
+    let mut first = 3;
+    for number in keep.into_iter().chain([u32::MAX]) {
+        if first < number {
+            // SAFETY: the callers are a fresh copy of the process that never returns to those who own what is closed here, and a thread that has just unshared
+            // its table, where all that is closed is a second number of what stays open elsewhere.
+            unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0) };
+        }
+        first = number.saturating_add(1);
+    }
 }
 
 /// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE; or ENOBUFS and ENOMEM, which

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::signal;
+use crate::{descriptor, signal};
 
 /// A child process of ours, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<C
     }
     // Neither a panic nor a return may reach the caller's frames, which belong to the parent.
     let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        close_all_but(keep);
+        descriptor::close_all_but(keep);
         match die_with_parent(parent) {
             Ok(()) => work(),
             Err(_) => 1,
@@ -46,21 +46,6 @@ pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<C
     }));
     // SAFETY: _exit ends the process; nothing of ours runs after it, and what the parent registered to run at its exit does not run here.
     unsafe { libc::_exit(code.unwrap_or(101)) }
-}
-
-/// Closes every descriptor above standard error but these.
-fn close_all_but(keep: &[BorrowedFd<'_>]) {
-    let mut keep: Vec<u32> =
-        keep.iter().map(|descriptor| descriptor.as_raw_fd() as u32).filter(|number| *number > 2).collect();
-    keep.sort_unstable();
-    let mut first = 3;
-    for number in keep.into_iter().chain([u32::MAX]) {
-        if first < number {
-            // SAFETY: called in a fresh copy of the process alone, which never returns to those who own what is closed here.
-            unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0) };
-        }
-        first = number.saturating_add(1);
-    }
 }
 
 /// The socket that SIGTERM and SIGINT end the reading half of.
