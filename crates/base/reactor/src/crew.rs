@@ -134,6 +134,13 @@ impl Seat {
     }
 }
 
+impl Seat {
+    /// Has [`Crew::request`] raised, to say something of the caller's own to the coordinator.
+    pub fn ask_attention(&self) {
+        self.shared.request.raise();
+    }
+}
+
 /// Whether a worker whose tables are full gets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
@@ -278,9 +285,10 @@ impl<R: Send + 'static> Crew<R> {
         self.members.len()
     }
 
-    /// The coordinator's ends of the mailboxes, in the order in which the tables were added; none where tables began as copies.
-    pub fn mailboxes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.members.iter().filter_map(|member| member.mailbox.as_ref().map(|end| end.as_fd()))
+    /// The coordinator's ends of the mailboxes, each with the number of its worker, in the order in which the tables were added; none where tables began as
+    /// copies.
+    pub fn mailboxes(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        self.members.iter().filter_map(|member| Some((member.worker, member.mailbox.as_ref()?.as_fd())))
     }
 
     /// Whether every event loop has ended.
@@ -389,7 +397,7 @@ mod tests {
         .expect("an event can be made")
         .with_outset(Outset::Empty);
         crew.add_table(0).expect("a table");
-        let mailbox = crew.mailboxes().next().expect("a table that began empty has one");
+        let (_, mailbox) = crew.mailboxes().next().expect("a table that began empty has one");
         passing::send(mailbox, b"a file", &[kept_here.as_fd()]).expect("the mailbox has room");
         let (seen, received) = crew.join().remove(0);
         assert_ne!(seen, std::path::Path::new("/dev/null"));

@@ -280,10 +280,20 @@ mod tests {
         ("HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\n\r\n", 304, 0, true),
         ("HTTP/1.1 404 Not Found\nContent-Length: 2\n\nno", 404, 2, true),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 200, 5, true),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nA;x=\"1\"\r\n0123456789\r\n00\r\n\r\n", 200, 10, true),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nA;x=\"1\"\r\n0123456789\r\n00\r\n\r\n",
+            200,
+            10,
+            true,
+        ),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\n0\nTrailer: yes\nOther: 1\n\n", 200, 1, true),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 200, 1, true),
-        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, 1, true),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+            200,
+            1,
+            true,
+        ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nfour", 200, 4, true),
     ];
 
