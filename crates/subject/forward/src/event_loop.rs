@@ -1,0 +1,502 @@
+//! The event loop over one descriptor table: accept, connect, relay, and see that nothing takes longer than it may.
+//!
+//! Edge-triggered: each socket is registered once, for everything, and what is ready is remembered, so that a blocked direction costs no call and an
+//! end no spinning. When the table is full, or something is exhausted, accepting pauses, and what is queued at the listeners stays queued.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use plimsoll_reactor::crew::{Phase, Seat};
+use plimsoll_reactor::slab::{Key, Slab};
+use plimsoll_reactor::timer::Wheel;
+use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::{descriptor, net, passing, unix};
+
+use crate::connection::{self, Connection, Next, Stage, TimedFor};
+use crate::log::{Ending, Record};
+use crate::mail::{MESSAGE_BYTES, Mail};
+use crate::pool::Pool;
+use crate::relay::Side;
+use crate::route::{Route, Target};
+use crate::shared::{ListenerNumber, Shared};
+use crate::totals::Totals;
+use crate::transfer::Leg;
+
+/// Reported in one wait.
+const EVENT_BATCH: usize = 256;
+/// Accepted in a row at one listener before connections are relayed again, so that a burst is shared by the workers.
+const ACCEPT_BATCH: usize = 16;
+/// After this, accepting is tried again even if no connection here closed: whatever was short may be free elsewhere.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Descriptors of a table that are neither a listener nor a connection nor a pipe: the standard three, epoll, mailbox, wake-ups, and a few to spare.
+const OTHER_DESCRIPTORS: usize = 16;
+/// A connection that does not send for so long is asked whether it is still there (TCP_KEEPIDLE): within the usual life of a NAT entry, and within `idle_timeout`.
+pub(crate) const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(75);
+
+const WAKE: u64 = Key::RESERVED;
+const MAILBOX: u64 = Key::RESERVED + 1;
+const FIRST_LISTENER: u64 = Key::RESERVED + 2;
+/// Set in the key of a server's socket; slots stay far below it.
+const SERVER: u64 = 1 << 31;
+
+/// Relays until the crew stops.
+pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
+    let mailbox = seat.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
+    let epoll = Epoll::new(EVENT_BATCH)?;
+    epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
+    epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
+    // A sixteenth of the table for pipes: directions of which more are busy at once than that are copied.
+    let most_pipes = (descriptor::limit() / 32).min(512);
+    let mut table = Table {
+        seat,
+        shared,
+        epoll,
+        listeners: HashMap::new(),
+        connections: Slab::default(),
+        wheel: Wheel::new(Instant::now()),
+        pool: Pool::new(shared.splices, most_pipes),
+        most_pipes,
+        carried: Vec::new(),
+        listening: false,
+        full: false,
+        paused_until: None,
+        draining: false,
+        now: Instant::now(),
+        totals: Totals::default(),
+    };
+    table.serve()?;
+    table.totals.pipes_shrunk = table.pool.pipes_shrunk;
+    table.totals.pipes_missed = table.pool.pipes_missed;
+    Ok(table.totals)
+}
+
+/// A listener in this table, and where what is accepted there leads.
+struct Listener {
+    socket: OwnedFd,
+    route: Arc<Route>,
+}
+
+struct Table<'a> {
+    seat: &'a Seat,
+    shared: &'a Shared,
+    epoll: Epoll,
+    listeners: HashMap<ListenerNumber, Listener>,
+    connections: Slab<Connection>,
+    wheel: Wheel,
+    pool: Pool,
+    most_pipes: usize,
+    /// Keys with more to do that epoll will not report again.
+    carried: Vec<u64>,
+    listening: bool,
+    full: bool,
+    paused_until: Option<Instant>,
+    draining: bool,
+    now: Instant,
+    totals: Totals,
+}
+
+impl Table<'_> {
+    fn serve(&mut self) -> io::Result<()> {
+        let (mut ready, mut due) = (Vec::with_capacity(EVENT_BATCH), Vec::new());
+        loop {
+            let wait = self.epoll.wait(self.timeout())?;
+            ready.extend(wait);
+            let _baton = self.seat.baton();
+            self.now = Instant::now();
+            for key in std::mem::take(&mut self.carried) {
+                self.advance(Key::from_raw(key));
+            }
+            for event in ready.drain(..) {
+                self.dispatch(event)?;
+            }
+            self.wheel.expire(self.now, &mut due);
+            for key in due.drain(..) {
+                self.timed(Key::from_raw(key));
+            }
+            if self.paused_until.is_some_and(|until| self.now >= until) {
+                self.paused_until = None;
+                self.follow_turn()?;
+            }
+            match self.seat.phase() {
+                Phase::Run => {}
+                Phase::Drain if !self.connections.is_empty() => {}
+                Phase::Drain if !self.draining => {}
+                Phase::Drain => return Ok(()),
+                Phase::Stop => {
+                    self.cut_all();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.carried.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        // A quiet loop may have waited for long: its deadlines are reckoned from now.
+        let now = if self.wheel.is_empty() && self.paused_until.is_none() { self.now } else { Instant::now() };
+        let paused = self.paused_until.map(|until| until.saturating_duration_since(now));
+        [self.wheel.wait(now), paused].into_iter().flatten().min()
+    }
+
+    fn dispatch(&mut self, event: Ready) -> io::Result<()> {
+        match event.key {
+            WAKE => {
+                self.seat.wake().lower();
+                self.follow_turn()?;
+                if self.seat.phase() == Phase::Drain && !self.draining {
+                    self.draining = true;
+                    self.leave(&self.listeners.keys().copied().collect::<Vec<_>>())?;
+                    self.shared.swept.fetch_add(1, Ordering::AcqRel);
+                    self.seat.ask_attention();
+                }
+            }
+            MAILBOX => self.read_mail()?,
+            FIRST_LISTENER.. => self.accept((event.key - FIRST_LISTENER) as ListenerNumber, ACCEPT_BATCH)?,
+            key => {
+                let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
+                let key = Key::from_raw(key);
+                if self.note(key, side, event) {
+                    self.advance(key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of readiness, and says whether it concerns a connection that is still there.
+    fn note(&mut self, key: Key, side: Side, event: Ready) -> bool {
+        // A key of a connection that closed earlier in this batch finds nothing.
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let connecting = matches!(connection.stage, Stage::Connecting { .. });
+        let Some(leg) = connection.leg(side) else { return false };
+        leg.readable |= event.readable;
+        leg.ended |= event.ended;
+        leg.writable |= event.writable;
+        if connecting {
+            // The client's readiness is remembered until there is a server; the server's is the answer.
+            if side == Side::Server && event.writable {
+                self.answered(key, event.ended);
+            }
+            return false;
+        }
+        if event.ended {
+            connection.look_into_end(side);
+        }
+        true
+    }
+
+    fn read_mail(&mut self) -> io::Result<()> {
+        let Some(mailbox) = self.seat.mailbox() else { return Ok(()) };
+        let (mut message, mut descriptors) = ([0; MESSAGE_BYTES], Vec::new());
+        loop {
+            let length = match passing::receive(mailbox, &mut message, &mut descriptors) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    // This table has no room for a listener: others may, and connections here go on.
+                    self.totals.count_error(&error);
+                    (self.shared.say)(&format!("a worker cannot take a new listener: {error}; raise `ulimit -n`"));
+                    descriptors.clear();
+                    continue;
+                }
+            };
+            match Mail::from_bytes(&message[..length]) {
+                Some(Mail::Listen(numbers)) => self.listen(numbers, &mut descriptors)?,
+                Some(Mail::Leave(numbers)) => self.leave(&numbers)?,
+                Some(Mail::Routes) => {
+                    let routes = self.shared.routes();
+                    for (number, listener) in &mut self.listeners {
+                        if let Some(route) = routes.get(number) {
+                            listener.route = Arc::clone(route);
+                        }
+                    }
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn listen(&mut self, numbers: Vec<ListenerNumber>, sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
+        let routes = self.shared.routes();
+        for (number, socket) in numbers.into_iter().zip(sockets.drain(..)) {
+            // A listener without a route has been closed again since.
+            let Some(route) = routes.get(&number) else { continue };
+            if self.listening {
+                self.epoll.add(&socket, key_of(number), Interest::READ, self.trigger())?;
+            }
+            self.listeners.insert(number, Listener { socket, route: Arc::clone(route) });
+        }
+        self.follow_turn()
+    }
+
+    /// Takes what is queued at these listeners, and closes them.
+    fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
+        for &number in numbers {
+            if self.listening {
+                self.accept(number, usize::MAX)?;
+            }
+            if let Some(listener) = self.listeners.remove(&number)
+                && self.listening
+            {
+                // Others hold the open file too, so closing would leave it reporting (epoll(7)).
+                self.epoll.remove(&listener.socket)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn trigger(&self) -> Trigger {
+        if self.shared.exclusive { Trigger::Exclusive } else { Trigger::Level }
+    }
+
+    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
+    fn follow_turn(&mut self) -> io::Result<()> {
+        let listen = !self.draining && self.seat.accepts() && !self.full && self.paused_until.is_none();
+        if listen == self.listening {
+            return Ok(());
+        }
+        for (number, listener) in &self.listeners {
+            if listen {
+                self.epoll.add(&listener.socket, key_of(*number), Interest::READ, self.trigger())?;
+            } else {
+                self.epoll.remove(&listener.socket)?;
+            }
+        }
+        self.listening = listen;
+        Ok(())
+    }
+
+    /// How many connections this table has descriptors for.
+    fn capacity(&self) -> usize {
+        let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
+        (descriptor::limit().saturating_sub(taken) / 2).max(1)
+    }
+
+    fn accept(&mut self, number: ListenerNumber, most: usize) -> io::Result<()> {
+        for _ in 0..most {
+            if !self.listening {
+                return Ok(());
+            }
+            if self.connections.len() >= self.capacity() {
+                return self.report_full();
+            }
+            if self.shared.gauge.open() >= self.shared.max_connections.load(Ordering::Relaxed) {
+                return self.pause_accepting();
+            }
+            let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
+            match net::accept_prepared(&listener.socket) {
+                Ok((socket, address)) => {
+                    let route = Arc::clone(&listener.route);
+                    self.open(socket, address, route);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    self.totals.count_error(&error);
+                    if descriptor::is_exhaustion(&error) {
+                        self.seat.report_full();
+                        return self.pause_accepting();
+                    }
+                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)), or of a listener that was closed.
+                    if error.kind() == io::ErrorKind::InvalidInput {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report_full(&mut self) -> io::Result<()> {
+        self.full = true;
+        self.seat.report_full();
+        self.follow_turn()
+    }
+
+    fn pause_accepting(&mut self) -> io::Result<()> {
+        self.paused_until = Some(self.now + ACCEPT_PAUSE);
+        self.follow_turn()
+    }
+
+    fn open(&mut self, socket: OwnedFd, address: Option<SocketAddr>, route: Arc<Route>) {
+        let client = Leg::new(socket, address.is_some());
+        let key = self.connections.insert(Connection::new(client, address, route, self.now));
+        self.totals.connections += 1;
+        self.shared.gauge.opened();
+        let connection = self.connections.get_mut(key).expect("just inserted");
+        let deadline = connection.deadline(self.now);
+        connection.timer = Some(self.wheel.set(deadline, key.to_raw()));
+        if let Some(client) = &connection.client
+            && let Err(error) = self.epoll.add(&client.socket, key.to_raw(), Interest::BOTH, Trigger::Edge)
+        {
+            self.totals.count_error(&error);
+            return self.cut(key, Ending::Limit);
+        }
+        self.connect(key, None);
+    }
+
+    /// Tries destinations until one may answer, or none is left.
+    fn connect(&mut self, key: Key, mut failed: Option<io::Error>) {
+        loop {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let Stage::Connecting { turn, attempt } = &mut connection.stage else { return };
+            let attempted = connection.route.attempt(*turn, *attempt, |number, target| match target {
+                Target::Tcp(address, source) => (
+                    number,
+                    Some(address),
+                    net::connect(address, source, net::Mode::Nonblocking).and_then(|socket| {
+                        net::prepare(&socket, KEEP_ALIVE_AFTER)?;
+                        Ok(socket)
+                    }),
+                ),
+                Target::Unix(path) => (number, None, unix::connect(path)),
+            });
+            *attempt += 1;
+            let Some((number, address, outcome)) = attempted else {
+                let ending = failed.as_ref().map_or(Ending::ConnectFailed, connection::connect_ending);
+                return self.cut(key, ending);
+            };
+            (connection.endpoint, connection.server_address) = (Some(number), address);
+            let outcome = outcome.and_then(|socket| {
+                self.epoll.add(&socket, key.to_raw() | SERVER, Interest::BOTH, Trigger::Edge)?;
+                Ok(Leg { writable: false, ..Leg::new(socket, address.is_some()) })
+            });
+            match outcome {
+                Ok(leg) => {
+                    connection.server = Some(leg);
+                    connection.route.opened(number);
+                    return;
+                }
+                Err(error) => {
+                    self.totals.count_error(&error);
+                    connection.endpoint = None;
+                    failed = Some(error);
+                }
+            }
+        }
+    }
+
+    /// A destination has taken the connection, or has not.
+    fn answered(&mut self, key: Key, ended: bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(server) = &connection.server else { return };
+        let outcome = if ended { net::take_error(&server.socket) } else { Ok(()) };
+        match outcome {
+            Err(error) if !connection::was_connected(&error) => {
+                connection.server = None;
+                if let Some(number) = connection.endpoint.take() {
+                    connection.route.closed(number);
+                }
+                self.totals.count_error(&error);
+                self.connect(key, Some(error));
+            }
+            outcome => {
+                connection.connected(&outcome, self.now);
+                self.advance(key);
+            }
+        }
+    }
+
+    /// Relays what there is for one connection.
+    fn advance(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let next = match connection.stage {
+            Stage::Connecting { .. } => return,
+            Stage::Relaying => connection.relay(&mut self.pool, &self.shared.log, self.now),
+            Stage::Dismissing { .. } => connection.check_delivery(self.now),
+        };
+        match next {
+            Next::Closes(ending) => return self.close(key, ending),
+            Next::Yields => self.carried.push(key.to_raw()),
+            Next::Waits => {}
+        }
+        // The timer of a whole connection is left as it is, and looks at the connection when it fires. Each later stage may be due sooner.
+        let timed_for = match connection.stage {
+            Stage::Dismissing { .. } => TimedFor::Dismissal,
+            _ if connection.is_half() => TimedFor::Half,
+            _ => TimedFor::Whole,
+        };
+        if connection.timed_for < timed_for {
+            connection.timed_for = timed_for;
+            self.set_timer(key);
+        }
+    }
+
+    fn set_timer(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if let Some(timer) = connection.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        connection.timer = Some(self.wheel.set(connection.deadline(self.now), key.to_raw()));
+    }
+
+    fn timed(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.timer = None;
+        match connection.stage {
+            Stage::Connecting { .. } => self.cut(key, Ending::ConnectTimeout),
+            Stage::Relaying if connection.deadline(self.now) <= self.now => {
+                let ending = if connection.is_half() { Ending::HalfClose } else { Ending::Idle };
+                self.cut(key, ending);
+            }
+            Stage::Relaying => self.set_timer(key),
+            Stage::Dismissing { .. } => match connection.check_delivery(self.now) {
+                Next::Closes(ending) => self.close(key, ending),
+                Next::Waits | Next::Yields => self.set_timer(key),
+            },
+        }
+    }
+
+    /// Ends a connection that neither side has ended: both are told so by a reset, as an end of the stream would say that all was sent.
+    fn cut(&mut self, key: Key, ending: Ending) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.reset(Side::Client);
+        connection.reset(Side::Server);
+        self.close(key, ending);
+    }
+
+    fn close(&mut self, key: Key, ending: Ending) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        if let Some(timer) = connection.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        if let Some(number) = connection.endpoint {
+            connection.route.closed(number);
+        }
+        let row = connection.into_row(ending, &mut self.pool, self.now);
+        self.totals.bytes_up += row.up.bytes;
+        self.totals.bytes_down += row.down.bytes;
+        self.totals.count_end(ending);
+        self.shared.gauge.closed();
+        if self.shared.log.connections {
+            self.shared.log.hand(Record::Connection(row));
+        }
+        if self.paused_until.is_some() {
+            // Due at once: the loop resumes when it has dealt with this batch.
+            self.paused_until = Some(self.now);
+        }
+        if self.full && self.connections.len() < self.capacity() {
+            self.full = false;
+            self.seat.report_room();
+            // Resumes in this round.
+            self.paused_until = Some(self.now);
+        }
+    }
+
+    fn cut_all(&mut self) {
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            self.cut(key, Ending::Drained);
+        }
+    }
+}
+
+fn key_of(number: ListenerNumber) -> u64 {
+    FIRST_LISTENER + u64::from(number)
+}

@@ -1,0 +1,33 @@
+//! The port forwarder: relays TCP connections by a table.
+//!
+//! [`Forwarder::bind`] opens the listeners, so that the caller can say where they are; [`Forwarder::run`] relays until it is told to stop, and returns what
+//! was counted. The rules of relaying are in `relay`, the table's in [`table`], both pure; all else waits on descriptors.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod event_loop;
+mod forwarder;
+mod listeners;
+mod log;
+mod mail;
+mod pool;
+mod relay;
+mod reload;
+mod route;
+mod shared;
+pub mod table;
+mod totals;
+mod transfer;
+
+pub use forwarder::{Accept, Config, Error, Forwarder, UnknownAccept};
+pub use log::Ending;
+pub use reload::Source;
+pub use totals::Totals;
+
+/// Whether a table could be: its names resolve, and it leads nothing back to itself. Nothing is listened on.
+pub fn check(table: &table::Table) -> Result<(), Error> {
+    reload::routes(table).map(drop).map_err(Error::Table)
+}
+
+/// Takes a sentence for the person who runs the forwarder.
+pub type Say = Box<dyn Fn(&str) + Send + Sync>;

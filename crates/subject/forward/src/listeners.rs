@@ -1,0 +1,129 @@
+//! The listeners that are open, and the change from one table's to the next one's.
+//!
+//! A listener of both tables stays as it is, with its queue: only its route changes. The new ones are opened first, so that a table that cannot be had in full changes
+//! nothing.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use plimsoll_sys::net::{self, Sharing};
+use plimsoll_sys::unix;
+
+use crate::event_loop::KEEP_ALIVE_AFTER;
+use crate::route::Route;
+use crate::shared::{ListenerNumber, Routes};
+use crate::table::Listen;
+
+/// A listener is told from others by what was asked for, and how often before: port 0 may be asked for several times.
+type Asked = (Listen, usize);
+
+pub(crate) struct Listener {
+    pub(crate) number: ListenerNumber,
+    asked: Asked,
+    /// Where it is in truth: port 0 has become another.
+    pub(crate) at: Listen,
+    /// One for each set: one for all workers, or one a worker.
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) route: Arc<Route>,
+}
+
+/// All listeners of a forwarder, in the order of the table.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    open: Vec<Listener>,
+    next_number: ListenerNumber,
+}
+
+/// What a change of tables opened and closed.
+pub(crate) struct Change {
+    pub(crate) opened: Vec<ListenerNumber>,
+    pub(crate) closed: Vec<Listener>,
+}
+
+impl Listeners {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.open.iter()
+    }
+
+    pub(crate) fn routes(&self) -> Routes {
+        self.open.iter().map(|listener| (listener.number, Arc::clone(&listener.route))).collect()
+    }
+
+    /// Becomes the listeners of these routes, with `sets` sockets each. Where one cannot be opened nothing has changed.
+    pub(crate) fn change(&mut self, routes: Vec<Route>, sets: usize) -> Result<Change, (Listen, io::Error)> {
+        let held: HashMap<&Asked, usize> =
+            self.open.iter().zip(0..).map(|(listener, index)| (&listener.asked, index)).collect();
+        let mut seen: HashMap<Listen, usize> = HashMap::new();
+        let mut plan = Vec::with_capacity(routes.len());
+        for mut route in routes {
+            let before = seen.entry(route.listen.clone()).or_default();
+            let asked = (route.listen.clone(), *before);
+            *before += 1;
+            if let Some(&index) = held.get(&asked) {
+                route.listen = self.open[index].at.clone();
+                plan.push((Ok(index), asked, route));
+            } else {
+                let (at, sockets) = open(&asked.0, sets).map_err(|error| (asked.0.clone(), error))?;
+                route.listen = at;
+                plan.push((Err(sockets), asked, route));
+            }
+        }
+        let mut former: Vec<Option<Listener>> = std::mem::take(&mut self.open).into_iter().map(Some).collect();
+        let mut opened = Vec::new();
+        for (source, asked, route) in plan {
+            let (number, sockets) = match source {
+                Ok(index) => former[index]
+                    .take()
+                    .map(|listener| (listener.number, listener.sockets))
+                    .expect("each is asked for once"),
+                Err(sockets) => {
+                    self.next_number += 1;
+                    opened.push(self.next_number);
+                    (self.next_number, sockets)
+                }
+            };
+            self.open.push(Listener { number, asked, at: route.listen.clone(), sockets, route: Arc::new(route) });
+        }
+        Ok(Change { opened, closed: former.into_iter().flatten().collect() })
+    }
+
+    /// Has nobody connect any more: further connects are refused.
+    pub(crate) fn close(&mut self) {
+        for listener in std::mem::take(&mut self.open) {
+            listener.sockets.iter().for_each(net::stop_listening);
+            listener.unlink();
+        }
+    }
+}
+
+impl Listener {
+    /// Takes a Unix socket's name away.
+    pub(crate) fn unlink(&self) {
+        if let Listen::Unix(path) = &self.at {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn open(listen: &Listen, sets: usize) -> io::Result<(Listen, Vec<OwnedFd>)> {
+    let mut address = match listen {
+        // The name has one socket, whatever the strategy.
+        Listen::Unix(path) => return Ok((listen.clone(), vec![unix::listen(path)?])),
+        Listen::Tcp(address) => *address,
+    };
+    let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
+    if sharing == Sharing::ReusePort && address.port() != 0 {
+        // Shared ports are shared with strangers too: another program there would take half of the connections, unnoticed.
+        net::listen(address, Sharing::Alone)?;
+    }
+    let mut sockets = Vec::with_capacity(sets);
+    for _ in 0..sets {
+        let socket = net::listen(address, sharing)?;
+        net::prepare(&socket, KEEP_ALIVE_AFTER)?;
+        address = net::local_address(&socket)?;
+        sockets.push(socket);
+    }
+    Ok((Listen::Tcp(address), sockets))
+}

@@ -1,0 +1,97 @@
+//! The buffers and pipes of one event loop. They are lent while bytes wait in them, and kept, a few of each, for the next.
+
+use std::io;
+use std::ops::Range;
+
+use plimsoll_sys::pipe::Pipe;
+
+/// What one read takes at most while copying: as much as a default receive window usually holds.
+pub(crate) const INPUT_BYTES: usize = 64 * 1024;
+/// What a pipe is to hold: splice costs half as much by the byte with 1 MiB as with the default 64 KiB.
+const PIPE_BYTES: usize = 1024 * 1024;
+/// A smaller pipe takes more calls than copying: it is not worth its two descriptors.
+const LEAST_PIPE_BYTES: usize = 64 * 1024;
+/// Kept for the next, of each; beyond that they are given back to the system.
+const KEPT: usize = 16;
+
+/// See the head of this file.
+pub(crate) struct Pool {
+    /// Every connection of the loop reads into the same buffer.
+    pub(crate) input: Box<[u8]>,
+    /// Whether directions may be moved through pipes at all.
+    pub(crate) splices: bool,
+    buffers: Vec<Box<[u8]>>,
+    pipes: Vec<Pipe>,
+    /// Pipes that exist, and the most there may be, as each takes two descriptors from the connections.
+    pipe_count: usize,
+    most_pipes: usize,
+    /// Pipes that the kernel made smaller than was wanted, as this user has too many pages in pipes.
+    pub(crate) pipes_shrunk: u64,
+    /// Times that a direction was copied as no pipe could be had.
+    pub(crate) pipes_missed: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(splices: bool, most_pipes: usize) -> Pool {
+        Pool {
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            splices,
+            buffers: Vec::new(),
+            pipes: Vec::new(),
+            pipe_count: 0,
+            most_pipes,
+            pipes_shrunk: 0,
+            pipes_missed: 0,
+        }
+    }
+
+    /// A buffer that begins with a part of the input.
+    pub(crate) fn take_buffer(&mut self, part: Range<usize>) -> Box<[u8]> {
+        let mut buffer = self.buffers.pop().unwrap_or_else(|| vec![0; INPUT_BYTES].into_boxed_slice());
+        buffer[..part.len()].copy_from_slice(&self.input[part]);
+        buffer
+    }
+
+    pub(crate) fn give_buffer(&mut self, buffer: Box<[u8]>) {
+        if self.buffers.len() < KEPT {
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// An empty pipe, or none where there are too many or the system has none.
+    pub(crate) fn take_pipe(&mut self) -> Option<Pipe> {
+        if let Some(pipe) = self.pipes.pop() {
+            return Some(pipe);
+        }
+        match if self.pipe_count < self.most_pipes { self.make_pipe() } else { Ok(None) } {
+            Ok(Some(pipe)) => Some(pipe),
+            Ok(None) | Err(_) => {
+                self.pipes_missed += 1;
+                None
+            }
+        }
+    }
+
+    fn make_pipe(&mut self) -> io::Result<Option<Pipe>> {
+        let pipe = Pipe::new(PIPE_BYTES)?;
+        if pipe.capacity() < PIPE_BYTES {
+            self.pipes_shrunk += 1;
+        }
+        if pipe.capacity() < LEAST_PIPE_BYTES {
+            return Ok(None);
+        }
+        self.pipe_count += 1;
+        Ok(Some(pipe))
+    }
+
+    /// Takes back an empty pipe.
+    pub(crate) fn give_pipe(&mut self, pipe: Pipe) {
+        if self.pipes.len() < KEPT { self.pipes.push(pipe) } else { self.discard_pipe(pipe) }
+    }
+
+    /// Closes a pipe, with what is in it.
+    pub(crate) fn discard_pipe(&mut self, pipe: Pipe) {
+        self.pipe_count -= 1;
+        drop(pipe);
+    }
+}

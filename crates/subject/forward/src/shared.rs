@@ -1,0 +1,53 @@
+//! What every event loop of one forwarder shares, and what the coordinator tells them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::Say;
+use crate::log::Log;
+use crate::route::Route;
+use crate::totals::Gauge;
+
+/// Names a listener for as long as it is open, in every table alike; a number is not used twice.
+pub(crate) type ListenerNumber = u32;
+
+/// The routes by their listeners. Replaced as a whole: a connection keeps the route that it began with.
+pub(crate) type Routes = HashMap<ListenerNumber, Arc<Route>>;
+
+pub(crate) struct Shared {
+    routes: RwLock<Arc<Routes>>,
+    pub(crate) gauge: Gauge,
+    /// Past this many connections accepting pauses.
+    pub(crate) max_connections: AtomicU64,
+    pub(crate) log: Log,
+    pub(crate) say: Arc<Say>,
+    /// Listeners are shared by the workers, so that only some of them are to wake for a connection.
+    pub(crate) exclusive: bool,
+    pub(crate) splices: bool,
+    /// Event loops that have taken what was queued at their listeners and closed them, when draining.
+    pub(crate) swept: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn new(routes: Routes, max_connections: u64, log: Log, say: Arc<Say>, exclusive: bool) -> Shared {
+        Shared {
+            routes: RwLock::new(Arc::new(routes)),
+            gauge: Gauge::default(),
+            max_connections: AtomicU64::new(max_connections),
+            splices: !log.transfers,
+            log,
+            say,
+            exclusive,
+            swept: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn publish(&self, routes: Routes) {
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+    }
+}

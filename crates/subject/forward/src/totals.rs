@@ -1,0 +1,88 @@
+//! What a forwarder counted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_sys::descriptor;
+use serde::Serialize;
+
+use crate::log::Ending;
+
+/// Counts of one forwarder, or of one part of it until they are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// The most connections that were relayed at one moment.
+    pub peak_connections: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Bytes written to servers.
+    pub bytes_up: u64,
+    /// Bytes written to clients.
+    pub bytes_down: u64,
+    /// How connections ended, as in the connection log.
+    pub ends: BTreeMap<&'static str, u64>,
+    /// What went wrong, by cause: errno(3) in lower case.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Pipes that the kernel made smaller than was wanted: this user had too many pages in pipes (pipe(7)).
+    pub pipes_shrunk: u64,
+    /// Times that a direction was copied as no pipe could be had.
+    pub pipes_missed: u64,
+    /// Rows that a log lost: it was too slow, or its disk full.
+    pub log_rows_dropped: u64,
+    /// Tables that replaced the first one.
+    pub reloads: u64,
+    /// Tables that were refused.
+    pub reloads_refused: u64,
+}
+
+impl Totals {
+    pub(crate) fn count_end(&mut self, end: Ending) {
+        *self.ends.entry(end.name()).or_default() += 1;
+    }
+
+    pub(crate) fn count_error(&mut self, error: &io::Error) {
+        *self.errors.entry(descriptor::error_name(error)).or_default() += 1;
+    }
+
+    /// Adds a part's counts. The peak is not a sum: it comes from the [`Gauge`].
+    pub(crate) fn add(&mut self, part: &Totals) {
+        self.connections += part.connections;
+        self.bytes_up += part.bytes_up;
+        self.bytes_down += part.bytes_down;
+        self.pipes_shrunk += part.pipes_shrunk;
+        self.pipes_missed += part.pipes_missed;
+        for (end, count) in &part.ends {
+            *self.ends.entry(end).or_default() += count;
+        }
+        for (cause, count) in &part.errors {
+            *self.errors.entry(cause).or_default() += count;
+        }
+    }
+}
+
+/// How many connections are open in the whole forwarder, and were at most.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    open: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Gauge {
+    pub(crate) fn opened(&self) {
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        self.peak.fetch_max(open, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+}
