@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod colour;
+mod forward;
 mod lab;
 mod load;
 mod merge;
@@ -28,6 +29,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Load a server, and tell truly what it carried.
     Load(Box<load::Arguments>),
+    /// Relay TCP connections by a table: a port forwarder.
+    Forward(forward::Arguments),
     /// Make one record of those of several generators, losing nothing.
     Merge(merge::Arguments),
     /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
+        Command::Forward(arguments) => forward::run(arguments),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
     };

@@ -1,0 +1,223 @@
+//! `plimsoll forward`: a port forwarder until it is told to stop.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use plimsoll_forward::table::{self, LogFormat, LogTarget, Table};
+use plimsoll_forward::{Accept, Config, Error, Forwarder, Source, Totals};
+use plimsoll_measure::units;
+use plimsoll_sys::process;
+use plimsoll_sys::signal::{Signal, Signals};
+use serde::Serialize;
+
+use crate::Output;
+use crate::outcome::Usage;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plimsoll forward 127.0.0.1:7000=192.0.2.10:80
+  plimsoll forward '*:8443=[2001:db8::1]:443' unix:/run/a.sock=127.0.0.1:5432
+  plimsoll forward '*:20000-20100=192.0.2.7'              a range of ports, each to the same port there
+  plimsoll forward --config forward.toml --check          say whether the table is whole, and end
+  plimsoll forward --config forward.toml --watch          read it anew whenever it changes (SIGHUP does too)
+  plimsoll forward --table port_fwd_table.config          port_fwd's file, or rinetd.conf")]
+pub(crate) struct Arguments {
+    /// LISTEN=DESTINATION, split at the last `=`. LISTEN is ADDRESS:PORT, *:PORT or unix:PATH; DESTINATION is HOST:PORT or unix:PATH.
+    #[arg(value_name = "MAPPING", required_unless_present_any = ["config", "table"], conflicts_with_all = ["config", "table"])]
+    mappings: Vec<String>,
+    /// Read the table from a TOML file.
+    #[arg(long, value_name = "FILE", conflicts_with = "table")]
+    config: Option<PathBuf>,
+    /// Read the table from a file of port_fwd (PORT=ADDRESS|PORT) or of rinetd.
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// Read the table, say whether it is whole, and end.
+    #[arg(long)]
+    check: bool,
+    /// Event loops [default: one a CPU].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// How workers come by connections: single (one worker), exclusive (shared listeners) or reuseport (a listener for each
+    /// worker) [default: exclusive, or single for one worker].
+    #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Accept>)]
+    accept: Option<Accept>,
+    /// How long connections may go on when told to stop.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::duration)]
+    drain: Duration,
+    /// Read the table anew whenever its file changes.
+    #[arg(long)]
+    watch: bool,
+    /// Write a CSV row for each closed connection to a file, or to standard output with `stdout`.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write port_fwd's log, a CSV row for each relayed read. It turns splice off.
+    #[arg(long, value_name = "FILE")]
+    transfer_log: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    // Before any thread, so that none of them takes a signal.
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup])?;
+    let file = arguments.config.clone().or_else(|| arguments.table.clone());
+    if arguments.watch && file.is_none() {
+        return Err(anyhow!(Usage("--watch needs a file to watch: give --config or --table".to_owned())));
+    }
+    let (workers, accept) = workers(&arguments)?;
+    let toml = arguments.config.is_some();
+    let table = match &file {
+        Some(path) => read_file(path, toml),
+        None => table::mapping::read(arguments.mappings.iter().map(String::as_str)).map_err(|fault| fault.to_string()),
+    };
+    let table = table.map_err(|why| anyhow!(Usage(why)))?;
+    if arguments.check {
+        return check(&arguments, table);
+    }
+    let format = table.log.as_ref().map_or(LogFormat::Csv, |log| log.format);
+    let connection_log = arguments.log.as_ref().map(|path| {
+        let path = (path != Path::new("stdout")).then(|| path.clone());
+        LogTarget { path, format }
+    });
+    let to_stdout = connection_log.as_ref().or(table.log.as_ref()).filter(|log| log.path.is_none());
+    if arguments.output.json && to_stdout.is_some_and(|log| log.format == LogFormat::Csv) {
+        return Err(anyhow!(Usage(
+            "--json prints nothing but JSON, and this log is CSV on standard output; log to a file, or with format = \"json\"".to_owned()
+        )));
+    }
+    if arguments.transfer_log.is_some() {
+        say("splice is off, as the transfer log has a row for each read");
+    }
+    let transfer_log = arguments.transfer_log.clone();
+    let config = Config { table, workers, accept, drain: arguments.drain, connection_log, transfer_log };
+    let forwarder = Forwarder::bind(config, Box::new(say)).map_err(told)?;
+    let addresses: Vec<String> = forwarder.addresses().iter().map(ToString::to_string).collect();
+    let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, pid: std::process::id() };
+    print(&arguments.output, &ready, || ready.sentence());
+    let watch = arguments.watch;
+    let source =
+        file.map(|path| Source { watch: watch.then(|| path.clone()), read: Box::new(move || read_file(&path, toml)) });
+    let totals = forwarder.run(&signals, source)?;
+    print(&arguments.output, &Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn workers(arguments: &Arguments) -> anyhow::Result<(usize, Accept)> {
+    let workers = arguments.workers.map_or_else(process::available_cpus, usize::from);
+    match arguments.accept {
+        Some(Accept::Single) if arguments.workers.is_some_and(|workers| workers > 1) => Err(anyhow!(Usage(
+            "`--accept single` has one worker; leave --workers out, or choose exclusive or reuseport".to_owned()
+        ))),
+        Some(Accept::Single) => Ok((1, Accept::Single)),
+        _ if workers == 1 => Ok((1, Accept::Single)),
+        accept => Ok((workers, accept.unwrap_or(Accept::Exclusive))),
+    }
+}
+
+/// The table in a file, or a sentence that says why not.
+fn read_file(path: &Path, toml: bool) -> Result<Table, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the table {}: {error}; name a file that is there", path.display()))?;
+    let table = if toml { table::toml::read(&text) } else { table::lines::read(&text) };
+    table.map_err(|fault| format!("{}: {fault}", path.display()))
+}
+
+/// A table that cannot be is the caller's mistake, like one that is malformed.
+fn told(error: Error) -> anyhow::Error {
+    match error {
+        Error::Table(why) => anyhow!(Usage(why)),
+        error => anyhow!(error),
+    }
+}
+
+fn check(arguments: &Arguments, table: Table) -> anyhow::Result<ExitCode> {
+    let rules = table.rules.len();
+    plimsoll_forward::check(&table).map_err(told)?;
+    table.notes.iter().for_each(|note| say(note));
+    let checked = Checked { event: "checked", rules };
+    print(&arguments.output, &checked, || format!("the table is whole: {rules} listeners"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say(sentence: &str) {
+    // Where standard error is closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
+}
+
+#[derive(Serialize)]
+struct Checked {
+    event: &'static str,
+    rules: usize,
+}
+
+#[derive(Serialize)]
+struct Ready {
+    event: &'static str,
+    addresses: Vec<String>,
+    accept: &'static str,
+    workers: usize,
+    pid: u32,
+}
+
+impl Ready {
+    fn sentence(&self) -> String {
+        // A table may have thousands: as many as fit a line are named.
+        const NAMED: usize = 8;
+        let mut addresses = self.addresses.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        if let more @ 1.. = self.addresses.len().saturating_sub(NAMED) {
+            addresses += &format!(" and {more} more");
+        }
+        let workers = if self.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", self.workers) };
+        format!("listening on {addresses} (forward, {}, {workers})", self.accept)
+    }
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    totals: &'a Totals,
+}
+
+fn sentence(totals: &Totals) -> String {
+    let mut sentence = format!(
+        "{} connections (at most {} at once), {} bytes up, {} bytes down",
+        totals.connections, totals.peak_connections, totals.bytes_up, totals.bytes_down
+    );
+    let mut list = |what: &str, counts: &std::collections::BTreeMap<&'static str, u64>| {
+        if !counts.is_empty() {
+            let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+            sentence += &format!("; {what}: {}", counts.join(", "));
+        }
+    };
+    list("ended", &totals.ends);
+    list("errors", &totals.errors);
+    for (count, what) in [
+        (totals.log_rows_dropped, "log rows dropped"),
+        (totals.pipes_shrunk, "pipes smaller than wanted"),
+        (totals.pipes_missed, "times no pipe was left"),
+    ] {
+        if count > 0 {
+            sentence += &format!("; {count} {what}");
+        }
+    }
+    sentence
+}
+
+/// Prints a record as a JSON line or as a sentence, at once. A closed standard output ends nothing: the forwarder is there for its connections.
+fn print(output: &Output, record: &impl Serialize, sentence: impl FnOnce() -> String) {
+    let line = if output.json {
+        serde_json::to_string(record).expect("a record of numbers and names serialises")
+    } else if output.quiet {
+        return;
+    } else {
+        sentence()
+    };
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
