@@ -47,10 +47,8 @@ def main() -> None:
     save("tables", rows)
     with serving(ours("epoll")) as server:
         weight = proportional_bytes(server.process.pid)
-    print(
-        f"an idle server process weighs {weight / 1e6:.1f} MB: as {TABLES_FOR_A_MILLION} of them carry a million, that is "
-        f"{weight * TABLES_FOR_A_MILLION / 1e6:.0f} bytes a connection before any is served"
-    )
+    print(f"an idle server process weighs {weight / 1e6:.1f} MB; a million connections need {TABLES_FOR_A_MILLION}:")
+    print(f"{weight * TABLES_FOR_A_MILLION / 1e6:.0f} bytes a connection before any is served")
 
 
 if __name__ == "__main__":
