@@ -5,6 +5,7 @@ mod csv;
 mod files;
 mod http;
 mod live;
+mod parse;
 mod words;
 
 use std::io::Write;

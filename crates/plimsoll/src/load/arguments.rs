@@ -15,6 +15,7 @@ use plimsoll_wire::echo::{Alphabet, Messages, Verification};
 
 use super::csv::Form;
 use super::files::Wanted;
+use super::parse::{CpuList, addresses, cpus, rate, think};
 use crate::Output;
 use crate::outcome::Usage;
 
@@ -169,48 +170,6 @@ enum EngineName {
 enum Arrivals {
     Poisson,
     Fixed,
-}
-
-fn rate(text: &str) -> Result<Rate, String> {
-    let (from, to) = text.split_once(':').unwrap_or((text, text));
-    let read = |text| units::rate(text).map_err(|error| error.to_string());
-    let rate = Rate { from: read(from)?, to: read(to)?, ..Rate::constant(0.0) };
-    // A thousand million a second is beyond every machine, and keeps instants apart in nanoseconds.
-    if rate.from.max(rate.to) > 1e9 || rate.mean() <= 0.0 {
-        return Err(format!(
-            "'{text}' asks for nothing, or for too much; give a rate such as 10k, or two such as 1k:20k"
-        ));
-    }
-    Ok(rate)
-}
-
-#[derive(Clone, Debug)]
-struct CpuList(Vec<usize>);
-
-fn cpus(text: &str) -> Result<CpuList, String> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-            (Ok(first), Ok(last)) if first <= last && last < 4096 => all.extend(first..=last),
-            _ => {
-                return Err(format!(
-                    "'{part}' is not a CPU or a range of them; write numbers and ranges such as 0,2-3"
-                ));
-            }
-        }
-    }
-    Ok(CpuList(all))
-}
-
-fn think(text: &str) -> Result<Think, units::UnitError> {
-    match text.strip_prefix("exp:") {
-        Some(mean) => Ok(Think::Exponential(units::duration(mean)?)),
-        None => Ok(match units::duration(text)? {
-            Duration::ZERO => Think::None,
-            pause => Think::Fixed(pause),
-        }),
-    }
 }
 
 pub(super) fn usage<T>(why: impl Into<String>) -> anyhow::Result<T> {
@@ -380,28 +339,6 @@ impl Common {
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
-/// More addresses than this out of one range would never be reached: each carries some 14,000 connections.
-const MOST_SOURCES: u128 = 8192;
-
-/// The addresses of a CIDR range, without network and broadcast address where it has them, or the one address.
-fn addresses(text: &str) -> Option<Vec<IpAddr>> {
-    let Some((address, length)) = text.split_once('/') else { return Some(vec![text.parse().ok()?]) };
-    let length: u32 = length.parse().ok()?;
-    let (bits, first, width) = match address.parse().ok()? {
-        IpAddr::V4(v4) => (u128::from(v4.to_bits()), true, 32),
-        IpAddr::V6(v6) => (v6.to_bits(), false, 128),
-    };
-    let host_bits = u32::checked_sub(width, length)?;
-    let size = 1_u128.checked_shl(host_bits).unwrap_or(u128::MAX);
-    let start = bits & !(size - 1);
-    // RFC 3021: ranges of one or two IPv4 addresses have no network or broadcast address.
-    let (skip, count) = if first && size > 2 { (1, size - 2) } else { (0, size) };
-    let address = |bits: u128| {
-        if width == 32 { IpAddr::V4((bits as u32).into()) } else { IpAddr::V6(bits.into()) }
-    };
-    Some((0..count.min(MOST_SOURCES)).map(|offset| address(start + skip + offset)).collect())
-}
-
 pub(super) fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
     let found = text.to_socket_addrs().map_err(|error| error.to_string());
     match found.and_then(|mut found| found.next().ok_or_else(|| "the name has no address".to_owned())) {
@@ -412,32 +349,5 @@ pub(super) fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
         Err(error) => usage(format!(
             "cannot load `{text}`: {error}; write ADDR:PORT of a server that can be reached, such as 127.0.0.1:7000 or [::1]:7000"
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_its_usable_addresses() {
-        let list =
-            |text: &str| -> Vec<String> { addresses(text).unwrap_or_default().iter().map(IpAddr::to_string).collect() };
-        assert_eq!(list("192.0.2.7"), ["192.0.2.7"]);
-        assert_eq!(list("192.0.2.17/30"), ["192.0.2.17", "192.0.2.18"]);
-        assert_eq!(list("192.0.2.4/31"), ["192.0.2.4", "192.0.2.5"]);
-        assert_eq!(list("2001:db8::/127"), ["2001:db8::", "2001:db8::1"]);
-        assert_eq!(list("127.0.0.0/8").len(), MOST_SOURCES as usize);
-        for wrong in ["", "x", "1.2.3.4/33", "1.2.3.4/x", "1.2.3/8"] {
-            assert!(addresses(wrong).is_none(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn think_time_is_none_fixed_or_drawn() {
-        assert_eq!(think("0"), Ok(Think::None));
-        assert_eq!(think("5ms"), Ok(Think::Fixed(Duration::from_millis(5))));
-        assert_eq!(think("exp:5ms"), Ok(Think::Exponential(Duration::from_millis(5))));
-        assert!(think("exp:").is_err());
     }
 }

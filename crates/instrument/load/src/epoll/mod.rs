@@ -386,3 +386,14 @@ impl<P: Protocol> Table<P> {
 pub(crate) const ETIMEDOUT: i32 = 110;
 /// errno(3): the peer did not speak the protocol that was to make the connection usable.
 pub(crate) const EPROTO: i32 = 71;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_connections_have_slots_well_under_200_bytes() {
+        assert!(size_of::<Connection<crate::echo::Echo>>() <= 144, "{}", size_of::<Connection<crate::echo::Echo>>());
+        assert!(size_of::<Connection<crate::http::Http>>() <= 192, "{}", size_of::<Connection<crate::http::Http>>());
+    }
+}

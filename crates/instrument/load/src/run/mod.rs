@@ -1,19 +1,20 @@
-//! The coordinator of a run: starts the event loops, opens and closes the window, gathers what was counted.
+//! A run, from its configuration to what was counted: the engine's threads, and the coordinator that sees them through.
+
+mod coordinator;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_measure::tally::{Connections, Tally};
 use plimsoll_reactor::crew::{Crew, Growth, Phase};
 use plimsoll_reactor::source::Rotation;
+use plimsoll_sys::descriptor;
 use plimsoll_sys::event::Event;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
-use plimsoll_sys::{clock, descriptor};
 use thiserror::Error;
 
 use crate::config::{Config, Engine, Extent};
@@ -22,13 +23,12 @@ use crate::epoll::{self, Counted, Shared};
 use crate::protocol::Protocol;
 use crate::record::Sequence;
 use crate::threads::Threads;
+use coordinator::Coordinator;
 
 /// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the coordinator had open.
 const RESERVED_DESCRIPTORS: usize = 64;
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(250);
-/// How long requests under way at the window's end may take to come to their own end before their connections are closed.
-const DRAIN: Duration = Duration::from_secs(1);
 
 /// A run that could not be carried out.
 #[derive(Debug, Error)]
@@ -269,214 +269,6 @@ fn wait_for_start(config: &Config, signals: &Signals, observer: &mut dyn Observe
     None
 }
 
-/// What the coordinator noted when the window closed.
-struct Ends {
-    /// Nanoseconds from the run's origin.
-    opened: u64,
-    /// The same; `None` where every loop came to its own end.
-    closed: Option<u64>,
-    cpu: Duration,
-    memory_bytes: u64,
-}
-
-struct Coordinator<'a, P> {
-    shared: &'a Arc<Shared<P>>,
-    workers: usize,
-    observer: &'a mut dyn Observer,
-    signals: Signals,
-    interrupted: Option<Signal>,
-    memory_before: u64,
-    /// CPU time of the process when the window opened.
-    cpu: Option<Duration>,
-}
-
-impl<'a, P: Protocol> Coordinator<'a, P> {
-    fn new(
-        shared: &'a Arc<Shared<P>>,
-        observer: &'a mut dyn Observer,
-        signals: Signals,
-        workers: usize,
-    ) -> Coordinator<'a, P> {
-        let memory_before = resident_bytes();
-        Coordinator { shared, workers, observer, signals, interrupted: None, memory_before, cpu: None }
-    }
-
-    /// What is known before the first connection: requests may be sent at once unless there is a barrier, and a run of counted
-    /// requests is measured from its first connect on, or from the barrier.
-    fn set_first_moments(&mut self) {
-        let Shared { config, control, .. } = &**self.shared;
-        let now = control.now();
-        if !config.opening.barrier && !config.pace.is_open() {
-            control.gate.set(now);
-            if config.extent.is_count() && config.warm_up.is_zero() {
-                control.opens.set(now);
-                self.note_opened();
-            }
-        }
-        self.shared.control.starts.set(now);
-    }
-
-    fn see_through(&mut self, crew: &dyn Team) -> Ends {
-        loop {
-            self.wait(crew, self.next_deadline());
-            self.take_signals(crew);
-            self.advance(crew);
-            let control = &self.shared.control;
-            if self.cpu.is_none() && control.opens.has_come(control.now()) {
-                self.note_opened();
-            }
-            if crew.is_finished() || control.closes.has_come(control.now()) || control.has_given_up() {
-                break;
-            }
-        }
-        let control = &self.shared.control;
-        let now = control.now();
-        let ends = Ends {
-            opened: control.opens.get().unwrap_or(0),
-            // Earlier than planned, where every connection was given up.
-            closed: control.closes.get().map(|closes| closes.min(now)),
-            cpu: clock::process_cpu_time().saturating_sub(self.cpu.unwrap_or_default()),
-            memory_bytes: resident_bytes(),
-        };
-        self.observer.window_closed(SystemTime::now());
-        self.drain(crew);
-        ends
-    }
-
-    fn drain(&mut self, crew: &dyn Team) {
-        crew.set_phase(Phase::Drain);
-        let deadline = self.shared.control.now() + DRAIN.as_nanos() as u64;
-        let already_interrupted = self.interrupted.is_some();
-        while !crew.is_finished() && self.shared.control.now() < deadline && !self.shared.control.has_given_up() {
-            self.wait(crew, Some(deadline));
-            if let Some(signal) = self.signals.next() {
-                // Asked once more, or for the first time: the measurement is over either way.
-                self.interrupted =
-                    if already_interrupted { self.interrupted } else { self.interrupted.or(Some(signal)) };
-                break;
-            }
-        }
-        crew.set_phase(Phase::Stop);
-    }
-
-    /// Sets the moments that follow from what has happened.
-    fn advance(&mut self, crew: &dyn Team) {
-        let Shared { config, control, .. } = &**self.shared;
-        let settled_already = control.opens.get().is_some() && control.gate.get().is_some();
-        if settled_already || !control.all_settled() {
-            return;
-        }
-        let now = control.now();
-        if control.opens.get().is_none() {
-            let opens = now.saturating_add(config.warm_up.as_nanos() as u64);
-            if let Extent::Lasts(length) = config.extent {
-                control.closes.set(opens.saturating_add(length.as_nanos() as u64));
-            }
-            if control.peak() == 0 && !config.opening.reconnect {
-                // Not one connection: there is nothing to wait for.
-                control.closes.set(opens.min(now));
-            }
-            control.opens.set(opens.min(control.closes.get().unwrap_or(opens)));
-        }
-        // Last, so that a loop which sees the gate open sees the window too.
-        if control.gate.get().is_none() {
-            control.gate.set(now);
-        }
-        crew.wake();
-    }
-
-    fn take_signals(&mut self, crew: &dyn Team) {
-        if let Some(signal) = self.signals.next() {
-            let control = &self.shared.control;
-            self.interrupted = Some(signal);
-            let now = control.now();
-            if !control.opens.has_come(now) {
-                control.opens.set(now);
-            }
-            control.closes.set(now);
-            crew.wake();
-        }
-    }
-
-    fn note_opened(&mut self) {
-        self.cpu = Some(clock::process_cpu_time());
-        self.observer.window_opened(SystemTime::now());
-    }
-
-    /// The next instant, from the run's origin, at which the coordinator has something to do.
-    fn next_deadline(&self) -> Option<u64> {
-        let control = &self.shared.control;
-        if self.cpu.is_none() { control.opens.get() } else { control.closes.get() }
-    }
-
-    fn wait(&mut self, crew: &dyn Team, deadline: Option<u64>) {
-        let control = &self.shared.control;
-        let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
-        let mut places = [place(&self.signals), place(&control.news), place(crew.request())];
-        // A failing wait would only make the coordinator look more often.
-        let _ = poll::wait(&mut places, Some(left.min(TICK)));
-        control.news.lower();
-        crew.request().lower();
-        self.show();
-    }
-
-    fn show(&mut self) {
-        let control = &self.shared.control;
-        let now = control.now();
-        let stage = if control.closes.has_come(now) {
-            Stage::Drain
-        } else if control.opens.has_come(now) {
-            Stage::Window
-        } else if control.all_settled() {
-            Stage::WarmUp
-        } else {
-            Stage::Opening
-        };
-        let sum = |figure: fn(&crate::control::Gauge) -> u64| control.gauges.iter().map(figure).sum();
-        self.observer.progress(&Progress {
-            stage,
-            elapsed: Duration::from_nanos(now),
-            left: Duration::ZERO,
-            connections: control.up(),
-            completed: sum(|gauge| gauge.completed.load(Ordering::Relaxed)),
-            failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)),
-        });
-    }
-
-    fn gather(self, counted: Vec<Counted>, ends: Ends) -> Outcome {
-        let control = &self.shared.control;
-        let last_end = counted.iter().map(|counted| counted.ended_at).max().unwrap_or(0);
-        let mut outcome = Outcome {
-            peak: control.peak(),
-            elapsed: Duration::from_nanos(ends.closed.unwrap_or(last_end).saturating_sub(ends.opened)),
-            cpu: ends.cpu,
-            workers: self.workers,
-            tables: self.shared.tables_per_worker * self.workers,
-            memory_bytes: ends.memory_bytes,
-            bytes_each: ends.memory_bytes.saturating_sub(self.memory_before) / control.peak().max(1),
-            interrupted: self.interrupted,
-            ..Outcome::nothing_yet()
-        };
-        let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
-        for part in counted {
-            cpu_by_worker[part.worker] += part.cpu;
-            outcome.run_queue = outcome.run_queue.max(part.run_queue);
-            outcome.window.add(&part.window);
-            outcome.connections.add(&part.connections);
-            outcome.sequences.extend(part.sequences);
-            if let Some(warm_up) = part.warm_up {
-                outcome.warm_up.add(&warm_up);
-            }
-        }
-        outcome.sequences.sort_unstable_by_key(|sequence| sequence.number);
-        outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
-        // What nobody came to claim was due all the same.
-        outcome.window.requests.scheduled += control.unclaimed();
-        outcome.window.requests.unsent += control.unclaimed();
-        outcome
-    }
-}
-
 impl Outcome {
     fn nothing_yet() -> Outcome {
         Outcome {
@@ -511,14 +303,3 @@ fn place(descriptor: &impl std::os::fd::AsFd) -> Place {
     use std::os::fd::AsRawFd;
     Place::new(descriptor.as_fd().as_raw_fd(), Interest::READ)
 }
-
-/// The process's resident memory (proc_pid_statm(5), second field, in pages).
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|statm| statm.split_whitespace().nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * PAGE_BYTES
-}
-
-/// Linux on x86-64 and by default on AArch64.
-const PAGE_BYTES: u64 = 4096;

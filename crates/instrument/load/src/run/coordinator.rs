@@ -1,0 +1,237 @@
+//! The coordinator: opens and closes the window, answers signals, shows progress, gathers what was counted.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use plimsoll_reactor::crew::Phase;
+use plimsoll_sys::clock;
+use plimsoll_sys::poll;
+use plimsoll_sys::signal::{Signal, Signals};
+
+use super::{Observer, Outcome, Progress, Stage, TICK, Team, place};
+use crate::config::Extent;
+use crate::epoll::{Counted, Shared};
+use crate::protocol::Protocol;
+
+/// How long requests under way at the window's end may take to come to their own end before their connections are closed.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What the coordinator noted when the window closed.
+pub(super) struct Ends {
+    /// Nanoseconds from the run's origin.
+    opened: u64,
+    /// The same; `None` where every loop came to its own end.
+    closed: Option<u64>,
+    cpu: Duration,
+    memory_bytes: u64,
+}
+
+pub(super) struct Coordinator<'a, P> {
+    shared: &'a Arc<Shared<P>>,
+    workers: usize,
+    observer: &'a mut dyn Observer,
+    signals: Signals,
+    interrupted: Option<Signal>,
+    memory_before: u64,
+    /// CPU time of the process when the window opened.
+    cpu: Option<Duration>,
+}
+
+impl<'a, P: Protocol> Coordinator<'a, P> {
+    pub(super) fn new(
+        shared: &'a Arc<Shared<P>>,
+        observer: &'a mut dyn Observer,
+        signals: Signals,
+        workers: usize,
+    ) -> Coordinator<'a, P> {
+        let memory_before = resident_bytes();
+        Coordinator { shared, workers, observer, signals, interrupted: None, memory_before, cpu: None }
+    }
+
+    /// What is known before the first connection: requests may be sent at once unless there is a barrier, and a run of counted
+    /// requests is measured from its first connect on, or from the barrier.
+    pub(super) fn set_first_moments(&mut self) {
+        let Shared { config, control, .. } = &**self.shared;
+        let now = control.now();
+        if !config.opening.barrier && !config.pace.is_open() {
+            control.gate.set(now);
+            if config.extent.is_count() && config.warm_up.is_zero() {
+                control.opens.set(now);
+                self.note_opened();
+            }
+        }
+        self.shared.control.starts.set(now);
+    }
+
+    pub(super) fn see_through(&mut self, crew: &dyn Team) -> Ends {
+        loop {
+            self.wait(crew, self.next_deadline());
+            self.take_signals(crew);
+            self.advance(crew);
+            let control = &self.shared.control;
+            if self.cpu.is_none() && control.opens.has_come(control.now()) {
+                self.note_opened();
+            }
+            if crew.is_finished() || control.closes.has_come(control.now()) || control.has_given_up() {
+                break;
+            }
+        }
+        let control = &self.shared.control;
+        let now = control.now();
+        let ends = Ends {
+            opened: control.opens.get().unwrap_or(0),
+            // Earlier than planned, where every connection was given up.
+            closed: control.closes.get().map(|closes| closes.min(now)),
+            cpu: clock::process_cpu_time().saturating_sub(self.cpu.unwrap_or_default()),
+            memory_bytes: resident_bytes(),
+        };
+        self.observer.window_closed(SystemTime::now());
+        self.drain(crew);
+        ends
+    }
+
+    fn drain(&mut self, crew: &dyn Team) {
+        crew.set_phase(Phase::Drain);
+        let deadline = self.shared.control.now() + DRAIN.as_nanos() as u64;
+        let already_interrupted = self.interrupted.is_some();
+        while !crew.is_finished() && self.shared.control.now() < deadline && !self.shared.control.has_given_up() {
+            self.wait(crew, Some(deadline));
+            if let Some(signal) = self.signals.next() {
+                // Asked once more, or for the first time: the measurement is over either way.
+                self.interrupted =
+                    if already_interrupted { self.interrupted } else { self.interrupted.or(Some(signal)) };
+                break;
+            }
+        }
+        crew.set_phase(Phase::Stop);
+    }
+
+    /// Sets the moments that follow from what has happened.
+    fn advance(&mut self, crew: &dyn Team) {
+        let Shared { config, control, .. } = &**self.shared;
+        let settled_already = control.opens.get().is_some() && control.gate.get().is_some();
+        if settled_already || !control.all_settled() {
+            return;
+        }
+        let now = control.now();
+        if control.opens.get().is_none() {
+            let opens = now.saturating_add(config.warm_up.as_nanos() as u64);
+            if let Extent::Lasts(length) = config.extent {
+                control.closes.set(opens.saturating_add(length.as_nanos() as u64));
+            }
+            if control.peak() == 0 && !config.opening.reconnect {
+                // Not one connection: there is nothing to wait for.
+                control.closes.set(opens.min(now));
+            }
+            control.opens.set(opens.min(control.closes.get().unwrap_or(opens)));
+        }
+        // Last, so that a loop which sees the gate open sees the window too.
+        if control.gate.get().is_none() {
+            control.gate.set(now);
+        }
+        crew.wake();
+    }
+
+    fn take_signals(&mut self, crew: &dyn Team) {
+        if let Some(signal) = self.signals.next() {
+            let control = &self.shared.control;
+            self.interrupted = Some(signal);
+            let now = control.now();
+            if !control.opens.has_come(now) {
+                control.opens.set(now);
+            }
+            control.closes.set(now);
+            crew.wake();
+        }
+    }
+
+    fn note_opened(&mut self) {
+        self.cpu = Some(clock::process_cpu_time());
+        self.observer.window_opened(SystemTime::now());
+    }
+
+    /// The next instant, from the run's origin, at which the coordinator has something to do.
+    fn next_deadline(&self) -> Option<u64> {
+        let control = &self.shared.control;
+        if self.cpu.is_none() { control.opens.get() } else { control.closes.get() }
+    }
+
+    fn wait(&mut self, crew: &dyn Team, deadline: Option<u64>) {
+        let control = &self.shared.control;
+        let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
+        let mut places = [place(&self.signals), place(&control.news), place(crew.request())];
+        // A failing wait would only make the coordinator look more often.
+        let _ = poll::wait(&mut places, Some(left.min(TICK)));
+        control.news.lower();
+        crew.request().lower();
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let control = &self.shared.control;
+        let now = control.now();
+        let stage = if control.closes.has_come(now) {
+            Stage::Drain
+        } else if control.opens.has_come(now) {
+            Stage::Window
+        } else if control.all_settled() {
+            Stage::WarmUp
+        } else {
+            Stage::Opening
+        };
+        let sum = |figure: fn(&crate::control::Gauge) -> u64| control.gauges.iter().map(figure).sum();
+        self.observer.progress(&Progress {
+            stage,
+            elapsed: Duration::from_nanos(now),
+            left: Duration::ZERO,
+            connections: control.up(),
+            completed: sum(|gauge| gauge.completed.load(Ordering::Relaxed)),
+            failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)),
+        });
+    }
+
+    pub(super) fn gather(self, counted: Vec<Counted>, ends: Ends) -> Outcome {
+        let control = &self.shared.control;
+        let last_end = counted.iter().map(|counted| counted.ended_at).max().unwrap_or(0);
+        let mut outcome = Outcome {
+            peak: control.peak(),
+            elapsed: Duration::from_nanos(ends.closed.unwrap_or(last_end).saturating_sub(ends.opened)),
+            cpu: ends.cpu,
+            workers: self.workers,
+            tables: self.shared.tables_per_worker * self.workers,
+            memory_bytes: ends.memory_bytes,
+            bytes_each: ends.memory_bytes.saturating_sub(self.memory_before) / control.peak().max(1),
+            interrupted: self.interrupted,
+            ..Outcome::nothing_yet()
+        };
+        let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
+        for part in counted {
+            cpu_by_worker[part.worker] += part.cpu;
+            outcome.run_queue = outcome.run_queue.max(part.run_queue);
+            outcome.window.add(&part.window);
+            outcome.connections.add(&part.connections);
+            outcome.sequences.extend(part.sequences);
+            if let Some(warm_up) = part.warm_up {
+                outcome.warm_up.add(&warm_up);
+            }
+        }
+        outcome.sequences.sort_unstable_by_key(|sequence| sequence.number);
+        outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
+        // What nobody came to claim was due all the same.
+        outcome.window.requests.scheduled += control.unclaimed();
+        outcome.window.requests.unsent += control.unclaimed();
+        outcome
+    }
+}
+
+/// The process's resident memory (proc_pid_statm(5), second field, in pages).
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|statm| statm.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * PAGE_BYTES
+}
+
+/// Linux on x86-64 and by default on AArch64.
+const PAGE_BYTES: u64 = 4096;

@@ -1,0 +1,89 @@
+//! The threads engine: a thread for each connection, as the reports' clients have it. For comparison and for fidelity, not for scale.
+//!
+//! A thread waits for its one socket with poll(2), so that it reads while it writes (a large echo would deadlock otherwise) and is on time for the
+//! window's end. It keeps its own counts; nothing is shared on the way of a request.
+
+mod client;
+mod connecting;
+mod counting;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plimsoll_reactor::crew::Phase;
+use plimsoll_sys::clock;
+
+use crate::epoll::{Counted, Shared, pin};
+use crate::protocol::Protocol;
+use crate::run::Team;
+use client::Client;
+
+/// A thread's buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.
+const STACK_BYTES: usize = 256 * 1024;
+const READ_BYTES: usize = 16 * 1024;
+/// How long a thread waits before it looks whether it is to stop.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// The threads of a run.
+pub(crate) struct Threads<P: Protocol> {
+    shared: Arc<Shared<P>>,
+    stop: Arc<AtomicBool>,
+    members: Vec<JoinHandle<Counted>>,
+}
+
+impl<P: Protocol> Threads<P> {
+    /// Starts a thread for each connection; they wait for the start. Fails where the machine has no room for so many.
+    pub(crate) fn start(shared: &Arc<Shared<P>>) -> io::Result<Threads<P>> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Threads { shared: Arc::clone(shared), stop, members: Vec::new() };
+        for number in 0..shared.config.connections {
+            let (own, stop) = (Arc::clone(shared), Arc::clone(&threads.stop));
+            let builder = thread::Builder::new().name(format!("connection {number}")).stack_size(STACK_BYTES);
+            let spawned = builder.spawn(move || {
+                clock::sharpen_timers();
+                // Which CPUs there are was checked before the run.
+                let _ = pin(&own.config, number);
+                let counted = Client::new(&own, &stop, number).live();
+                own.control.news.raise();
+                counted
+            });
+            match spawned {
+                Ok(member) => threads.members.push(member),
+                Err(error) => {
+                    threads.set_phase(Phase::Stop);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    pub(crate) fn join(self) -> Vec<Counted> {
+        let join = |member: JoinHandle<Counted>| member.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        self.members.into_iter().map(join).collect()
+    }
+}
+
+impl<P: Protocol> Team for Threads<P> {
+    fn wake(&self) {
+        for member in &self.members {
+            member.thread().unpark();
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.members.iter().all(JoinHandle::is_finished)
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.stop.store(phase == Phase::Stop, Ordering::Release);
+        self.wake();
+    }
+
+    fn request(&self) -> &plimsoll_sys::event::Event {
+        &self.shared.control.news
+    }
+}
