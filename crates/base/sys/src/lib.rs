@@ -10,6 +10,7 @@ pub mod clock;
 pub mod descriptor;
 pub mod epoll;
 pub mod event;
+pub mod file;
 pub mod net;
 pub mod passing;
 pub mod pipe;

@@ -1,6 +1,6 @@
 //! TCP sockets (tcp(7), socket(7), ip(7)).
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -129,6 +129,25 @@ pub fn write(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::send(&socket, bytes, net::SendFlags::NOSIGNAL))?)
 }
 
+/// Whether more follows at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// These are the last bytes for now: they go out.
+    Nothing,
+    /// The kernel may hold back a last part that fills no packet, until the rest comes (MSG_MORE, send(2)).
+    More,
+}
+
+/// Writes what there is room for of several parts, in their order, with one call.
+pub fn write_parts(socket: impl AsFd, parts: &[IoSlice<'_>], follows: Follows) -> io::Result<usize> {
+    let mut flags = net::SendFlags::NOSIGNAL;
+    flags.set(net::SendFlags::MORE, follows == Follows::More);
+    Ok(rustix::io::retry_on_intr(|| match parts {
+        [part] => net::send(&socket, part, flags),
+        parts => net::sendmsg(&socket, parts, &mut net::SendAncillaryBuffer::default(), flags),
+    })?)
+}
+
 /// Which half of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
@@ -157,8 +176,13 @@ pub fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
 
 /// Bounds how long a blocking read or write waits (SO_RCVTIMEO, SO_SNDTIMEO); past it the call returns `WouldBlock`.
 pub fn set_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?;
+    set_receive_timeout(&socket, timeout)?;
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout)?)
+}
+
+/// Bounds how long a blocking read waits (SO_RCVTIMEO); past it the call returns `WouldBlock`.
+pub fn set_receive_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
+    Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?)
 }
 
 fn family(address: IpAddr) -> AddressFamily {

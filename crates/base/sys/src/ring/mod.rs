@@ -257,6 +257,18 @@ impl Ring {
         self.push_aside(request)
     }
 
+    /// Ends the writing half of a socket: the peer reads the end of the stream after the last byte.
+    pub fn end_writing(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_WR).build();
+        self.push_aside(request)
+    }
+
+    /// Ends both halves of a socket: a send that waits fails.
+    pub fn end_both(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_RDWR).build();
+        self.push_aside(request)
+    }
+
     /// Closes a socket, on which nothing may be outstanding.
     pub fn close(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::Close::new(Fixed(slot.0)).build();
