@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use plimsoll_measure::units;
-use plimsoll_serve::service::Echo;
+use plimsoll_serve::service::{self, Boundary, EchoSettings, HttpSettings, HttpVersion, Service};
 use plimsoll_serve::{Config, Model, Server, Totals};
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -33,7 +33,53 @@ Examples:
   plimsoll serve echo --model uring --workers 1           one io_uring event loop
   plimsoll serve echo --listen '*:7000' --listen '[::1]:0'
   plimsoll serve echo --model fork --connection-log connections.csv")]
-    Echo(Common),
+    Echo(Echo),
+    /// Serve files over HTTP/1.0 and HTTP/1.1.
+    #[command(after_help = "\
+Examples:
+  plimsoll serve http --root public                       epoll on 127.0.0.1:8000
+  plimsoll serve http --synthetic --model fork            /bytes/75672, /burn/1ms/75672
+  plimsoll serve http --root public --http 1.0            a connection a request")]
+    Http(Http),
+}
+
+#[derive(Args, Debug)]
+struct Echo {
+    #[command(flatten)]
+    common: Common,
+    /// Close a connection after this long without a byte.
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    idle_timeout: Option<Duration>,
+    /// Append TEXT to the reply to each message; needs --message-size or --message-end.
+    #[arg(long, value_name = "TEXT")]
+    postfix: Option<String>,
+    /// A message is so long.
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "postfix")]
+    message_size: Option<u64>,
+    /// A message ends with these bytes; \n, \r, \t, \0 and \\ are understood.
+    #[arg(long, value_name = "BYTES", value_parser = escaped, requires = "postfix", conflicts_with = "message_size")]
+    message_end: Option<Bytes>,
+}
+
+#[derive(Args, Debug)]
+struct Http {
+    #[command(flatten)]
+    common: Common,
+    /// The folder whose files are served [default: the current one, unless --synthetic].
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Also answer /bytes/N (N bytes, no file) and /burn/DURATION/N (the same after burning CPU).
+    #[arg(long)]
+    synthetic: bool,
+    /// The newest version to speak: 1.1, or 1.0 for a connection a request.
+    #[arg(long = "http", value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
+    newest: String,
+    /// Close a connection after this long without a request.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
+    keep_alive_timeout: Duration,
+    /// Give up a request that takes longer to arrive, and an answer of which so long nothing is taken.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
+    request_timeout: Duration,
 }
 
 #[derive(Args, Debug)]
@@ -47,6 +93,12 @@ struct Common {
     /// Event loops [default: one a CPU]. `threads` and `fork` have none.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+    /// Past so many connections at a time, accepting pauses [default: what the machine can hold].
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    max_connections: Option<u64>,
+    /// Burn so much CPU time for each reply, to saturate on purpose.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::duration)]
+    work: Duration,
     /// How long connections may finish what is under way when told to stop.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = units::duration)]
     drain: Duration,
@@ -57,15 +109,42 @@ struct Common {
     output: Output,
 }
 
-/// The name of the protocol, and where it listens unless told otherwise.
-const ECHO: (&str, &str) = ("echo", "127.0.0.1:7000");
+/// A service, and where it listens unless told otherwise.
+struct Served<P> {
+    protocol: &'static str,
+    default_listen: &'static str,
+    root: Option<PathBuf>,
+    service: P,
+}
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let Protocol::Echo(common) = arguments.protocol;
+    match arguments.protocol {
+        Protocol::Echo(echo) => {
+            let settings =
+                EchoSettings { postfix: postfix(&echo)?, work: echo.common.work, idle_timeout: echo.idle_timeout };
+            let service = service::Echo::new(settings);
+            serve(&echo.common, Served { protocol: "echo", default_listen: "127.0.0.1:7000", root: None, service })
+        }
+        Protocol::Http(http) => {
+            let settings = HttpSettings {
+                version: if http.newest == "1.0" { HttpVersion::Http10 } else { HttpVersion::Http11 },
+                keep_alive_timeout: http.keep_alive_timeout,
+                request_timeout: http.request_timeout,
+                synthetic: http.synthetic,
+                work: http.common.work,
+            };
+            let service = service::Http::new(settings);
+            let root = http.root.or_else(|| (!http.synthetic).then(|| PathBuf::from(".")));
+            serve(&http.common, Served { protocol: "http", default_listen: "127.0.0.1:8000", root, service })
+        }
+    }
+}
+
+fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitCode> {
+    let Served { protocol, default_listen, root, service } = served;
     // Before any thread, so that none of them takes a signal.
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate, Signal::Child])?;
-    let (protocol, default) = ECHO;
-    let config = config(&common, default)?;
+    let config = Config { root, ..config(common, default_listen)? };
     let (model, workers) = (config.model, config.model.has_workers().then_some(config.workers));
     let server = Server::bind(
         config,
@@ -82,9 +161,62 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         pid: std::process::id(),
     };
     print(&common.output, &ready, || ready.sentence());
-    let totals = server.run(Echo, &signals)?;
+    let totals = server.run(service, &signals)?;
     print(&common.output, &Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is appended to the reply to each message, and how a message is known.
+fn postfix(echo: &Echo) -> anyhow::Result<Option<(&'static [u8], Boundary)>> {
+    let Some(postfix) = &echo.postfix else { return Ok(None) };
+    let boundary = match (echo.message_size, &echo.message_end) {
+        (Some(size @ 1..), _) => Boundary::Size(size),
+        (None, Some(Bytes(end))) if !end.is_empty() => Boundary::End(end.clone()),
+        _ => {
+            let why = "--postfix needs to know where a message ends; add --message-size 64 or --message-end '\\n'";
+            return Err(anyhow!(Usage(why.to_owned())));
+        }
+    };
+    // Once, and needed until the process ends.
+    Ok(Some((Box::leak(postfix.clone().into_bytes().into_boxed_slice()), boundary)))
+}
+
+/// Bytes as an argument can write them.
+#[derive(Clone, Debug)]
+struct Bytes(Vec<u8>);
+
+fn escaped(text: &str) -> Result<Bytes, String> {
+    let mut bytes = Vec::new();
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            bytes.extend(character.encode_utf8(&mut [0; 4]).bytes());
+            continue;
+        }
+        bytes.push(match characters.next() {
+            Some('n') => b'\n',
+            Some('r') => b'\r',
+            Some('t') => b'\t',
+            Some('0') => 0,
+            Some('\\') => b'\\',
+            _ => return Err(format!("'{text}' has a backslash that means nothing: write \\n, \\r, \\t, \\0 or \\\\")),
+        });
+    }
+    Ok(Bytes(bytes))
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match units::duration(text) {
+        Ok(Duration::ZERO) => Err(format!("'{text}' is no time at all; write a duration such as 5s")),
+        outcome => outcome.map_err(|error| error.to_string()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match units::count(text) {
+        Ok(0) => Err("a server without connections serves nobody; write a count of at least 1".to_owned()),
+        outcome => outcome.map_err(|error| error.to_string()),
+    }
 }
 
 fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
@@ -106,6 +238,8 @@ fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
         listen,
         workers: common.workers.map_or_else(process::available_cpus, usize::from),
         drain: common.drain,
+        max_connections: common.max_connections,
+        root: None,
         connection_log: common.connection_log.clone(),
     })
 }

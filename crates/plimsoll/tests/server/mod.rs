@@ -22,12 +22,17 @@ pub(crate) struct Server {
 impl Server {
     /// `plimsoll serve echo --json` on a free port of 127.0.0.1, with these arguments too.
     pub(crate) fn echo(model: &str, arguments: &[&str]) -> Server {
-        Server::start(command(model, arguments))
+        Server::start(command("echo", model, arguments))
+    }
+
+    /// `plimsoll serve http --json` on a free port of 127.0.0.1, with these arguments too.
+    pub(crate) fn http(model: &str, arguments: &[&str]) -> Server {
+        Server::start(command("http", model, arguments))
     }
 
     /// The same with a descriptor limit.
     pub(crate) fn echo_with_limit(model: &str, descriptors: usize, arguments: &[&str]) -> Server {
-        let inner = command(model, arguments);
+        let inner = command("echo", model, arguments);
         let mut limited = Command::new("sh");
         limited.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
         limited.arg(inner.get_program()).args(inner.get_args());
@@ -36,7 +41,7 @@ impl Server {
 
     /// The same, run by another program.
     pub(crate) fn echo_under(runner: &[&str], model: &str, arguments: &[&str]) -> Server {
-        let inner = command(model, arguments);
+        let inner = command("echo", model, arguments);
         let mut outer = Command::new(runner[0]);
         outer.args(&runner[1..]).arg(inner.get_program()).args(inner.get_args());
         Server::start(outer)
@@ -104,6 +109,28 @@ impl Server {
         self.child.wait().expect("a status");
     }
 
+    /// Whether the server's end of a connection of this test is still established, as /proc/net/tcp has it (proc_net_tcp(5)).
+    pub(crate) fn holds(&self, stream: &TcpStream) -> bool {
+        let port = |address: SocketAddr| format!(":{:04X}", address.port());
+        let (here, there) = (port(self.address()), port(stream.local_addr().expect("it was connected")));
+        let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
+        table.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[1].ends_with(&here) && fields[2].ends_with(&there) && fields[3] == "01"
+        })
+    }
+
+    /// How many connections wait at its listeners to be accepted.
+    pub(crate) fn queued(&self) -> u64 {
+        let here = format!(":{:04X}", self.address().port());
+        let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
+        let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<&str>>());
+        // State 0A is LISTEN, whose receive queue is that of connections.
+        let listeners = lines.filter(|fields| fields[1].ends_with(&here) && fields[3] == "0A");
+        let queues = listeners.filter_map(|fields| u64::from_str_radix(fields[4].split_once(':')?.1, 16).ok());
+        queues.sum()
+    }
+
     /// The processes of the server: itself and its children.
     pub(crate) fn processes(&self) -> Vec<Process> {
         let mut all = Process::all();
@@ -119,9 +146,9 @@ impl Drop for Server {
     }
 }
 
-fn command(model: &str, arguments: &[&str]) -> Command {
+fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["serve", "echo", "--json", "--model", model]);
+    command.args(["serve", protocol, "--json", "--model", model]);
     if !arguments.contains(&"--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
@@ -167,6 +194,27 @@ impl Process {
         links.map(|link| link.to_string_lossy().into_owned()).collect()
     }
 }
+
+/// Makes a test of each function for each model.
+#[allow(unused_macros, reason = "each suite uses a part of this module")]
+macro_rules! for_every_model {
+    ($($test:ident),* $(,)?) => {
+        for_every_model!(@ threads "threads"; $($test)*);
+        for_every_model!(@ fork "fork"; $($test)*);
+        for_every_model!(@ select "select"; $($test)*);
+        for_every_model!(@ poll "poll"; $($test)*);
+        for_every_model!(@ epoll "epoll"; $($test)*);
+        for_every_model!(@ epoll_et "epoll-et"; $($test)*);
+        for_every_model!(@ uring "uring"; $($test)*);
+    };
+    (@ $module:ident $model:literal; $($test:ident)*) => {
+        mod $module {
+            $(#[test] fn $test() { super::$test($model) })*
+        }
+    };
+}
+#[allow(unused_imports, reason = "each suite uses a part of this module")]
+pub(crate) use for_every_model;
 
 /// Waits for something that another process brings about.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {

@@ -120,10 +120,17 @@ impl Acceptor<'_> {
                 if self.paused_until.is_some() {
                     return;
                 }
+                if !self.ledger.admit() {
+                    return self.pause();
+                }
                 match net::accept(&self.listeners[listener], net::Mode::Blocking) {
                     Ok((socket, peer)) => self.hand_over(staff, socket, peer),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.ledger.withdraw();
+                        break;
+                    }
                     Err(error) => {
+                        self.ledger.withdraw();
                         self.totals.count_io_error(&error);
                         if descriptor::is_exhaustion(&error) {
                             self.pause();
@@ -153,7 +160,9 @@ impl Acceptor<'_> {
 
     fn close(&mut self) {
         self.listeners.clear();
-        self.in_hand = None;
+        if self.in_hand.take().is_some() {
+            self.ledger.withdraw();
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_sys::file::Root;
 
 use crate::connection_log::ConnectionLog;
 use crate::totals::{Exchange, Gauge, Totals};
@@ -11,17 +13,40 @@ use crate::totals::{Exchange, Gauge, Totals};
 pub type Say = Box<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct Ledger {
-    pub(crate) gauge: Gauge,
+    gauge: Gauge,
+    /// What files are beneath.
+    root: Option<Arc<Root>>,
     log: Option<ConnectionLog>,
     say: Say,
     said: Mutex<HashSet<&'static str>>,
 }
 
 impl Ledger {
-    pub(crate) fn new(log: Option<ConnectionLog>, say: Say) -> Ledger {
-        Ledger { gauge: Gauge::default(), log, say, said: Mutex::default() }
+    /// For a server that has at most `most` connections at a time.
+    pub(crate) fn new(log: Option<ConnectionLog>, root: Option<Root>, most: u64, say: Say) -> Ledger {
+        Ledger { gauge: Gauge::new(most), root: root.map(Arc::new), log, say, said: Mutex::default() }
     }
 
+    pub(crate) fn root(&self) -> Option<Arc<Root>> {
+        self.root.clone()
+    }
+
+    /// Asks for a place for a connection, before it is accepted.
+    pub(crate) fn admit(&self) -> bool {
+        self.gauge.admit()
+    }
+
+    /// Gives a place back that no connection has taken.
+    pub(crate) fn withdraw(&self) {
+        self.gauge.withdraw();
+    }
+
+    /// Whether there is a limit that accepting has to mind.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.gauge.is_limited()
+    }
+
+    /// A connection has taken its place.
     pub(crate) fn opened(&self, totals: &mut Totals) {
         totals.connections += 1;
         self.gauge.opened();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Crew, Growth, Phase, Seat};
+use plimsoll_sys::file::Root;
 use plimsoll_sys::net::{self, Sharing};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
@@ -32,6 +33,10 @@ pub struct Config {
     pub workers: usize,
     /// How long connections may go on when it is told to stop.
     pub drain: Duration,
+    /// Past so many connections at a time, accepting pauses.
+    pub max_connections: Option<u64>,
+    /// What files are beneath, for a service that asks for them.
+    pub root: Option<PathBuf>,
     /// Where each closed connection gets a row.
     pub connection_log: Option<PathBuf>,
 }
@@ -44,6 +49,14 @@ pub enum Error {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The files' folder could not be opened.
+    #[error("cannot serve files from {}: {source}; name a folder that you can read", path.display())]
+    Root {
+        /// Its path.
+        path: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },
@@ -87,6 +100,12 @@ impl Server {
         let log = config.connection_log.as_deref().map(ConnectionLog::create).transpose().map_err(|source| {
             Error::ConnectionLog { path: config.connection_log.clone().unwrap_or_default(), source }
         })?;
+        let root = config
+            .root
+            .as_deref()
+            .map(Root::open)
+            .transpose()
+            .map_err(|source| Error::Root { path: config.root.clone().unwrap_or_default(), source })?;
         let sets = if config.model.has_workers() { config.workers } else { 1 };
         let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
         let mut listeners: Vec<Vec<OwnedFd>> = (0..sets).map(|_| Vec::new()).collect();
@@ -105,7 +124,8 @@ impl Server {
             }
             addresses.push(address);
         }
-        Ok(Server { config, listeners, addresses, ledger: Ledger::new(log, say) })
+        let ledger = Ledger::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
+        Ok(Server { config, listeners, addresses, ledger })
     }
 
     /// Where it can be connected to, in the order asked for.

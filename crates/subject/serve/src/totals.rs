@@ -55,21 +55,49 @@ impl Totals {
     }
 }
 
-/// How many connections are open in the whole server, and were at most.
-#[derive(Debug, Default)]
+/// How many connections are open in the whole server, were at most, and may be.
+#[derive(Debug)]
 pub(crate) struct Gauge {
+    /// Taken by connections, and by accepts that may bring one.
+    places: AtomicU64,
+    most: u64,
     open: AtomicU64,
     peak: AtomicU64,
 }
 
 impl Gauge {
+    pub(crate) fn new(most: u64) -> Gauge {
+        Gauge { places: AtomicU64::new(0), most, open: AtomicU64::new(0), peak: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn is_limited(&self) -> bool {
+        self.most < u64::MAX
+    }
+
+    /// Takes a place, if there is one.
+    pub(crate) fn admit(&self) -> bool {
+        let admitted = self.places.fetch_add(1, Ordering::Relaxed) < self.most;
+        if !admitted {
+            self.withdraw();
+        }
+        admitted
+    }
+
+    /// Gives back a place that no connection has.
+    pub(crate) fn withdraw(&self) {
+        self.places.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection has taken its place.
     pub(crate) fn opened(&self) {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         self.peak.fetch_max(open, Ordering::Relaxed);
     }
 
+    /// A connection has left its place.
     pub(crate) fn closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+        self.withdraw();
     }
 
     pub(crate) fn peak(&self) -> u64 {

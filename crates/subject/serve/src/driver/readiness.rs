@@ -13,13 +13,17 @@ use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
+use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::readiness::{Interest, Ready};
 use plimsoll_sys::{descriptor, net};
 
+use super::limit::Limit;
+use super::surroundings::Desk;
+use super::talk::{Stage, Talk};
 use super::unsent::Unsent;
 use crate::ledger::Ledger;
-use crate::service::{Chunk, Service};
-use crate::totals::{Exchange, Totals};
+use crate::service::Service;
+use crate::totals::Totals;
 
 /// The descriptors that a model waits for, and how it asks about them.
 pub(crate) trait Selector: Sized {
@@ -83,7 +87,8 @@ pub(crate) fn run<S: Selector, P: Service>(
         selector,
         connections: Slab::default(),
         input: vec![0; INPUT_BYTES].into_boxed_slice(),
-        output: Vec::new(),
+        desk: Desk::new(ledger.root(), prototype.is_timed()),
+        wheel: Wheel::new(Instant::now()),
         carried: Vec::new(),
         listening: false,
         paused_until: None,
@@ -97,9 +102,9 @@ pub(crate) fn run<S: Selector, P: Service>(
 struct Connection<P> {
     socket: OwnedFd,
     peer: SocketAddr,
-    service: P,
+    talk: Talk<P>,
     unsent: Unsent,
-    exchange: Exchange,
+    limit: Limit,
     interest: Interest,
     /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
     readable: bool,
@@ -111,7 +116,9 @@ struct Connection<P> {
 enum Outcome {
     /// It waits for the selector.
     Waits,
-    /// It has had its turn, and may have more to do that the selector will not report.
+    /// It has had its turn, and there may be more to read.
+    Unread,
+    /// It has had its turn, and has more to do that no selector will report.
     Yields,
     /// It is done, well or not.
     Closes,
@@ -125,7 +132,8 @@ struct Table<'a, S, P> {
     selector: S,
     connections: Slab<Connection<P>>,
     input: Box<[u8]>,
-    output: Vec<Chunk>,
+    desk: Desk,
+    wheel: Wheel,
     /// Keys with more to do that the selector will not report again.
     carried: Vec<u64>,
     listening: bool,
@@ -136,22 +144,24 @@ struct Table<'a, S, P> {
 
 impl<S: Selector, P: Service> Table<'_, S, P> {
     fn serve(&mut self) -> io::Result<()> {
-        let mut ready = Vec::new();
+        let (mut ready, mut due) = (Vec::new(), Vec::new());
         self.follow_turn()?;
         loop {
-            let timeout = if self.carried.is_empty() {
-                self.paused_until.map(|until| until.saturating_duration_since(Instant::now()))
-            } else {
-                Some(Duration::ZERO)
-            };
+            let timeout = self.timeout();
             self.selector.wait(timeout, &mut ready)?;
             let _baton = self.seat.baton();
+            self.desk.surroundings.look();
             for key in std::mem::take(&mut self.carried) {
                 self.dispatch(Ready { key, readable: false, writable: false, ended: false })?;
             }
             for event in ready.drain(..) {
                 self.dispatch(event)?;
             }
+            if !self.wheel.is_empty() {
+                self.wheel.expire(self.desk.surroundings.now(), &mut due);
+                due.drain(..).for_each(|key| self.expire(Key::from_raw(key)));
+            }
+            self.desk.surroundings.end_turn();
             if self.paused_until.is_some_and(|until| Instant::now() >= until) {
                 self.resume_accepting()?;
             }
@@ -163,6 +173,19 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
                 return Ok(());
             }
         }
+    }
+
+    /// How long the selector may wait.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.carried.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let paused = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+        if self.wheel.is_empty() {
+            return paused;
+        }
+        let limit = self.wheel.wait(Instant::now());
+        paused.into_iter().chain(limit).min()
     }
 
     fn dispatch(&mut self, event: Ready) -> io::Result<()> {
@@ -203,22 +226,30 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         }
         let listener = &self.listeners[(key - FIRST_LISTENER) as usize];
         for _ in 0..ACCEPT_BATCH {
-            match net::accept(listener, net::Mode::Nonblocking) {
-                Ok((socket, peer)) => self.open(socket, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The listener was shut down, and this loop will hear of it next.
-                Err(_) if self.seat.phase() != Phase::Run => return Ok(()),
-                Err(error) => {
-                    // A full table is no error where another takes over: the coordinator counts when none can be added.
-                    if !(self.seat.grows() && descriptor::is_full_table(&error)) {
-                        self.totals.count_io_error(&error);
-                    }
-                    if descriptor::is_exhaustion(&error) {
-                        return self.pause_accepting();
-                    }
-                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
-                }
+            if !self.ledger.admit() {
+                return self.pause_accepting();
             }
+            let error = match net::accept(listener, net::Mode::Nonblocking) {
+                Ok((socket, peer)) => {
+                    self.open(socket, peer);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            self.ledger.withdraw();
+            // The listener may have been shut down, and this loop hear of it next.
+            if error.kind() == io::ErrorKind::WouldBlock || self.seat.phase() != Phase::Run {
+                return Ok(());
+            }
+            // A full table is no error where another takes over: the coordinator counts when none can be added.
+            if !(self.seat.grows() && descriptor::is_full_table(&error)) {
+                self.totals.count_io_error(&error);
+            }
+            if descriptor::is_exhaustion(&error) {
+                self.seat.report_full();
+                return self.pause_accepting();
+            }
+            // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
         }
         if S::EDGE {
             self.carried.push(key);
@@ -228,22 +259,23 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
 
     fn open(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let interest = if S::EDGE { Interest::BOTH } else { Interest::READ };
+        let talk = Talk::new(self.prototype, &self.desk.surroundings);
         let key = self.connections.insert_with(|_| Connection {
             socket,
             peer,
-            service: self.prototype.clone(),
+            talk,
             unsent: Unsent::default(),
-            exchange: Exchange::default(),
+            limit: Limit::default(),
             interest,
             readable: false,
             ended: false,
         });
-        let connection = self.connections.get(key).expect("just inserted");
+        let connection = self.connections.get_mut(key).expect("just inserted");
+        connection.limit.set(connection.talk.until, &mut self.wheel, key.to_raw());
         match self.selector.add(connection.socket.as_fd(), key.to_raw(), interest) {
             Ok(()) => self.ledger.opened(&mut self.totals),
             Err(NotAdded::PastLimit) => {
-                self.connections.remove(key);
-                self.totals.refused += 1;
+                self.refuse(key);
                 self.totals.count_error("fd_setsize");
                 self.ledger.say_once(
                     "fd_setsize",
@@ -251,15 +283,21 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
                 );
             }
             Err(NotAdded::Refused(error)) => {
-                self.connections.remove(key);
-                self.totals.refused += 1;
+                self.refuse(key);
                 self.totals.count_io_error(&error);
             }
         }
     }
 
+    fn refuse(&mut self, key: Key) {
+        if let Some(connection) = self.connections.remove(key) {
+            connection.limit.cancel(&mut self.wheel);
+            self.ledger.withdraw();
+            self.totals.refused += 1;
+        }
+    }
+
     fn pause_accepting(&mut self) -> io::Result<()> {
-        self.seat.report_full();
         self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
         self.follow_turn()
     }
@@ -278,18 +316,23 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         connection.ended |= event.ended;
         // Where the selector reports again what is left, one read a turn is fair and saves the read that finds nothing.
         let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
-        let outcome = match connection.exchange(&mut self.input, &mut self.output, reads) {
+        let outcome = match connection.exchange(&mut self.input, &mut self.desk, reads) {
             Ok(Outcome::Waits) if self.draining && connection.unsent.is_empty() => Outcome::Closes,
-            Ok(Outcome::Yields) if !S::EDGE && !self.draining => Outcome::Waits,
+            Ok(Outcome::Unread) if !S::EDGE && !self.draining => Outcome::Waits,
             Ok(outcome) => outcome,
             Err(error) => {
                 self.totals.count_io_error(&error);
                 Outcome::Closes
             }
         };
+        if self.desk.surroundings.timed() {
+            let sending = !connection.unsent.is_empty() || connection.talk.stage == Stage::Resuming;
+            let until = connection.talk.limit(sending, self.desk.surroundings.now());
+            connection.limit.set(until, &mut self.wheel, key.to_raw());
+        }
         match outcome {
             Outcome::Closes => self.close(key),
-            Outcome::Yields => self.carried.push(key.to_raw()),
+            Outcome::Yields | Outcome::Unread => self.carried.push(key.to_raw()),
             Outcome::Waits if S::EDGE => {}
             Outcome::Waits => {
                 let interest = if connection.unsent.is_empty() { Interest::READ } else { Interest::WRITE };
@@ -304,11 +347,33 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         }
     }
 
+    /// A connection's timer has fired.
+    fn expire(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !connection.limit.is_reached(self.desk.surroundings.now(), &mut self.wheel, key.to_raw()) {
+            return;
+        }
+        if !connection.unsent.is_empty() {
+            self.totals.count_error("send_timeout");
+            // What it does not take is not worth keeping in the kernel either.
+            let _ = net::reset_on_close(&connection.socket);
+            return self.close(key);
+        }
+        match connection.expire(&mut self.desk) {
+            Ok(()) => self.advance(key, Ready { key: key.to_raw(), readable: false, writable: false, ended: false }),
+            Err(error) => {
+                self.totals.count_io_error(&error);
+                self.close(key);
+            }
+        }
+    }
+
     fn close(&mut self, key: Key) {
         let Some(connection) = self.connections.remove(key) else { return };
         self.selector.forget(connection.socket.as_fd());
-        self.ledger.closed(connection.peer, &connection.exchange, &mut self.totals);
-        drop(connection);
+        connection.limit.cancel(&mut self.wheel);
+        self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+        drop((connection.socket, connection.unsent));
         if self.paused_until.is_some() {
             // Due at once: the loop resumes when it has dealt with this batch.
             self.paused_until = Some(Instant::now());
@@ -318,6 +383,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
     /// Serves what has arrived, and closes each connection that has nothing under way.
     fn drain(&mut self) {
         self.draining = true;
+        self.desk.surroundings.drain();
         for key in self.connections.keys().collect::<Vec<_>>() {
             self.advance(key, Ready { key: key.to_raw(), readable: true, writable: true, ended: false });
         }
@@ -332,12 +398,33 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
 
 impl<P: Service> Connection<P> {
     /// Sends what waits, then reads and serves at most `reads` times.
-    fn exchange(&mut self, input: &mut [u8], output: &mut Vec<Chunk>, reads: usize) -> io::Result<Outcome> {
-        self.exchange.bytes_sent += self.unsent.flush(&self.socket)? as u64;
-        for _ in 0..reads {
-            if !self.unsent.is_empty() || !self.readable {
+    fn exchange(&mut self, input: &mut [u8], desk: &mut Desk, mut reads: usize) -> io::Result<Outcome> {
+        if !self.unsent.is_empty() {
+            self.talk.exchange.bytes_sent += self.unsent.flush(&self.socket)?;
+        }
+        if self.unsent.is_empty() && self.talk.stage == Stage::Resuming {
+            self.serve(&[], desk)?;
+        }
+        loop {
+            if !self.unsent.is_empty() {
+                return Ok(if self.unsent.is_blocked() { Outcome::Waits } else { Outcome::Yields });
+            }
+            match self.talk.stage {
+                Stage::Receiving | Stage::Discarding => {}
+                Stage::Resuming => return Ok(Outcome::Yields),
+                Stage::Closing => return Ok(Outcome::Closes),
+                Stage::Lingering => {
+                    net::shutdown(&self.socket, net::Half::Write);
+                    self.talk.discard(desk.surroundings.now());
+                }
+            }
+            if !self.readable {
                 return Ok(Outcome::Waits);
             }
+            if reads == 0 {
+                return Ok(Outcome::Unread);
+            }
+            reads -= 1;
             let length = match net::read(&self.socket, input) {
                 Ok(0) => return Ok(Outcome::Closes),
                 Ok(length) => length,
@@ -349,15 +436,27 @@ impl<P: Service> Connection<P> {
             };
             // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
             self.readable = length == input.len() || self.ended;
-            self.exchange.requests += 1;
-            self.exchange.bytes_received += length as u64;
-            self.service.receive(&input[..length], output);
-            for chunk in output.drain(..) {
-                let Chunk::Input(range) = chunk;
-                self.exchange.bytes_sent += self.unsent.send(&self.socket, &input[range])? as u64;
+            self.talk.exchange.bytes_received += length as u64;
+            if self.talk.stage == Stage::Receiving {
+                self.serve(&input[..length], desk)?;
             }
         }
-        Ok(if self.readable { Outcome::Yields } else { Outcome::Waits })
+    }
+
+    fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
+        let Connection { talk, unsent, socket, .. } = self;
+        talk.serve(fresh, desk, |input, output, surroundings, exchange| {
+            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
+            Ok(unsent.is_empty())
+        })
+    }
+
+    fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
+        let Connection { talk, unsent, socket, .. } = self;
+        talk.expire(desk, |input, output, surroundings, exchange| {
+            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
+            Ok(unsent.is_empty())
+        })
     }
 }
 

@@ -1,18 +1,113 @@
 //! What a connection could not send yet.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
-use plimsoll_sys::net;
+use plimsoll_sys::file::File;
+use plimsoll_sys::net::{self, Follows};
+
+use super::surroundings::Surroundings;
+use crate::service::{Chunk, Output};
+
+/// Files up to this size are read and sent with their head, in one call: copying as little costs less than a call more.
+const SMALL_FILE: u64 = 8 * 1024;
+/// Bytes of a body sent in a row before other connections have their turn.
+const BODY_TURN: u64 = 1 << 20;
+/// Pieces sent with one call.
+const PARTS: usize = 16;
 
 /// Bytes that wait for room in the socket. It has a buffer only while there are any: an idle connection holds none.
 #[derive(Debug, Default)]
-pub(super) struct Unsent(Option<Box<Waiting>>);
+pub(crate) struct Unsent(Option<Box<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
     bytes: Vec<u8>,
     sent: usize,
+    body: Option<Body>,
+    /// There was no room in the socket, and not only no time.
+    blocked: bool,
+}
+
+/// What is sent from elsewhere than memory of the connection's own, after everything else.
+#[derive(Debug)]
+pub(crate) enum Body {
+    File { file: Rc<File>, offset: u64, left: u64 },
+    Repeated { pattern: &'static [u8], position: usize, left: u64 },
+}
+
+impl Body {
+    /// The body that a chunk describes; `None` for a chunk that is bytes.
+    pub(crate) fn of(chunk: &Chunk, surroundings: &Surroundings) -> Option<Body> {
+        match *chunk {
+            Chunk::File { offset, length } => Some(Body::File { file: surroundings.file(), offset, left: length }),
+            Chunk::Repeated { pattern, offset, length } => {
+                Some(Body::Repeated { pattern, position: (offset % pattern.len() as u64) as usize, left: length })
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        match self {
+            Body::File { left, .. } | Body::Repeated { left, .. } => *left,
+        }
+    }
+
+    /// Sends at most `most` bytes; returns how many, 0 where there is no room.
+    fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<usize> {
+        match self {
+            Body::File { file, offset, left } => match file.send(socket, *offset, most.min(*left) as usize) {
+                Ok(0) => Err(shrunk()),
+                Ok(sent) => {
+                    *offset += sent as u64;
+                    *left -= sent as u64;
+                    Ok(sent)
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                Err(error) => Err(error),
+            },
+            Body::Repeated { pattern, position, left } => {
+                let length = (pattern.len() - *position).min(most.min(*left) as usize);
+                let follows = if length as u64 == *left { Follows::Nothing } else { Follows::More };
+                let sent = send_some(socket, &[IoSlice::new(&pattern[*position..*position + length])], follows)?;
+                *position = (*position + sent) % pattern.len();
+                *left -= sent as u64;
+                Ok(sent)
+            }
+        }
+    }
+
+    /// Appends the next at most `most` bytes to `bytes`, for those who cannot send from where they are.
+    pub(crate) fn read(&mut self, bytes: &mut Vec<u8>, most: usize) -> io::Result<()> {
+        let start = bytes.len();
+        match self {
+            Body::File { file, offset, left } => {
+                let length = (*left).min(most as u64) as usize;
+                bytes.resize(start + length, 0);
+                if file.read_at(&mut bytes[start..], *offset)? < length {
+                    return Err(shrunk());
+                }
+                *offset += length as u64;
+                *left -= length as u64;
+            }
+            Body::Repeated { pattern, position, left } => {
+                while bytes.len() - start < most && *left > 0 {
+                    let room = (most - (bytes.len() - start)).min(pattern.len() - *position).min(*left as usize);
+                    bytes.extend_from_slice(&pattern[*position..*position + room]);
+                    *position = (*position + room) % pattern.len();
+                    *left -= room as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file has fewer bytes than the answer's head has promised: only the connection's abrupt end tells the peer that.
+fn shrunk() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
 
 impl Unsent {
@@ -20,34 +115,119 @@ impl Unsent {
         self.0.is_none()
     }
 
-    /// Sends `bytes` after what waits already, as far as there is room, and keeps the rest. Returns how many bytes of either were sent.
-    pub(super) fn send(&mut self, socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(waiting) = &mut self.0 {
-            waiting.bytes.extend_from_slice(bytes);
-            return self.flush(socket);
-        }
-        let sent = send_some(socket, bytes)?;
-        if sent < bytes.len() {
-            self.0 = Some(Box::new(Waiting { bytes: bytes[sent..].to_vec(), sent: 0 }));
-        }
-        Ok(sent)
+    /// Whether it waits for room in the socket.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.0.as_ref().is_some_and(|waiting| waiting.blocked)
     }
 
-    /// Sends what waits, as far as there is room. Returns how many bytes were sent.
-    pub(super) fn flush(&mut self, socket: impl AsFd) -> io::Result<usize> {
-        let Some(waiting) = &mut self.0 else { return Ok(0) };
-        let sent = send_some(socket, &waiting.bytes[waiting.sent..])?;
-        waiting.sent += sent;
-        if waiting.sent == waiting.bytes.len() {
-            self.0 = None;
+    /// Sends a turn's output, as far as there is room, and keeps the rest; nothing may wait already. Returns how many bytes were sent.
+    pub(super) fn send(
+        &mut self,
+        socket: impl AsFd,
+        input: &[u8],
+        output: &mut Output,
+        surroundings: &Surroundings,
+    ) -> io::Result<u64> {
+        debug_assert!(self.is_empty(), "a service is asked again only when everything is sent");
+        let body = take_body(output, surroundings)?;
+        let follows = if body.is_some() { Follows::More } else { Follows::Nothing };
+        let mut chunks = output.chunks.as_slice();
+        let mut total = 0;
+        while !chunks.is_empty() {
+            let (now, later) = chunks.split_at(chunks.len().min(PARTS));
+            let part = |place: usize| now.get(place).map_or(&[][..], |chunk| bytes_of(chunk, input, &output.bytes));
+            let length: usize = (0..now.len()).map(|place| part(place).len()).sum();
+            let follows = if later.is_empty() { follows } else { Follows::More };
+            let sent = match now {
+                [_] => send_some(&socket, &[IoSlice::new(part(0))], follows)?,
+                _ => {
+                    let parts: [IoSlice<'_>; PARTS] = std::array::from_fn(|place| IoSlice::new(part(place)));
+                    send_some(&socket, &parts[..now.len()], follows)?
+                }
+            };
+            total += sent as u64;
+            if sent < length {
+                let mut bytes = Vec::with_capacity(length - sent);
+                for chunk in chunks {
+                    bytes.extend_from_slice(bytes_of(chunk, input, &output.bytes));
+                }
+                self.0 = Some(Box::new(Waiting { bytes, sent, body, blocked: true }));
+                return Ok(total);
+            }
+            chunks = later;
         }
-        Ok(sent)
+        let Some(body) = body else { return Ok(total) };
+        self.0 = Some(Box::new(Waiting { bytes: Vec::new(), sent: 0, body: Some(body), blocked: false }));
+        Ok(total + self.flush(socket)?)
+    }
+
+    /// Sends what waits, as far as there is room and time. Returns how many bytes were sent.
+    pub(super) fn flush(&mut self, socket: impl AsFd) -> io::Result<u64> {
+        let Some(waiting) = &mut self.0 else { return Ok(0) };
+        let mut total = 0;
+        waiting.blocked = false;
+        if waiting.sent < waiting.bytes.len() {
+            let follows = if waiting.body.is_some() { Follows::More } else { Follows::Nothing };
+            let sent = send_some(&socket, &[IoSlice::new(&waiting.bytes[waiting.sent..])], follows)?;
+            waiting.sent += sent;
+            total += sent as u64;
+            if waiting.sent < waiting.bytes.len() {
+                waiting.blocked = true;
+                return Ok(total);
+            }
+            waiting.bytes = Vec::new();
+            waiting.sent = 0;
+        }
+        if let Some(body) = &mut waiting.body {
+            while body.left() > 0 && total < BODY_TURN {
+                let sent = body.send(&socket, BODY_TURN - total)?;
+                if sent == 0 {
+                    waiting.blocked = true;
+                    return Ok(total);
+                }
+                total += sent as u64;
+            }
+            if body.left() > 0 {
+                return Ok(total);
+            }
+        }
+        self.0 = None;
+        Ok(total)
+    }
+}
+
+/// Takes the body off the end of a turn's chunks. A small file becomes bytes like all others.
+pub(crate) fn take_body(output: &mut Output, surroundings: &Surroundings) -> io::Result<Option<Body>> {
+    let Some(mut body) = output.chunks.last().and_then(|chunk| Body::of(chunk, surroundings)) else {
+        return Ok(None);
+    };
+    output.chunks.pop();
+    if matches!(body, Body::File { .. }) && body.left() <= SMALL_FILE {
+        let start = output.bytes.len();
+        body.read(&mut output.bytes, SMALL_FILE as usize)?;
+        let end = output.bytes.len();
+        match output.chunks.last_mut() {
+            Some(Chunk::Written(range)) if range.end == start => range.end = end,
+            _ => output.chunks.push(Chunk::Written(start..end)),
+        }
+        return Ok(None);
+    }
+    Ok(Some(body))
+}
+
+/// The bytes of a chunk that is bytes.
+pub(crate) fn bytes_of<'a>(chunk: &Chunk, input: &'a [u8], written: &'a [u8]) -> &'a [u8] {
+    match chunk {
+        Chunk::Input(range) => &input[range.clone()],
+        Chunk::Written(range) => &written[range.clone()],
+        Chunk::Static(bytes) => bytes,
+        Chunk::File { .. } | Chunk::Repeated { .. } => &[],
     }
 }
 
 /// 0 where there is no room.
-fn send_some(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    match net::write(socket, bytes) {
+fn send_some(socket: impl AsFd, parts: &[IoSlice<'_>], follows: Follows) -> io::Result<usize> {
+    match net::write_parts(socket, parts, follows) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
         outcome => outcome,
     }

@@ -15,12 +15,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_sys::file::Root;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::process::{self, Child, Ended};
 use plimsoll_sys::readiness::Interest;
 
 use crate::acceptor::{NotBegun, Staff};
 use crate::driver::blocking;
+use crate::driver::surroundings::Desk;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::{Exchange, Totals};
@@ -68,9 +70,11 @@ impl<P: Service> Fork<P> {
 
 impl<P: Service> Staff for Fork<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
-        let keep = [socket.as_fd(), self.report_to.as_fd()];
+        let root = self.ledger.root();
+        let mut keep = vec![socket.as_fd(), self.report_to.as_fd()];
+        keep.extend(root.as_ref().map(|root| root.as_fd()));
         let (service, report_to) = (&self.prototype, &self.report_to);
-        match process::fork(&keep, || serve(&socket, service.clone(), report_to)) {
+        match process::fork(&keep, || serve(&socket, service, root.clone(), report_to)) {
             Ok(child) => {
                 self.ledger.opened(&mut self.totals);
                 self.children.insert(child, Some(peer));
@@ -122,10 +126,11 @@ impl<P: Service> Staff for Fork<P> {
 }
 
 /// The child's whole life.
-fn serve(socket: &OwnedFd, mut service: impl Service, mut report_to: &PipeWriter) -> i32 {
+fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut report_to: &PipeWriter) -> i32 {
+    let desk = Desk::new(root, service.is_timed());
     let mut exchange = Exchange::default();
     let outcome = process::end_reading_on_termination(socket.as_fd())
-        .and_then(|()| blocking::serve(socket, &mut service, &mut exchange));
+        .and_then(|()| blocking::serve(socket, service, desk, &mut exchange));
     let errno = outcome.err().and_then(|error| error.raw_os_error()).unwrap_or(0);
     let report = Report { child: std::process::id() as i32, errno, exchange };
     match report_to.write_all(&report.encode()) {

@@ -18,6 +18,7 @@ use plimsoll_sys::net;
 
 use crate::acceptor::{NotBegun, Staff};
 use crate::driver::blocking;
+use crate::driver::surroundings::Desk;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::{Exchange, Totals};
@@ -51,12 +52,13 @@ impl<P: Service> Staff for Threads<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
         let socket = Arc::new(socket);
         let key = lock(&self.shared.open).insert(Arc::clone(&socket));
-        let (shared, mut service, held) = (Arc::clone(&self.shared), self.prototype.clone(), Arc::clone(&socket));
+        let (shared, service, held) = (Arc::clone(&self.shared), self.prototype.clone(), Arc::clone(&socket));
         let thread = thread::Builder::new().name("connection".to_owned()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             shared.ledger.opened(&mut lock(&shared.totals));
             let mut exchange = Exchange::default();
-            let outcome = blocking::serve(&*held, &mut service, &mut exchange);
+            let desk = Desk::new(shared.ledger.root(), service.is_timed());
+            let outcome = blocking::serve(&*held, &service, desk, &mut exchange);
             shared.end(key, held, peer, &exchange, outcome);
         });
         spawned.map(drop).map_err(|error| {

@@ -15,15 +15,24 @@ use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::numbered::Numbered;
+use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
+use crate::driver::limit::Limit;
+use crate::driver::surroundings::{Desk, Surroundings};
+use crate::driver::talk::{Stage, Talk};
+use crate::driver::unsent::{self, Body};
 use crate::ledger::Ledger;
-use crate::service::{Chunk, Service};
-use crate::totals::{Exchange, Totals};
+use crate::service::{Chunk, Output, Service};
+use crate::totals::Totals;
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
 const UNSENT_BYTES: usize = 64 * 1024;
+/// Bytes of a body that are lent to the kernel at a time. A socket of the ring's table cannot be given to sendfile(2), so a file passes through memory here.
+const PIECE_BYTES: usize = 128 * 1024;
+/// Buffers kept for what is sent next, so that an answer allocates nothing.
+const SPARES: usize = 64;
 /// After this, accepting is tried again when the kernel refused it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,7 +65,9 @@ pub(crate) fn run<P: Service>(
         connections: Numbered::default(),
         open: 0,
         capacity: sizes.slots as usize,
-        output: Vec::new(),
+        desk: Desk::new(ledger.root(), prototype.is_timed()),
+        wheel: Wheel::new(Instant::now()),
+        spares: Vec::new(),
         hungry: Vec::new(),
         accepting: false,
         paused_until: None,
@@ -71,14 +82,18 @@ pub(crate) fn run<P: Service>(
 struct Connection<P> {
     slot: Slot,
     peer: SocketAddr,
-    service: P,
-    exchange: Exchange,
+    talk: Talk<P>,
+    limit: Limit,
     receive: Receive,
     /// A send is outstanding.
     sending: bool,
+    /// The conversation holds bytes that came during a send.
+    unheard: bool,
     life: Life,
-    /// What waits for the outstanding send to complete.
+    /// What is sent next.
     unsent: Vec<u8>,
+    /// What is sent after that.
+    body: Option<Box<Body>>,
 }
 
 /// How a connection's receive stands.
@@ -116,7 +131,10 @@ struct Table<'a, P> {
     /// Slots taken, from the accept until the close has completed.
     open: usize,
     capacity: usize,
-    output: Vec<Chunk>,
+    desk: Desk,
+    wheel: Wheel,
+    /// Empty buffers.
+    spares: Vec<Vec<u8>>,
     /// Connections whose receive ended for want of a buffer.
     hungry: Vec<Slot>,
     /// Accepts are kept waiting.
@@ -129,6 +147,7 @@ struct Table<'a, P> {
 
 impl<P: Service> Table<'_, P> {
     fn serve(&mut self) -> io::Result<()> {
+        let mut due = Vec::new();
         loop {
             self.follow_turn()?;
             if !self.seat.is_alone() {
@@ -136,11 +155,20 @@ impl<P: Service> Table<'_, P> {
                 let _baton = self.seat.baton();
                 self.ring.submit()?;
             }
-            self.ring.wait(self.paused_until.map(|until| until.saturating_duration_since(Instant::now())))?;
+            let timeout = self.timeout();
+            self.ring.wait(timeout)?;
             let _baton = self.seat.baton();
+            self.desk.surroundings.look();
             while let Some(completion) = self.ring.next_completion() {
                 self.take(completion)?;
             }
+            if !self.wheel.is_empty() {
+                self.wheel.expire(self.desk.surroundings.now(), &mut due);
+                for slot in due.drain(..) {
+                    self.expire(slot as usize)?;
+                }
+            }
+            self.desk.surroundings.end_turn();
             self.feed_hungry()?;
             if self.paused_until.is_some_and(|until| Instant::now() >= until) {
                 self.paused_until = None;
@@ -152,11 +180,20 @@ impl<P: Service> Table<'_, P> {
             }
             if self.seat.phase() == Phase::Stop {
                 for connection in self.connections.drain() {
-                    self.ledger.closed(connection.peer, &connection.exchange, &mut self.totals);
+                    self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
                 }
                 return Ok(());
             }
         }
+    }
+
+    /// How long to wait for something to happen.
+    fn timeout(&self) -> Option<Duration> {
+        let paused = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+        if self.wheel.is_empty() {
+            return paused;
+        }
+        paused.into_iter().chain(self.wheel.wait(Instant::now())).min()
     }
 
     fn take(&mut self, completion: Completion) -> io::Result<()> {
@@ -173,6 +210,9 @@ impl<P: Service> Table<'_, P> {
             }
             Completion::Accepted(Ok((slot, peer))) => self.opened(slot, peer),
             Completion::Accepted(Err(error)) => {
+                if self.ledger.is_limited() {
+                    self.ledger.withdraw();
+                }
                 // A cancelled accept, and one whose listener was shut down, is what was wanted.
                 if !ring::is_cancelled(&error) && self.seat.phase() == Phase::Run {
                     self.totals.count_io_error(&error);
@@ -187,6 +227,9 @@ impl<P: Service> Table<'_, P> {
                     self.seat.report_room();
                 }
                 self.open -= 1;
+                if self.ledger.is_limited() {
+                    self.paused_until = None;
+                }
                 Ok(())
             }
         }
@@ -202,6 +245,16 @@ impl<P: Service> Table<'_, P> {
             self.seat.report_full();
         }
         while self.open + self.ring.accepts_waiting() < self.capacity {
+            // An accept that waits has a place already. Where places are counted, more than one could keep them from another worker's connections.
+            if self.ledger.is_limited() {
+                if self.ring.accepts_waiting() > 0 {
+                    break;
+                }
+                if !self.ledger.admit() {
+                    self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+                    break;
+                }
+            }
             let listener = &self.listeners[self.next_listener % self.listeners.len()];
             if !self.ring.accept(listener.as_fd())? {
                 break;
@@ -213,17 +266,23 @@ impl<P: Service> Table<'_, P> {
 
     fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
+        if !self.ledger.is_limited() {
+            self.ledger.admit();
+        }
         self.ledger.opened(&mut self.totals);
-        let connection = Connection {
+        let mut connection = Connection {
             slot,
             peer,
-            service: self.prototype.clone(),
-            exchange: Exchange::default(),
+            talk: Talk::new(self.prototype, &self.desk.surroundings),
+            limit: Limit::default(),
             receive: Receive::Armed,
             sending: false,
+            unheard: false,
             life: Life::Open,
             unsent: Vec::new(),
+            body: None,
         };
+        connection.limit.set(connection.talk.until, &mut self.wheel, slot.index() as u64);
         self.connections.insert(slot.index(), connection);
         self.ring.receive(slot)?;
         if self.draining { self.ring.end_reading(slot) } else { Ok(()) }
@@ -235,7 +294,7 @@ impl<P: Service> Table<'_, P> {
             connection.receive = Receive::Off;
         }
         match outcome {
-            Ok(Some(buffer)) => self.serve_buffer(slot, buffer)?,
+            Ok(Some(buffer)) => self.take_in(slot, buffer)?,
             Ok(None) => connection.life = connection.life.max(Life::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
                 connection.receive = Receive::Hungry;
@@ -250,26 +309,52 @@ impl<P: Service> Table<'_, P> {
         self.go_on(slot)
     }
 
-    /// Has the service answer what is in `buffer`: from the buffer itself where nothing is being sent, or else from the connection's memory later.
-    fn serve_buffer(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
+    /// Has the service answer what is in `buffer`, or keeps it for later while something is being sent.
+    fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.exchange.requests += 1;
-        connection.exchange.bytes_received += buffer.len() as u64;
-        connection.service.receive(self.ring.bytes(&buffer), &mut self.output);
-        if let [Chunk::Input(range)] = self.output.as_slice()
-            && !connection.sending
-            && connection.life != Life::Failed
-        {
-            let range = range.clone();
-            self.output.clear();
-            connection.sending = true;
-            return self.ring.send(slot, Payload::Received(buffer, range), Patience::None);
-        }
-        for Chunk::Input(range) in self.output.drain(..) {
-            connection.unsent.extend_from_slice(&self.ring.bytes(&buffer)[range]);
+        connection.talk.exchange.bytes_received += buffer.len() as u64;
+        match connection.talk.stage {
+            _ if connection.life == Life::Failed => {}
+            Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
+            Stage::Receiving | Stage::Resuming => {
+                connection.talk.hold(self.ring.bytes(&buffer));
+                connection.unheard = true;
+            }
+            Stage::Closing | Stage::Lingering | Stage::Discarding => {}
         }
         self.ring.recycle(buffer);
         Ok(())
+    }
+
+    /// Has the service answer, and keeps what it says for [`Table::go_on`]. An echo goes out of the buffer that it came in.
+    fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
+        let Connection { talk, unsent, body, .. } = connection;
+        connection.unheard = false;
+        let (mut in_place, spares) = (None, &mut self.spares);
+        let outcome = talk.serve(fresh, &mut self.desk, |input, output, surroundings, _| {
+            match output.chunks.as_slice() {
+                [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
+                _ => gather(input, output, surroundings, unsent, body, spares)?,
+            }
+            Ok(false)
+        });
+        if let Err(error) = outcome {
+            self.totals.count_io_error(&error);
+            connection.life = Life::Failed;
+        }
+        match (buffer, in_place) {
+            (Some(buffer), Some(range)) if connection.life != Life::Failed => {
+                connection.sending = true;
+                self.ring.send(slot, Payload::Received(buffer, range), Patience::None)
+            }
+            (Some(buffer), _) => {
+                self.ring.recycle(buffer);
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        }
     }
 
     fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
@@ -279,12 +364,14 @@ impl<P: Service> Table<'_, P> {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                self.totals.count_io_error(&error);
+                if connection.life != Life::Failed {
+                    self.totals.count_io_error(&error);
+                }
                 connection.life = Life::Failed;
                 0
             }
         };
-        connection.exchange.bytes_sent += sent as u64;
+        connection.talk.exchange.bytes_sent += sent as u64;
         let (mut rest, from) = match payload {
             Payload::Received(buffer, range) => {
                 let rest = self.ring.bytes(&buffer)[range.start + sent..range.end].to_vec();
@@ -298,30 +385,106 @@ impl<P: Service> Table<'_, P> {
             connection.sending = true;
             return self.ring.send(slot, Payload::Owned(rest, from), Patience::All);
         }
+        if rest.capacity() > 0 && self.spares.len() < SPARES {
+            rest.clear();
+            self.spares.push(rest);
+        }
         self.go_on(slot)
     }
 
     /// Starts or ends whatever the connection's state asks for, now that something of it has changed.
     fn go_on(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if !connection.sending && !connection.unsent.is_empty() && connection.life != Life::Failed {
-            connection.sending = true;
-            let bytes = std::mem::take(&mut connection.unsent);
-            return self.ring.send(slot, Payload::Owned(bytes, 0), Patience::All);
+        if !connection.sends()
+            && connection.life != Life::Failed
+            && (connection.talk.stage == Stage::Resuming || connection.unheard)
+        {
+            self.converse(slot, None)?;
         }
-        let unwanted = connection.life == Life::Failed || connection.unsent.len() >= UNSENT_BYTES;
-        match (connection.life, connection.receive) {
-            (_, Receive::Armed) if unwanted => {
+        self.send_next(slot)?;
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        if !connection.sending && connection.talk.stage == Stage::Lingering && connection.life == Life::Open {
+            connection.talk.discard(self.desk.surroundings.now());
+            self.ring.end_writing(slot)?;
+        }
+        if self.desk.surroundings.timed() {
+            let until = connection.talk.limit(connection.sending, self.desk.surroundings.now());
+            connection.limit.set(until, &mut self.wheel, slot.index() as u64);
+        }
+        let over = match connection.life {
+            Life::Open => connection.talk.stage == Stage::Closing && !connection.sending,
+            Life::Ended => !connection.sending,
+            Life::Failed => true,
+        };
+        let unwanted = over && connection.life != Life::Ended || connection.talk.held() >= UNSENT_BYTES;
+        match connection.receive {
+            Receive::Armed if unwanted => {
                 connection.receive = Receive::Ending;
                 self.ring.cancel_receive(slot)
             }
-            (Life::Open, Receive::Off) if !connection.sending => {
+            Receive::Off if connection.life == Life::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
                 self.ring.receive(slot)
             }
-            (Life::Ended | Life::Failed, Receive::Off | Receive::Hungry) if !connection.sending => self.close(slot),
+            Receive::Off | Receive::Hungry if over && !connection.sending => self.close(slot),
             _ => Ok(()),
         }
+    }
+
+    /// Lends the kernel what is sent next, if there is something and nothing is lent.
+    fn send_next(&mut self, slot: Slot) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        if connection.sending || connection.life == Life::Failed {
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut connection.unsent);
+        if let Some(body) = &mut connection.body
+            && bytes.len() < PIECE_BYTES
+        {
+            if bytes.capacity() == 0 {
+                bytes = self.spares.pop().unwrap_or_default();
+            }
+            if let Err(error) = body.read(&mut bytes, PIECE_BYTES) {
+                // Only an abrupt end tells the peer that there is less than was promised.
+                self.totals.count_io_error(&error);
+                connection.life = Life::Failed;
+                return Ok(());
+            }
+            if body.left() == 0 {
+                connection.body = None;
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        connection.sending = true;
+        self.ring.send(slot, Payload::Owned(bytes, 0), Patience::All)
+    }
+
+    /// A connection's timer has fired.
+    fn expire(&mut self, index: usize) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
+        if !connection.limit.is_reached(self.desk.surroundings.now(), &mut self.wheel, index as u64) {
+            return Ok(());
+        }
+        let slot = connection.slot;
+        if connection.sends() {
+            self.totals.count_error("send_timeout");
+            connection.life = Life::Failed;
+            self.ring.end_both(slot)?;
+            return self.go_on(slot);
+        }
+        let Connection { talk, unsent, body, .. } = connection;
+        let spares = &mut self.spares;
+        let outcome = talk.expire(&mut self.desk, |input, output, surroundings, _| {
+            gather(input, output, surroundings, unsent, body, spares)?;
+            Ok(false)
+        });
+        if let Err(error) = outcome {
+            self.totals.count_io_error(&error);
+            connection.life = Life::Failed;
+        }
+        self.go_on(slot)
     }
 
     /// Lets as many connections receive again as there are buffers.
@@ -341,18 +504,46 @@ impl<P: Service> Table<'_, P> {
 
     fn close(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
-        self.ledger.closed(connection.peer, &connection.exchange, &mut self.totals);
+        connection.limit.cancel(&mut self.wheel);
+        self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
         self.ring.close(slot)
     }
 
     /// Has each connection end when it has answered what has arrived.
     fn drain(&mut self) -> io::Result<()> {
         self.draining = true;
+        self.desk.surroundings.drain();
         for connection in self.connections.values() {
             self.ring.end_reading(connection.slot)?;
         }
         Ok(())
     }
+}
+
+impl<P> Connection<P> {
+    /// Whether something is being sent, or waits to be.
+    fn sends(&self) -> bool {
+        self.sending || !self.unsent.is_empty() || self.body.is_some()
+    }
+}
+
+/// Puts a turn's output where it is sent from.
+fn gather(
+    input: &[u8],
+    output: &mut Output,
+    surroundings: &Surroundings,
+    unsent: &mut Vec<u8>,
+    body: &mut Option<Box<Body>>,
+    spares: &mut Vec<Vec<u8>>,
+) -> io::Result<()> {
+    *body = unsent::take_body(output, surroundings)?.map(Box::new);
+    if unsent.capacity() == 0 {
+        *unsent = spares.pop().unwrap_or_default();
+    }
+    for chunk in &output.chunks {
+        unsent.extend_from_slice(unsent::bytes_of(chunk, input, &output.bytes));
+    }
+    Ok(())
 }
 
 /// Why a completion always finds its connection.

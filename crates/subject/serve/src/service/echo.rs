@@ -1,39 +1,194 @@
-//! Echo (RFC 862): every byte goes back as it came.
+//! Echo (RFC 862): every byte goes back as it came. Where messages have an end, something can be appended to the reply to each.
 
-use super::{Chunk, Service};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Chunk, Next, Output, Outside, Service, Turn};
+
+/// How an echo server differs from the plainest.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What is appended to the reply to each message, and how a message is known.
+    pub postfix: Option<(&'static [u8], Boundary)>,
+    /// CPU time burnt for each reply.
+    pub work: Duration,
+    /// Close after this long without a byte.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// Where a message ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    /// After this many bytes; never 0.
+    Size(u64),
+    /// After these bytes; never none.
+    End(Vec<u8>),
+}
 
 /// Sends back what it receives.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Echo;
+#[derive(Clone, Debug, Default)]
+pub struct Echo {
+    /// `None` for the plainest.
+    settings: Option<Arc<Shared>>,
+    /// Bytes of the message seen so far, or bytes of its end matched so far.
+    progress: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    /// By how many bytes of the end are matched: how many are when the next byte is another (Knuth, Morris, Pratt 1977).
+    fallback: Vec<usize>,
+}
+
+impl Echo {
+    /// An echo with these settings.
+    pub fn new(settings: Settings) -> Echo {
+        if settings.postfix.is_none() && settings.work.is_zero() && settings.idle_timeout.is_none() {
+            return Echo::default();
+        }
+        let fallback = match &settings.postfix {
+            Some((_, Boundary::End(end))) => fallback(end),
+            _ => Vec::new(),
+        };
+        Echo { settings: Some(Arc::new(Shared { settings, fallback })), progress: 0 }
+    }
+
+    /// Where the message that goes on at the beginning of `input` ends, if it does.
+    fn message_end(&mut self, boundary: &Boundary, fallback: &[usize], input: &[u8]) -> Option<usize> {
+        match boundary {
+            Boundary::Size(size) => {
+                let left = size - self.progress;
+                if left > input.len() as u64 {
+                    self.progress += input.len() as u64;
+                    return None;
+                }
+                self.progress = 0;
+                Some(left as usize)
+            }
+            Boundary::End(end) => {
+                let mut matched = self.progress as usize;
+                for (position, byte) in input.iter().enumerate() {
+                    while matched > 0 && end[matched] != *byte {
+                        matched = fallback[matched];
+                    }
+                    matched += usize::from(end[matched] == *byte);
+                    if matched == end.len() {
+                        self.progress = 0;
+                        return Some(position + 1);
+                    }
+                }
+                self.progress = matched as u64;
+                None
+            }
+        }
+    }
+}
 
 impl Service for Echo {
-    fn receive(&mut self, input: &[u8], output: &mut Vec<Chunk>) {
-        output.push(Chunk::Input(0..input.len()));
+    fn is_timed(&self) -> bool {
+        self.settings.as_ref().is_some_and(|shared| shared.settings.idle_timeout.is_some())
     }
+
+    fn patience(&self) -> Option<Duration> {
+        self.settings.as_ref()?.settings.idle_timeout
+    }
+
+    fn opened(&mut self, outside: &impl Outside) -> Option<Instant> {
+        Some(outside.moment().now + self.patience()?)
+    }
+
+    fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn {
+        let mut turn =
+            Turn { consumed: input.len(), requests: u64::from(!input.is_empty()), next: Next::Receive(None) };
+        let Some(shared) = self.settings.clone() else {
+            output.chunks.push(Chunk::Input(0..input.len()));
+            return turn;
+        };
+        turn.next = Next::Receive(self.opened(outside));
+        let Some((postfix, boundary)) = &shared.settings.postfix else {
+            output.chunks.push(Chunk::Input(0..input.len()));
+            output.burn = shared.settings.work;
+            return turn;
+        };
+        let mut start = 0;
+        while start < input.len() {
+            let Some(length) = self.message_end(boundary, &shared.fallback, &input[start..]) else {
+                output.chunks.push(Chunk::Input(start..input.len()));
+                break;
+            };
+            output.chunks.push(Chunk::Input(start..start + length));
+            output.chunks.push(Chunk::Static(postfix));
+            output.burn += shared.settings.work;
+            start += length;
+        }
+        turn
+    }
+
+    fn expired(&mut self, _partial: bool, _outside: &mut impl Outside, _output: &mut Output) -> Next {
+        Next::Close
+    }
+}
+
+fn fallback(end: &[u8]) -> Vec<usize> {
+    let mut table = vec![0; end.len() + 1];
+    let mut matched = 0;
+    for position in 1..end.len() {
+        while matched > 0 && end[matched] != end[position] {
+            matched = table[matched];
+        }
+        matched += usize::from(end[matched] == end[position]);
+        table[position + 1] = matched;
+    }
+    table
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests_outside::{Nowhere, sent};
     use super::*;
     use proptest::prelude::*;
 
-    fn sent(pieces: &[&[u8]]) -> Vec<u8> {
-        let (mut echo, mut sent, mut output) = (Echo, Vec::new(), Vec::new());
-        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            echo.receive(piece, &mut output);
-            for chunk in output.drain(..) {
-                let Chunk::Input(range) = chunk;
-                sent.extend_from_slice(&piece[range]);
+    fn postfixed(bytes: &[u8], boundary: &Boundary) -> Vec<u8> {
+        let mut answer = Vec::new();
+        let mut message = 0;
+        for byte in bytes {
+            answer.push(*byte);
+            message += 1;
+            let ended = match boundary {
+                Boundary::Size(size) => message == *size,
+                Boundary::End(end) => answer.ends_with(end) && message >= end.len() as u64,
+            };
+            if ended {
+                answer.extend(b":OK");
+                message = 0;
             }
         }
-        sent
+        answer
+    }
+
+    fn boundaries() -> impl Strategy<Value = Boundary> {
+        prop_oneof![
+            (1_u64..20).prop_map(Boundary::Size),
+            // Few letters, so that ends overlap themselves and each other.
+            prop::collection::vec(0_u8..2, 1..5).prop_map(Boundary::End),
+        ]
     }
 
     proptest! {
         #[test]
         fn bytes_come_back_whole_and_in_order_wherever_the_input_is_split(bytes in prop::collection::vec(any::<u8>(), 1..300)) {
             for split in 0..=bytes.len() {
-                prop_assert_eq!(sent(&[&bytes[..split], &bytes[split..]]), bytes.clone());
+                prop_assert_eq!(sent(Echo::default(), &[&bytes[..split], &bytes[split..]], Nowhere::default()), bytes.clone());
+            }
+        }
+
+        #[test]
+        fn each_message_gets_its_postfix_wherever_the_input_is_split(bytes in prop::collection::vec(0_u8..2, 1..60), boundary in boundaries()) {
+            let settings = Settings { postfix: Some((b":OK", boundary.clone())), ..Settings::default() };
+            for split in 0..=bytes.len() {
+                let pieces = [&bytes[..split], &bytes[split..]];
+                prop_assert_eq!(sent(Echo::new(settings.clone()), &pieces, Nowhere::default()), postfixed(&bytes, &boundary));
             }
         }
     }

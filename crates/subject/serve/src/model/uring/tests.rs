@@ -19,9 +19,9 @@ const ROOMY: Sizes =
 fn serve(sizes: Sizes, growth: Growth, clients: impl FnOnce(SocketAddr) + Send + 'static) -> (Totals, usize) {
     let listener = net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port");
     let address = net::local_address(&listener).expect("bound");
-    let ledger = Arc::new(Ledger::new(None, Box::new(|_| {})));
+    let ledger = Arc::new(Ledger::new(None, None, u64::MAX, Box::new(|_| {})));
     let (listeners, shared) = (Arc::new(vec![listener]), Arc::clone(&ledger));
-    let table = move |seat: Seat| run(&seat, &listeners, &Echo, &shared, sizes);
+    let table = move |seat: Seat| run(&seat, &listeners, &Echo::default(), &shared, sizes);
     let mut crew = Crew::new(1, growth, table).expect("an event");
     crew.add_table(0).expect("a table");
     let clients = thread::spawn(move || clients(address));

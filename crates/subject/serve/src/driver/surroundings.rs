@@ -1,0 +1,116 @@
+//! What a driver answers when a service asks.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use plimsoll_sys::clock;
+use plimsoll_sys::descriptor;
+use plimsoll_sys::file::{self, File, Root};
+
+use crate::service::{Found, Moment, NotFound, Output, Outside};
+
+/// One loop's view of the outside.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    root: Option<Arc<Root>>,
+    moment: Moment,
+    timed: bool,
+    /// The file that was found last, and by which path.
+    found: Option<Rc<File>>,
+    found_by: Vec<u8>,
+}
+
+/// What every connection of a loop uses in its turn.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) surroundings: Surroundings,
+    pub(crate) output: Output,
+}
+
+impl Desk {
+    pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Desk {
+        let moment = Moment::new(Instant::now(), SystemTime::now());
+        Desk {
+            surroundings: Surroundings { root, moment, timed, found: None, found_by: Vec::new() },
+            output: Output::default(),
+        }
+    }
+}
+
+impl Surroundings {
+    /// Looks at the clock, if anybody wants to know.
+    pub(crate) fn look(&mut self) {
+        if self.timed {
+            self.moment.advance(Instant::now(), SystemTime::now);
+        }
+    }
+
+    /// Whether anybody wants to know the time.
+    pub(crate) fn timed(&self) -> bool {
+        self.timed
+    }
+
+    /// When the clock was last looked at.
+    pub(crate) fn now(&self) -> Instant {
+        self.moment.now
+    }
+
+    /// From now on the server is ending.
+    pub(crate) fn drain(&mut self) {
+        self.moment.draining = true;
+    }
+
+    /// The file that was found last.
+    pub(crate) fn file(&self) -> Rc<File> {
+        Rc::clone(self.found.as_ref().expect("a service sends a file that it has found"))
+    }
+
+    /// Ends a turn of the loop: closes the file that was found last, once nobody sends it any more.
+    ///
+    /// Until then it answers for its path: requests that were there together may well see the same file, and opening it costs more than sending it.
+    pub(crate) fn end_turn(&mut self) {
+        self.found = None;
+    }
+}
+
+impl Outside for Surroundings {
+    fn moment(&self) -> &Moment {
+        &self.moment
+    }
+
+    fn resolve(&mut self, path: &[u8]) -> Result<Found, NotFound> {
+        if let Some(file) = self.found.as_ref().filter(|_| self.found_by == path) {
+            return Ok(Found { length: file.length, modified: file.modified });
+        }
+        self.found = None;
+        match self.root.as_ref().ok_or(NotFound::Absent)?.resolve(path) {
+            Ok(file::Found::File(file)) => {
+                let found = Found { length: file.length, modified: file.modified };
+                self.found = Some(Rc::new(file));
+                self.found_by.clear();
+                self.found_by.extend_from_slice(path);
+                Ok(found)
+            }
+            Ok(file::Found::Folder) => Err(NotFound::Folder),
+            Ok(file::Found::Special) => Err(NotFound::Forbidden),
+            Err(error) if descriptor::is_exhaustion(&error) => Err(NotFound::Unavailable),
+            Err(error) => Err(match error.kind() {
+                io::ErrorKind::PermissionDenied => NotFound::Forbidden,
+                io::ErrorKind::InvalidFilename => NotFound::TooLong,
+                _ => NotFound::Absent,
+            }),
+        }
+    }
+}
+
+/// Burns CPU time of the calling thread.
+pub(crate) fn burn(time: Duration) {
+    if !time.is_zero() {
+        let until = clock::thread_cpu_time() + time;
+        while clock::thread_cpu_time() < until {
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A conversation: what one connection's service has said, what of its input is left, and what happens next. It moves no bytes itself.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::surroundings::{Desk, Surroundings, burn};
+use crate::service::{Next, Output, Service, Turn};
+use crate::totals::Exchange;
+
+/// A service is asked so often in a row before other connections have their turn.
+const TURNS: usize = 4;
+/// How long a peer may go on sending what nobody reads, after the last answer.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+
+/// What happens next on a connection, once everything is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Bytes are received for the service.
+    Receiving,
+    /// The service has more to say to what it has.
+    Resuming,
+    /// It is closed.
+    Closing,
+    /// Its writing half is to be ended.
+    Lingering,
+    /// Its writing half is ended: bytes are received for nobody.
+    Discarding,
+}
+
+pub(crate) struct Talk<P> {
+    service: P,
+    pub(crate) exchange: Exchange,
+    pub(crate) stage: Stage,
+    /// Until when something must arrive.
+    pub(crate) until: Option<Instant>,
+    /// Input that the service has left; there is a buffer only while there is some. Boxed: few connections have one at a time.
+    #[expect(clippy::box_collection, reason = "a pointer a connection, not a vector")]
+    held: Option<Box<Vec<u8>>>,
+}
+
+impl<P: Service> Talk<P> {
+    pub(crate) fn new(prototype: &P, surroundings: &Surroundings) -> Talk<P> {
+        let mut service = prototype.clone();
+        let until = service.opened(surroundings);
+        Talk { service, exchange: Exchange::default(), stage: Stage::Receiving, until, held: None }
+    }
+
+    /// Keeps bytes that come while the service cannot take them.
+    pub(crate) fn hold(&mut self, fresh: &[u8]) {
+        self.held.get_or_insert_default().extend_from_slice(fresh);
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn held(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.len())
+    }
+
+    /// Until when the peer must do something, given whether it is its turn to take what is being sent.
+    pub(crate) fn limit(&self, sending: bool, now: Instant) -> Option<Instant> {
+        if sending { self.service.patience().map(|patience| now + patience) } else { self.until }
+    }
+
+    /// Has the service answer `fresh` bytes after those that it left. `send` takes each turn's output with the input that it may borrow from, and returns
+    /// whether all of it is sent, so that there may be another turn.
+    pub(crate) fn serve(
+        &mut self,
+        fresh: &[u8],
+        desk: &mut Desk,
+        mut send: impl FnMut(&[u8], &mut Output, &Surroundings, &mut Exchange) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let mut held = self.held.take();
+        let input: &[u8] = match &mut held {
+            Some(held) => {
+                held.extend_from_slice(fresh);
+                held
+            }
+            None => fresh,
+        };
+        let mut taken = 0;
+        for _ in 0..TURNS {
+            let Turn { consumed, requests, next } =
+                self.service.receive(&input[taken..], &mut desk.surroundings, &mut desk.output);
+            self.exchange.requests += requests;
+            let mut sent = true;
+            if !desk.output.chunks.is_empty() {
+                burn(desk.output.burn);
+                let outcome = send(&input[taken..], &mut desk.output, &desk.surroundings, &mut self.exchange);
+                desk.output.clear();
+                sent = outcome?;
+            }
+            taken += consumed;
+            self.stage = match next {
+                Next::Receive(until) => {
+                    self.until = until;
+                    Stage::Receiving
+                }
+                Next::Send => Stage::Resuming,
+                Next::Close => Stage::Closing,
+                Next::Linger => Stage::Lingering,
+            };
+            if !sent || self.stage != Stage::Resuming {
+                break;
+            }
+        }
+        self.held = match held {
+            _ if taken == input.len() || matches!(self.stage, Stage::Closing | Stage::Lingering) => None,
+            None => Some(Box::new(fresh[taken..].to_vec())),
+            Some(mut held) => {
+                held.drain(..taken);
+                Some(held)
+            }
+        };
+        Ok(())
+    }
+
+    /// The limit has passed: has the service say so, or end the connection without a word.
+    pub(crate) fn expire(
+        &mut self,
+        desk: &mut Desk,
+        mut send: impl FnMut(&[u8], &mut Output, &Surroundings, &mut Exchange) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        if self.stage != Stage::Receiving {
+            self.stage = Stage::Closing;
+            return Ok(());
+        }
+        let partial = self.held.take().is_some();
+        let next = self.service.expired(partial, &mut desk.surroundings, &mut desk.output);
+        self.stage = if next == Next::Linger { Stage::Lingering } else { Stage::Closing };
+        if !desk.output.chunks.is_empty() {
+            let outcome = send(&[], &mut desk.output, &desk.surroundings, &mut self.exchange);
+            desk.output.clear();
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// Everything is sent and the writing half is ended: what still comes is for nobody, and not for long.
+    pub(crate) fn discard(&mut self, now: Instant) {
+        self.stage = Stage::Discarding;
+        self.until = Some(now + LINGER);
+    }
+}

@@ -1,0 +1,158 @@
+//! The body of a request, which is read past: nothing here takes one. What is not understood is an error, as the next request would begin anywhere.
+
+/// The longest body that is read past; a request with more is answered with 413.
+const BODY_BYTES: u64 = 1 << 20;
+/// Bytes in a chunk's size line, and in the trailer.
+const LINE_BYTES: usize = 4096;
+
+/// What is left of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Body {
+    left: Left,
+    /// Chunked bytes so far.
+    read: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// This many bytes.
+    Bytes(u64),
+    /// A chunk's size line, and what follows.
+    Size,
+    /// This many bytes of a chunk with its line end, and what follows.
+    Chunk(u64),
+    /// The trailer.
+    Trailer,
+}
+
+/// Bytes that are no body, or too many.
+#[derive(Debug)]
+pub(super) struct BadBody;
+
+impl Body {
+    pub(super) const NONE: Body = Body { left: Left::Bytes(0), read: 0 };
+
+    pub(super) fn of(length: u64) -> Body {
+        Body { left: Left::Bytes(length), read: 0 }
+    }
+
+    pub(super) fn chunked() -> Body {
+        Body { left: Left::Size, read: 0 }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left == Left::Bytes(0)
+    }
+
+    /// Whether it is short enough, as far as is known.
+    pub(super) fn is_acceptable(&self) -> bool {
+        !matches!(self.left, Left::Bytes(BODY_BYTES..))
+    }
+
+    /// Reads on; returns how many bytes were taken.
+    pub(super) fn discard(&mut self, input: &[u8]) -> Result<usize, BadBody> {
+        let mut taken = 0;
+        loop {
+            let rest = &input[taken..];
+            match self.left {
+                Left::Bytes(left) => {
+                    let length = left.min(rest.len() as u64);
+                    self.left = Left::Bytes(left - length);
+                    return Ok(taken + length as usize);
+                }
+                Left::Size => match httparse::parse_chunk_size(rest) {
+                    Ok(httparse::Status::Complete((length, 0))) => {
+                        taken += length;
+                        self.left = Left::Trailer;
+                    }
+                    Ok(httparse::Status::Complete((length, size))) => {
+                        taken += length;
+                        self.read = self.read.saturating_add(size);
+                        if self.read > BODY_BYTES {
+                            return Err(BadBody);
+                        }
+                        self.left = Left::Chunk(size + 2);
+                    }
+                    Ok(httparse::Status::Partial) if rest.len() < LINE_BYTES => return Ok(taken),
+                    _ => return Err(BadBody),
+                },
+                Left::Chunk(left) => {
+                    // The two last bytes are the line's end.
+                    let data = (left.saturating_sub(2)).min(rest.len() as u64);
+                    let end = &rest[data as usize..];
+                    let end = &end[..end.len().min((left - data) as usize)];
+                    let expected = if left - data == 1 { &b"\n"[..] } else { &b"\r\n"[..] };
+                    if left - data <= 2 && !expected.starts_with(end) {
+                        return Err(BadBody);
+                    }
+                    let length = data as usize + if left - data <= 2 { end.len() } else { 0 };
+                    taken += length;
+                    self.left = Left::Chunk(left - length as u64);
+                    if left != length as u64 {
+                        return Ok(taken);
+                    }
+                    self.left = Left::Size;
+                }
+                Left::Trailer => {
+                    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                        return if rest.len() < LINE_BYTES { Ok(taken) } else { Err(BadBody) };
+                    };
+                    taken += end + 1;
+                    self.read += end as u64;
+                    if self.read > BODY_BYTES {
+                        return Err(BadBody);
+                    }
+                    if rest[..end].trim_ascii_end().is_empty() {
+                        self.left = Left::Bytes(0);
+                        return Ok(taken);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads past the body at the beginning of `bytes`, handed in with a cut; returns its length, or `None` where it is none.
+    fn length(bytes: &[u8], cut: usize) -> Option<usize> {
+        let mut body = Body::chunked();
+        let taken = body.discard(&bytes[..cut]).ok()?;
+        if body.is_over() {
+            return Some(taken);
+        }
+        let more = body.discard(&bytes[taken..]).ok()?;
+        body.is_over().then_some(taken + more)
+    }
+
+    #[test]
+    fn a_chunked_body_ends_where_it_ends_wherever_it_is_cut() {
+        for (bytes, end) in [
+            (&b"0\r\n\r\nGET"[..], 5),
+            (b"5\r\nhello\r\n0\r\n\r\nGET", 15),
+            (b"A;name=value\r\n0123456789\r\n3\r\nabc\r\n0\r\nTrailer: x\r\n\r\nGET", 51),
+        ] {
+            for cut in 0..=bytes.len() {
+                assert_eq!(length(bytes, cut), Some(end), "{} cut at {cut}", bytes.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_chunked_body_is_refused_wherever_it_is_cut() {
+        for bytes in [
+            &b"x\r\n"[..],
+            b"5\r\nhelloX\n0\r\n\r\n",
+            b"5\r\nhello\rX0\r\n\r\n",
+            b"-1\r\n",
+            b"FFFFFFFFFFFFFFFFF\r\n",
+            b"200000\r\n",
+        ] {
+            for cut in 0..=bytes.len() {
+                assert_eq!(length(bytes, cut), None, "{} cut at {cut}", bytes.escape_ascii());
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! HTTP/1.0 and HTTP/1.1 for files (RFC 9110, RFC 9112): GET and HEAD, persistent connections, pipelining, ranges, preconditions.
+//!
+//! The rule: one request after the other, answered in order. A connection is in one of three states:
+//!
+//! | state | waits for | until |
+//! |---|---|---|
+//! | idle | the first byte of a request | the keep-alive timeout |
+//! | head | the rest of a head, which the driver keeps | the request timeout, from its first byte |
+//! | body | the rest of a body that nobody wants | the request timeout, from the head's end |
+//!
+//! After an answer that ends the connection, nothing is called any more. Whatever cannot be read ends it: where a request ends is not known any more.
+
+mod body;
+mod precondition;
+mod range;
+mod request;
+mod response;
+mod target;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use body::Body;
+use precondition::{Stamp, Verdict};
+use range::Wanted;
+use request::{Head, Method, Request};
+use response::{Head as Answer, Status};
+use target::Target;
+
+use super::{Chunk, Next, NotFound, Output, Outside, Service, Turn};
+
+/// The newest version that the server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A connection a request.
+    Http10,
+    /// Connections persist.
+    Http11,
+}
+
+/// What an HTTP server is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The newest version that it speaks.
+    pub version: Version,
+    /// How long a connection may be without a request.
+    pub keep_alive_timeout: Duration,
+    /// How long a request may take to arrive, and a peer to take anything of an answer.
+    pub request_timeout: Duration,
+    /// Whether `/bytes/N` and `/burn/DURATION/N` are answered without a file.
+    pub synthetic: bool,
+    /// CPU time burnt for each answer.
+    pub work: Duration,
+}
+
+/// After this much output a turn ends, so that pipelined requests cannot pile answers up.
+const OUTPUT_BYTES: usize = 16 * 1024;
+/// After this many requests a turn ends, so that one who pipelines does not keep the others waiting.
+const REQUESTS: u64 = 16;
+/// Synthetic bodies up to this size are written beside their head, and go out with it.
+const SMALL_BODY: u64 = 4 * 1024;
+
+/// The server's side of an HTTP connection.
+#[derive(Clone, Debug)]
+pub struct Http {
+    settings: Arc<Settings>,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Idle,
+    Head { until: Instant },
+    Body { until: Instant, body: Body },
+}
+
+impl Http {
+    /// A server for files, and what else the settings say.
+    pub fn new(settings: Settings) -> Http {
+        Http { settings: Arc::new(settings), state: State::Idle }
+    }
+}
+
+impl Service for Http {
+    fn is_timed(&self) -> bool {
+        true
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        Some(self.settings.request_timeout)
+    }
+
+    fn opened(&mut self, outside: &impl Outside) -> Option<Instant> {
+        Some(outside.moment().now + self.settings.request_timeout)
+    }
+
+    fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn {
+        let now = outside.moment().now;
+        let mut turn = Turn { consumed: 0, requests: 0, next: Next::Send };
+        loop {
+            let rest = &input[turn.consumed..];
+            if let State::Body { until, body } = &mut self.state {
+                let until = *until;
+                match body.discard(rest) {
+                    Err(_) => return Turn { next: Next::Linger, ..turn },
+                    Ok(taken) => turn.consumed += taken,
+                }
+                if !body.is_over() {
+                    return Turn { next: Next::Receive(Some(until)), ..turn };
+                }
+                self.state = State::Idle;
+                continue;
+            }
+            if rest.is_empty() {
+                self.state = State::Idle;
+                return Turn { next: Next::Receive(Some(now + self.settings.keep_alive_timeout)), ..turn };
+            }
+            let (request, length) = match request::parse(rest) {
+                Head::Whole(request, length) => (request, length),
+                Head::Partial => {
+                    let until = match self.state {
+                        State::Head { until } => until,
+                        _ => now + self.settings.request_timeout,
+                    };
+                    self.state = State::Head { until };
+                    return Turn { next: Next::Receive(Some(until)), ..turn };
+                }
+                Head::Bad(status) => {
+                    self.refuse(status, outside, output);
+                    return Turn { requests: turn.requests + 1, next: Next::Linger, ..turn };
+                }
+            };
+            turn.consumed += length;
+            turn.requests += 1;
+            let more = turn.consumed < input.len();
+            let persists = self.persists(&request) && (more || !outside.moment().draining);
+            let exchange = Exchange { settings: &self.settings, request: &request, persists, outside, output };
+            let persists = exchange.answer();
+            if !persists {
+                let next = if more || !request.body.is_over() { Next::Linger } else { Next::Close };
+                return Turn { next, ..turn };
+            }
+            self.state = if request.body.is_over() {
+                State::Idle
+            } else {
+                State::Body { until: now + self.settings.request_timeout, body: request.body }
+            };
+            let last = output.chunks.last();
+            if matches!(last, Some(Chunk::File { .. } | Chunk::Repeated { .. }))
+                || output.bytes.len() >= OUTPUT_BYTES
+                || turn.requests >= REQUESTS
+                || !output.burn.is_zero()
+            {
+                return turn;
+            }
+        }
+    }
+
+    fn expired(&mut self, partial: bool, outside: &mut impl Outside, output: &mut Output) -> Next {
+        // An idle connection has nothing to answer; one whose body does not come has its answer already (RFC 9110, section 15.5.9).
+        if !partial || matches!(self.state, State::Body { .. }) {
+            return Next::Close;
+        }
+        self.refuse(Status::REQUEST_TIMEOUT, outside, output);
+        Next::Linger
+    }
+}
+
+impl Http {
+    /// Whether the connection is to go on after this request (RFC 9112, section 9.3).
+    fn persists(&self, request: &Request<'_>) -> bool {
+        self.settings.version == Version::Http11
+            && match request.minor {
+                0 => request.keep_alive && !request.close,
+                _ => !request.close,
+            }
+    }
+
+    /// Answers what is no request.
+    fn refuse(&self, status: Status, outside: &impl Outside, output: &mut Output) {
+        let persistence = response::Persistence::Closes;
+        Answer::begin(output, self.settings.version, status, outside.moment().date(), persistence).text(true);
+    }
+}
+
+/// One request and all that its answer needs.
+struct Exchange<'a, O> {
+    settings: &'a Settings,
+    request: &'a Request<'a>,
+    persists: bool,
+    outside: &'a mut O,
+    output: &'a mut Output,
+}
+
+impl<O: Outside> Exchange<'_, O> {
+    /// Writes the answer, and returns whether the connection goes on.
+    fn answer(mut self) -> bool {
+        self.output.burn += self.settings.work;
+        match self.request.method {
+            Method::Get | Method::Head => {}
+            Method::Other => {
+                self.status(Status::NOT_IMPLEMENTED);
+                return self.persists;
+            }
+            // A body that nobody wants may be long: the connection ends rather than carry it.
+            Method::Known => {
+                self.persists &= self.request.body.is_over();
+                let visible = self.has_body();
+                self.begin(Status::METHOD_NOT_ALLOWED).field("Allow", "GET, HEAD").text(visible);
+                return self.persists;
+            }
+        }
+        if !self.request.body.is_acceptable() {
+            self.persists = false;
+            self.status(Status::CONTENT_TOO_LARGE);
+            return false;
+        }
+        if self.request.expects_continue && !self.request.body.is_over() {
+            response::go_on(self.output);
+        }
+        let start = self.output.bytes.len();
+        match target::read(self.request.target, self.settings.synthetic, &mut self.output.bytes) {
+            Target::Bad => {
+                self.output.bytes.truncate(start);
+                self.status(Status::BAD_REQUEST);
+            }
+            Target::Synthetic { length, burn } => {
+                self.output.burn += burn;
+                self.synthetic(length);
+            }
+            Target::Path => self.file(start),
+        }
+        self.persists
+    }
+
+    fn synthetic(&mut self, length: u64) {
+        const KIND: &str = "text/plain; charset=utf-8";
+        let wanted = self.request.range.map_or(Wanted::Whole, |range| range::read(range, length));
+        self.content(wanted, length, KIND, None, |offset, length| Chunk::Repeated {
+            pattern: response::PATTERN,
+            offset,
+            length,
+        });
+    }
+
+    /// Answers with the file whose path stands at the end of the output's bytes, from `start` on.
+    fn file(&mut self, start: usize) {
+        let found = self.outside.resolve(&self.output.bytes[start..]);
+        let kind = target::kind(&self.output.bytes[start..]);
+        self.output.bytes.truncate(start);
+        let found = match found {
+            Ok(found) => found,
+            Err(NotFound::Folder) => return self.redirect(),
+            Err(NotFound::Absent) => return self.status(Status::NOT_FOUND),
+            Err(NotFound::Forbidden) => return self.status(Status::FORBIDDEN),
+            Err(NotFound::TooLong) => return self.status(Status::URI_TOO_LONG),
+            Err(NotFound::Unavailable) => return self.status(Status::SERVICE_UNAVAILABLE),
+        };
+        let stamp = Stamp::new(found.length, found.modified);
+        match precondition::judge(self.request, &stamp) {
+            Verdict::Failed => return self.status(Status::PRECONDITION_FAILED),
+            Verdict::NotModified => {
+                self.begin(Status::NOT_MODIFIED).stamp(&stamp).end();
+                return;
+            }
+            Verdict::Send => {}
+        }
+        let wanted = match self.request.range {
+            Some(range) if precondition::range_applies(self.request, &stamp) => range::read(range, found.length),
+            _ => Wanted::Whole,
+        };
+        self.content(wanted, found.length, kind, Some(&stamp), |offset, length| Chunk::File { offset, length });
+    }
+
+    /// Answers with a body, or the wanted part of it.
+    fn content(
+        &mut self,
+        wanted: Wanted,
+        total: u64,
+        kind: &str,
+        stamp: Option<&Stamp>,
+        chunk: impl FnOnce(u64, u64) -> Chunk,
+    ) {
+        // A range is defined for GET alone (RFC 9110, section 14.2).
+        let wanted = if self.request.method == Method::Get { wanted } else { Wanted::Whole };
+        let visible = self.has_body();
+        let (offset, length, mut head) = match wanted {
+            Wanted::Whole => (0, total, self.begin(Status::OK)),
+            Wanted::Part(first, last) => {
+                let head = self.begin(Status::PARTIAL_CONTENT).content_range(Some((first, last)), total);
+                (first, last - first + 1, head)
+            }
+            Wanted::Nothing => {
+                self.begin(Status::RANGE_NOT_SATISFIABLE).content_range(None, total).text(visible);
+                return;
+            }
+        };
+        head = head.field("Content-Type", kind).length(length).field("Accept-Ranges", "bytes");
+        if let Some(stamp) = stamp {
+            head = head.stamp(stamp);
+        }
+        head.end();
+        if !visible || length == 0 {
+            return;
+        }
+        match chunk(offset, length) {
+            Chunk::Repeated { pattern, offset, length } if length <= SMALL_BODY => {
+                response::repeat(self.output, pattern, offset, length);
+            }
+            chunk => self.output.chunks.push(chunk),
+        }
+    }
+
+    /// A folder is asked for with a slash at its end, or relative links in its index would lead elsewhere.
+    fn redirect(&mut self) {
+        let (path, query) = target::split(self.request.target);
+        let visible = self.has_body();
+        // One slash in front: with two, the rest would be read as another host's name.
+        let path = path.trim_start_matches('/');
+        self.begin(Status::MOVED_PERMANENTLY).parts("Location", &["/", path, "/", query]).text(visible);
+    }
+
+    fn status(&mut self, status: Status) {
+        let visible = self.has_body();
+        self.begin(status).text(visible);
+    }
+
+    fn begin(&mut self, status: Status) -> Answer<'_> {
+        let persistence = match (self.persists, self.request.minor) {
+            (false, _) => response::Persistence::Closes,
+            (true, 0) => response::Persistence::KeptAlive,
+            (true, _) => response::Persistence::Unsaid,
+        };
+        Answer::begin(self.output, self.settings.version, status, self.outside.moment().date(), persistence)
+    }
+
+    fn has_body(&self) -> bool {
+        self.request.method != Method::Head
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Answers, written into the output's bytes.
+
+use std::io::Write;
+
+use super::Version;
+use super::precondition::Stamp;
+use crate::service::{Chunk, Output};
+
+/// A status code with its phrase (RFC 9110, section 15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Status(&'static str);
+
+impl Status {
+    pub(super) const OK: Status = Status("200 OK");
+    pub(super) const PARTIAL_CONTENT: Status = Status("206 Partial Content");
+    pub(super) const MOVED_PERMANENTLY: Status = Status("301 Moved Permanently");
+    pub(super) const NOT_MODIFIED: Status = Status("304 Not Modified");
+    pub(super) const BAD_REQUEST: Status = Status("400 Bad Request");
+    pub(super) const FORBIDDEN: Status = Status("403 Forbidden");
+    pub(super) const NOT_FOUND: Status = Status("404 Not Found");
+    pub(super) const METHOD_NOT_ALLOWED: Status = Status("405 Method Not Allowed");
+    pub(super) const REQUEST_TIMEOUT: Status = Status("408 Request Timeout");
+    pub(super) const PRECONDITION_FAILED: Status = Status("412 Precondition Failed");
+    pub(super) const CONTENT_TOO_LARGE: Status = Status("413 Content Too Large");
+    pub(super) const URI_TOO_LONG: Status = Status("414 URI Too Long");
+    pub(super) const RANGE_NOT_SATISFIABLE: Status = Status("416 Range Not Satisfiable");
+    pub(super) const EXPECTATION_FAILED: Status = Status("417 Expectation Failed");
+    pub(super) const FIELDS_TOO_LARGE: Status = Status("431 Request Header Fields Too Large");
+    pub(super) const NOT_IMPLEMENTED: Status = Status("501 Not Implemented");
+    pub(super) const SERVICE_UNAVAILABLE: Status = Status("503 Service Unavailable");
+    pub(super) const VERSION_NOT_SUPPORTED: Status = Status("505 HTTP Version Not Supported");
+
+    /// What a person reads.
+    fn sentence(self) -> &'static str {
+        match self {
+            Status::VERSION_NOT_SUPPORTED => {
+                "505 HTTP Version Not Supported: this server speaks HTTP/1.0 and HTTP/1.1, not HTTP/2\n"
+            }
+            Status::METHOD_NOT_ALLOWED => "405 Method Not Allowed: use GET or HEAD\n",
+            _ => "",
+        }
+    }
+}
+
+/// What an answer says about the connection's going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Persistence {
+    /// It goes on, as HTTP/1.1 takes for granted.
+    Unsaid,
+    /// It goes on, as an HTTP/1.0 client asked.
+    KeptAlive,
+    /// It ends.
+    Closes,
+}
+
+/// The head of an answer while it is written.
+pub(super) struct Head<'a> {
+    output: &'a mut Output,
+    start: usize,
+    status: Status,
+}
+
+impl<'a> Head<'a> {
+    pub(super) fn begin(
+        output: &'a mut Output,
+        version: Version,
+        status: Status,
+        date: &[u8],
+        persistence: Persistence,
+    ) -> Head<'a> {
+        let start = output.bytes.len();
+        let version = match version {
+            Version::Http10 => "HTTP/1.0 ",
+            Version::Http11 => "HTTP/1.1 ",
+        };
+        let persistence = match persistence {
+            Persistence::Unsaid => "\r\n",
+            Persistence::KeptAlive => "\r\nConnection: keep-alive\r\n",
+            Persistence::Closes => "\r\nConnection: close\r\n",
+        };
+        for part in [version, status.0, "\r\nServer: plimsoll\r\nDate: "] {
+            output.bytes.extend_from_slice(part.as_bytes());
+        }
+        output.bytes.extend_from_slice(date);
+        output.bytes.extend_from_slice(persistence.as_bytes());
+        Head { output, start, status }
+    }
+
+    pub(super) fn field(self, name: &str, value: &str) -> Head<'a> {
+        self.parts(name, &[value])
+    }
+
+    /// A field whose value is put together.
+    pub(super) fn parts(self, name: &str, parts: &[&str]) -> Head<'a> {
+        let bytes = &mut self.output.bytes;
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(b": ");
+        parts.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
+        bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    pub(super) fn length(self, length: u64) -> Head<'a> {
+        let _ = write!(self.output.bytes, "Content-Length: {length}\r\n");
+        self
+    }
+
+    pub(super) fn content_range(self, part: Option<(u64, u64)>, total: u64) -> Head<'a> {
+        let bytes = &mut self.output.bytes;
+        let _ = match part {
+            Some((first, last)) => write!(bytes, "Content-Range: bytes {first}-{last}/{total}\r\n"),
+            None => write!(bytes, "Content-Range: bytes */{total}\r\n"),
+        };
+        self
+    }
+
+    pub(super) fn stamp(self, stamp: &Stamp) -> Head<'a> {
+        let bytes = &mut self.output.bytes;
+        let _ = write!(bytes, "Last-Modified: {}\r\nETag: ", stamp.modified());
+        bytes.extend_from_slice(stamp.tag());
+        bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Ends the head and the answer with a sentence about the status, which a HEAD does not see.
+    pub(super) fn text(self, visible: bool) {
+        let (sentence, phrase) = (self.status.sentence(), self.status.0);
+        let length = if sentence.is_empty() { phrase.len() + 1 } else { sentence.len() };
+        let head = self.field("Content-Type", "text/plain; charset=utf-8").length(length as u64);
+        let bytes = &mut head.output.bytes;
+        bytes.extend_from_slice(b"\r\n");
+        if visible && sentence.is_empty() {
+            bytes.extend_from_slice(phrase.as_bytes());
+            bytes.push(b'\n');
+        } else if visible {
+            bytes.extend_from_slice(sentence.as_bytes());
+        }
+        written(head.output, head.start);
+    }
+
+    /// Ends the head.
+    pub(super) fn end(self) {
+        self.output.bytes.extend_from_slice(b"\r\n");
+        written(self.output, self.start);
+    }
+}
+
+/// Has the peer send the body that it holds back (RFC 9110, section 15.2.1).
+pub(super) fn go_on(output: &mut Output) {
+    let start = output.bytes.len();
+    output.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+    written(output, start);
+}
+
+/// Writes a pattern over and over.
+pub(super) fn repeat(output: &mut Output, pattern: &[u8], offset: u64, length: u64) {
+    let start = output.bytes.len();
+    let from = (offset % pattern.len() as u64) as usize;
+    output.bytes.extend(pattern.iter().cycle().skip(from).take(length as usize));
+    written(output, start);
+}
+
+/// Has what was written since `start` sent: with what was written just before it, if nothing came between.
+fn written(output: &mut Output, start: usize) {
+    let end = output.bytes.len();
+    if let Some(Chunk::Written(range)) = output.chunks.last_mut()
+        && range.end == start
+    {
+        range.end = end;
+        return;
+    }
+    output.chunks.push(Chunk::Written(start..end));
+}
+
+/// What synthetic bodies consist of: lines of 64 bytes, a kilobyte times 64, so that one write moves a good part.
+pub(super) static PATTERN: &[u8] = &{
+    let line = *b"Plimsoll: bytes from nowhere, to be counted, not to be believed\n";
+    let mut pattern = [0; 64 * 1024];
+    let mut position = 0;
+    while position < pattern.len() {
+        pattern[position] = line[position % line.len()];
+        position += 1;
+    }
+    pattern
+};

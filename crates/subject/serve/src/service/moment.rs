@@ -1,0 +1,60 @@
+//! What time it is, as far as a service has to know.
+
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A moment. A driver looks at the clock once a turn of its loop, not once a request.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// For limits.
+    pub now: Instant,
+    /// The server is to end: answer what is under way and begin nothing new.
+    pub draining: bool,
+    /// The date in the form of HTTP (RFC 9110, section 5.6.7), which always has this length.
+    date: [u8; 29],
+    /// When the date is next another.
+    stale: Instant,
+}
+
+impl Moment {
+    /// The moment that both clocks show.
+    pub fn new(now: Instant, wall: SystemTime) -> Moment {
+        let mut moment = Moment { now, draining: false, date: [0; 29], stale: now };
+        moment.show(wall);
+        moment
+    }
+
+    /// Moves on to `now`, and looks at the wall clock only where the date may be another.
+    pub fn advance(&mut self, now: Instant, wall: impl FnOnce() -> SystemTime) {
+        self.now = now;
+        if now >= self.stale {
+            self.show(wall());
+        }
+    }
+
+    /// The date, for a `Date` field.
+    pub fn date(&self) -> &[u8] {
+        &self.date
+    }
+
+    fn show(&mut self, wall: SystemTime) {
+        let _ = write!(&mut self.date[..], "{}", httpdate::HttpDate::from(wall));
+        let into_second = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+        self.stale = self.now + Duration::from_secs(1) - Duration::from_nanos(u64::from(into_second));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_changes_with_the_second_and_not_before() {
+        let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_400));
+        let mut moment = Moment::new(start, wall);
+        assert_eq!(moment.date(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        moment.advance(start + Duration::from_millis(599), || panic!("the second has not passed"));
+        moment.advance(start + Duration::from_millis(600), || wall + Duration::from_millis(600));
+        assert_eq!(moment.date(), b"Sun, 06 Nov 1994 08:49:38 GMT");
+    }
+}

@@ -1,0 +1,71 @@
+//! An outside and a driver of memory alone, for tests of services.
+
+use std::collections::HashMap;
+use std::time::{Instant, SystemTime};
+
+use super::{Chunk, Found, Moment, Next, NotFound, Output, Outside, Service};
+
+/// Files whose every byte is the number of its place, and a clock that stands still.
+#[derive(Clone, Debug)]
+pub(super) struct Nowhere {
+    pub(super) files: HashMap<&'static str, Result<Found, NotFound>>,
+    pub(super) moment: Moment,
+}
+
+impl Default for Nowhere {
+    fn default() -> Nowhere {
+        Nowhere { files: HashMap::new(), moment: Moment::new(Instant::now(), SystemTime::UNIX_EPOCH) }
+    }
+}
+
+impl Outside for Nowhere {
+    fn moment(&self) -> &Moment {
+        &self.moment
+    }
+
+    fn resolve(&mut self, path: &[u8]) -> Result<Found, NotFound> {
+        let path = std::str::from_utf8(path).map_err(|_| NotFound::Absent)?;
+        self.files.get(path).copied().unwrap_or(Err(NotFound::Absent))
+    }
+}
+
+/// All that a service sends when its input comes in these pieces.
+pub(super) fn sent(service: impl Service, pieces: &[&[u8]], outside: Nowhere) -> Vec<u8> {
+    converse(service, pieces, outside).0
+}
+
+/// The same, and what happens next.
+pub(super) fn converse(mut service: impl Service, pieces: &[&[u8]], mut outside: Nowhere) -> (Vec<u8>, Next) {
+    let (mut sent, mut held, mut output) = (Vec::new(), Vec::new(), Output::default());
+    let mut next = Next::Receive(service.opened(&outside));
+    for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+        held.extend_from_slice(piece);
+        loop {
+            let turn = service.receive(&held, &mut outside, &mut output);
+            output.chunks.drain(..).for_each(|chunk| append(&mut sent, chunk, &held, &output.bytes));
+            output.clear();
+            held.drain(..turn.consumed);
+            next = turn.next;
+            if next != Next::Send {
+                break;
+            }
+        }
+        if !matches!(next, Next::Receive(_)) {
+            break;
+        }
+    }
+    (sent, next)
+}
+
+fn append(sent: &mut Vec<u8>, chunk: Chunk, input: &[u8], written: &[u8]) {
+    match chunk {
+        Chunk::Input(range) => sent.extend_from_slice(&input[range]),
+        Chunk::Written(range) => sent.extend_from_slice(&written[range]),
+        Chunk::Static(bytes) => sent.extend_from_slice(bytes),
+        Chunk::File { offset, length } => sent.extend((offset..offset + length).map(|place| place as u8)),
+        Chunk::Repeated { pattern, offset, length } => {
+            let from = (offset % pattern.len() as u64) as usize;
+            sent.extend(pattern.iter().cycle().skip(from).take(length as usize));
+        }
+    }
+}
