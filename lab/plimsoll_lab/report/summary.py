@@ -183,7 +183,8 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
         warnings.append(too_few_repetitions(repeat, family))
     warnings += _discarded(points, trials)
     seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
-    for trial in trials:
+    # Of a trial that is a finding about the server, the finding says all there is to say.
+    for trial in (each for each in trials if each.outcome not in {"hard_limit", "failed"}):
         for doubt in trial.warnings:
             seen.setdefault(doubt.code, []).append((trial, doubt))
     for code, found in seen.items():
