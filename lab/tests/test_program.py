@@ -49,7 +49,7 @@ def test_a_run_ends_with_one_summary(finished: tuple[Path, Done]) -> None:
     limit = summary["points"][1]
     assert (limit["outcome"], limit["valid_n"], limit["figures"]) == ("hard_limit", 0, {})
     assert "held 1000 connections at most" in limit["reason"]
-    assert {verdict["call"] for verdict in summary["verdicts"]} <= {"not shown", "equivalent"}
+    assert {verdict["call"] for verdict in summary["verdicts"]} == {"not shown"}
     assert "too_few_repetitions" in {warning["code"] for warning in summary["warnings"]}
 
 
@@ -125,7 +125,11 @@ def test_a_misfortune_is_an_outcome_with_a_reason(lab: Lab, suite_file: Path, fa
     done = lab("run", str(suite_file), "--json", *arguments, *timeouts.get(fake, ()), FAKE=fake)
     assert done.returncode == code, done.stderr
     [point] = last(done.stdout)["points"]
-    assert (point["outcome"], point["reason"]) == (outcome, reason)
+    if fake == "generator_limited" and point["outcome"] == "invalid":
+        # Others kept this machine busy meanwhile, and the judgement says so.
+        assert point["reason"].endswith(f"cores during the window, and {reason}")
+    else:
+        assert (point["outcome"], point["reason"]) == (outcome, reason)
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_resumes(suite_file: Path, tmp_path: Path, lab: Lab) -> None:

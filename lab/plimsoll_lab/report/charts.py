@@ -41,6 +41,8 @@ LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
 """Units whose values span decades over a range of loads."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """A name, not an address that anything loads."""
+SPREAD = 8.0
+"""Contenders that lie farther apart than this are told apart on a logarithmic scale only."""
 PANEL_STEP = 23
 """Pixels a contender: room for its dots and for its name at a slant."""
 LIGHT = ("#0072B2", "#D55E00", "#00805C", "#9A6A00", "#1B9CD8", "#B3478C", "#6B6B6B")
@@ -98,7 +100,7 @@ def shape_of(run: Json) -> Shape:
     return Shape(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
 
 
-def charts(run: Json) -> list[Chart]:
+def charts(run: Json, summary: Json) -> list[Chart]:
     """Every chart of a run."""
     shape = shape_of(run)
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
@@ -108,7 +110,7 @@ def charts(run: Json) -> list[Chart]:
         if shape.load is not None:
             found.append(Chart(name=f"{name}-load", figure=name, kind="load", spec=_against_load(figures[name], shape)))
         if shape.compare is not None:
-            spec = _side_by_side(figures[name], shape)
+            spec = _side_by_side(figures[name], shape, logarithmic=_spread(summary, name, shape) > SPREAD)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
@@ -190,18 +192,21 @@ def _against_load(figure: Json, shape: Shape) -> Json:
     }
 
 
-def _side_by_side(figure: Json, shape: Shape) -> Json:
+def _side_by_side(figure: Json, shape: Shape, *, logarithmic: bool) -> Json:
     return {
         "$schema": SCHEMA,
         "bounds": "flush",  # the plots of the panels stand in line, whatever their labels take
         "align": "all",
         "spacing": 52,
-        "hconcat": [_panel(figure, shape, level, titled=not place) for place, level in enumerate(shape.levels)],
+        "hconcat": [
+            _panel(figure, shape, level, logarithmic=logarithmic, titled=not place)
+            for place, level in enumerate(shape.levels)
+        ],
         "resolve": {"scale": {"y": "independent"}},
     }
 
 
-def _panel(figure: Json, shape: Shape, level: str, *, titled: bool) -> Json:
+def _panel(figure: Json, shape: Shape, level: str, *, logarithmic: bool, titled: bool) -> Json:
     """The contenders at one level, on a scale of their own."""
     field = _field(cast("str", figure["name"]))
     here: Json = {"filter": {"field": "level", "equal": level}}
@@ -212,7 +217,7 @@ def _panel(figure: Json, shape: Shape, level: str, *, titled: bool) -> Json:
         "title": None,
         "axis": {"labelAngle": -45, "grid": False, "labelLimit": 90},
     }
-    y = _y(figure, logarithmic=False, zero=False) | ({} if titled else {"title": None})
+    y = _y(figure, logarithmic=logarithmic, zero=False) | ({} if titled else {"title": None})
     return {
         "title": {"text": level, "fontSize": 12, "fontWeight": 500, "anchor": "middle"},
         "width": max(120, PANEL_STEP * len(shape.contenders)),
@@ -256,6 +261,17 @@ def _panel(figure: Json, shape: Shape, level: str, *, titled: bool) -> Json:
     }
 
 
+def _spread(summary: Json, name: str, shape: Shape) -> float:
+    """How far the contenders lie apart at most: at one level, the largest median over the smallest."""
+    levels: dict[str, list[float]] = {}
+    for point in cast("list[Json]", summary["points"]):
+        found = cast("dict[str, Json]", point["figures"]).get(name)
+        if point["outcome"] == "ok" and found is not None:
+            level = _level(cast("Json", point["point"]), shape.compare)
+            levels.setdefault(level, []).append(cast("float", found["median"]))
+    return max((max(each) / min(each) for each in levels.values() if min(each) > 0), default=1.0)
+
+
 def _present(field: str) -> list[Json]:
     """Only the rows that have this figure."""
     return [{"filter": f"isValid(datum['{field}'])"}]
@@ -268,7 +284,7 @@ def _y(figure: Json, *, logarithmic: bool, zero: bool) -> Json:
         "type": "quantitative",
         "title": unit or None,
         "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
-        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure["unit"] == "per_s" else "~g"},
+        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure["unit"] == "per_s" else ",.4~r"},
     }
 
 

@@ -35,7 +35,7 @@ def _charts(folder: RunFolder, run: Json, summary: Json, kinds: Sequence[str]) -
     home.mkdir(exist_ok=True)
     data = rows(run, summary, folder.read_trials())
     written = []
-    for chart in charts(run):
+    for chart in charts(run, summary):
         spec = chart.spec | {"datasets": data, "config": configuration() | {"background": "white"}}
         if "svg" in kinds:
             path = home / f"{chart.name}.svg"

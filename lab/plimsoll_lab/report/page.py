@@ -62,7 +62,7 @@ def render_page(folder: RunFolder, summary: Json) -> str:
 
     run = folder.read_run()
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    drawn = charts(run)
+    drawn = charts(run, summary)
     data = {
         "rows": rows(run, summary, folder.read_trials()),
         "charts": [{"name": chart.name, "spec": chart.spec} for chart in drawn],
@@ -174,8 +174,9 @@ def _verdict(verdict: Json, contenders: Sequence[str]) -> str:
     ratio = verdict["ratio"]
     interval = cast("tuple[float, float] | None", verdict["ratio_ci95"])
     numbers = ""
-    if ratio is not None and interval is not None:
-        numbers = f"<span class='ratio'>{ratio:.3f}&times; <small>[{interval[0]:.3f}, {interval[1]:.3f}]</small></span>"
+    if ratio is not None:
+        within = f" <small>[{interval[0]:.3f}, {interval[1]:.3f}]</small>" if interval is not None else ""
+        numbers = f"<span class='ratio'>{ratio:.3f}&times;{within}</span>"
     return (
         f"<td title='{_text(verdict['reason'])}'><span class='who'>{winner} {versus}</span>{numbers}"
         f"<span class='call {call.replace(' ', '-')}'>{call}</span></td>"

@@ -50,8 +50,10 @@ def _one_setting(path: str, value: object) -> str:
 
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     """`0.94x [0.92, 0.97]`."""
-    if value is None or interval is None:
+    if value is None:
         return "-"
+    if interval is None:
+        return f"{value:.3f}x"
     return f"{value:.3f}x [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
