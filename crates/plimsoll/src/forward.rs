@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use plimsoll_forward::table::{self, LogFormat, LogTarget, Table};
-use plimsoll_forward::{Accept, Config, Error, Forwarder, Source, Totals};
+use plimsoll_forward::{Accept, Config, Error, Forwarder, Source, Totals, Watch};
 use plimsoll_measure::units;
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -70,6 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return Err(anyhow!(Usage("--watch needs a file to watch: give --config or --table".to_owned())));
     }
     let (workers, accept) = workers(&arguments)?;
+    let watch = file.clone().filter(|_| arguments.watch).map(Watch::begin);
     let toml = arguments.config.is_some();
     let table = match &file {
         Some(path) => read_file(path, toml),
@@ -99,9 +100,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let addresses: Vec<String> = forwarder.addresses().iter().map(ToString::to_string).collect();
     let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, pid: std::process::id() };
     print(&arguments.output, &ready, || ready.sentence());
-    let watch = arguments.watch;
-    let source =
-        file.map(|path| Source { watch: watch.then(|| path.clone()), read: Box::new(move || read_file(&path, toml)) });
+    let source = file.map(|path| Source { watch, read: Box::new(move || read_file(&path, toml)) });
     let totals = forwarder.run(&signals, source)?;
     print(&arguments.output, &Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)

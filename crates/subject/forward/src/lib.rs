@@ -21,7 +21,7 @@ mod transfer;
 
 pub use forwarder::{Accept, Config, Error, Forwarder, UnknownAccept};
 pub use log::Ending;
-pub use reload::Source;
+pub use reload::{Source, Watch};
 pub use totals::Totals;
 
 /// Whether a table could be: its names resolve, and it leads nothing back to itself. Nothing is listened on.

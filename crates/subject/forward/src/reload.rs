@@ -17,7 +17,21 @@ pub struct Source {
     /// Reads it anew; the error is a sentence.
     pub read: Box<dyn Fn() -> Result<Table, String> + Send + Sync>,
     /// Reload whenever this file has changed.
-    pub watch: Option<PathBuf>,
+    pub watch: Option<Watch>,
+}
+
+/// A file as it was when it was last looked at.
+pub struct Watch {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+}
+
+impl Watch {
+    /// Begins to watch a file. To be called before it is first read, so that no change falls in between.
+    pub fn begin(path: PathBuf) -> Watch {
+        let stamp = stamp(&path);
+        Watch { path, stamp }
+    }
 }
 
 /// Names are looked up again this often: the resolver keeps what it was told as long as it may, so asking is cheap.
@@ -57,7 +71,7 @@ pub(crate) struct Reloader {
     outcomes: Receiver<Outcome>,
     /// Raised when there is an outcome.
     pub(crate) ready: Arc<Event>,
-    watched: Option<(PathBuf, Option<Stamp>)>,
+    watched: Option<Watch>,
 }
 
 /// A file as it was: the moment it changed, its length and its number, as many editors replace a file by another.
@@ -80,11 +94,7 @@ impl Reloader {
                 raise.raise();
             }
         })?;
-        let watched = watch.map(|path| {
-            let now = stamp(&path);
-            (path, now)
-        });
-        Ok(Reloader { wanted, outcomes, ready, watched })
+        Ok(Reloader { wanted, outcomes, ready, watched: watch })
     }
 
     /// Asks for the table to be read anew.
@@ -95,11 +105,11 @@ impl Reloader {
 
     /// Asks for it if the file that is watched has changed since this was last called.
     pub(crate) fn look(&mut self) {
-        let Some((path, former)) = &mut self.watched else { return };
-        let now = stamp(path);
+        let Some(watch) = &mut self.watched else { return };
+        let now = stamp(&watch.path);
         // A file that is gone is about to be replaced.
-        if now.is_some() && now != *former {
-            *former = now;
+        if now.is_some() && now != watch.stamp {
+            watch.stamp = now;
             self.want();
         }
     }

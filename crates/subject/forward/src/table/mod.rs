@@ -140,13 +140,23 @@ pub struct Place {
     pub column: usize,
 }
 
-impl Place {
-    /// The place of the byte at `offset`.
-    fn of(text: &str, offset: usize) -> Place {
-        let boundary = (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        let before = &text[..boundary];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+/// Finds the place of a byte. A table may have thousands of rules: the lines are counted once.
+struct Places<'a> {
+    text: &'a str,
+    line_starts: Vec<usize>,
+}
+
+impl Places<'_> {
+    fn new(text: &str) -> Places<'_> {
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Places { text, line_starts }
+    }
+
+    fn at(&self, offset: usize) -> Place {
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let before = &self.text.as_bytes()[self.line_starts[line - 1]..offset.min(self.text.len())];
+        // Continuation bytes of UTF-8 are no characters of their own.
+        Place { line, column: before.iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1 }
     }
 }
 

@@ -8,15 +8,16 @@ use plimsoll_measure::units;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Balance, Fault, Limits, LogFormat, LogTarget, Place, Rule, Table, mapping, refuse_twins};
+use super::{Balance, Fault, Limits, LogFormat, LogTarget, Place, Places, Rule, Table, mapping, refuse_twins};
 
 /// Reads a whole file.
 pub fn read(text: &str) -> Result<Table, Fault> {
+    let places = Places::new(text);
     let root = DeTable::parse(text).map_err(|error| {
-        let place = Place::of(text, error.span().map_or(0, |span| span.start));
+        let place = places.at(error.span().map_or(0, |span| span.start));
         Fault::new(place, format!("this is not TOML: {}", error.message().replace('\n', ", ")))
     })?;
-    let reader = Reader { text };
+    let reader = Reader { places };
     let mut table = Table::default();
     let (mut defaults, mut forward) = (Defaults::default(), None);
     for (key, value) in reader.pairs(root.get_ref()) {
@@ -65,7 +66,7 @@ impl Key<'_> {
 }
 
 struct Reader<'a> {
-    text: &'a str,
+    places: Places<'a>,
 }
 
 impl<'a> Reader<'a> {
@@ -75,14 +76,12 @@ impl<'a> Reader<'a> {
         pairs.sort_by_key(|(key, _)| key.span().start);
         pairs
             .into_iter()
-            .map(|(key, value)| {
-                (Key { name: key.get_ref().as_ref(), place: Place::of(self.text, key.span().start) }, value)
-            })
+            .map(|(key, value)| (Key { name: key.get_ref().as_ref(), place: self.places.at(key.span().start) }, value))
             .collect()
     }
 
     fn fault(&self, value: &Spanned<DeValue<'_>>, what: impl Into<String>) -> Fault {
-        Fault::new(Place::of(self.text, value.span().start), what)
+        Fault::new(self.places.at(value.span().start), what)
     }
 
     fn log(&self, value: &Spanned<DeValue<'a>>) -> Result<Option<LogTarget>, Fault> {
