@@ -43,7 +43,7 @@ impl Forwarder {
         Forwarder::start(&[&[mapping.as_str()], arguments].concat())
     }
 
-    fn spawn(mut command: Command) -> Forwarder {
+    pub(crate) fn spawn(mut command: Command) -> Forwarder {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the forwarder starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
