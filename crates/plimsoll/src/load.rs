@@ -3,6 +3,7 @@
 mod arguments;
 mod csv;
 mod files;
+mod fork;
 mod http;
 mod live;
 mod parse;
@@ -10,13 +11,14 @@ mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use plimsoll_load::config::Config;
 use plimsoll_load::doubt;
 use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::record::{Records, Sequence};
-use plimsoll_load::run::{self, Outcome};
+use plimsoll_load::run;
 use plimsoll_load::secure::Secure;
 use plimsoll_measure::summary::Summary;
 use plimsoll_sys::signal::Signal;
@@ -74,38 +76,57 @@ fn carry_out<P: Protocol>(
         let _ = csv::write_parameters(&mut stdout, &config, size.unwrap_or_default());
     }
     let mut live = live::Live::new(common.output, &config, common.countdown.filter(|_| tcpbenchmark).map(u64::from));
+    if common.forks() {
+        let fork::Forked { summary, interrupted } = fork::run(&config, protocol, &mut live)?;
+        return conclude(summary, interrupted, &[], &config, common, size);
+    }
     let outcome = run::run(&config, protocol, &mut live)?;
     live.finish();
     // Whoever writes the records ends when nobody can send any more.
     config.records = Records::default();
-    let mut summary = doubt::summarise(&config, &outcome);
+    let summary = doubt::summarise(&config, &outcome);
+    let percentiles = summary.clone();
+    let code = conclude(summary, outcome.interrupted, &outcome.sequences, &config, common, size)?;
+    files.finish(&percentiles)?;
+    Ok(code)
+}
+
+/// Checks the summary, holds it against the limits and prints it; the exit code that follows.
+fn conclude(
+    mut summary: Summary,
+    interrupted: Option<Signal>,
+    sequences: &[Sequence],
+    config: &Config,
+    common: &arguments::Common,
+    size: Option<u64>,
+) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         summary.requests.balance(),
         "the requests do not add up ({:?}): this is a fault of the generator's own; please report it with the command",
         summary.requests
     );
     summary.limits = common.limit.iter().map(|limit| limit.check(&summary)).collect();
+    let mut stdout = std::io::stdout().lock();
     // A closed standard output is nobody's to tell: the exit code still says how it went.
-    let _ = print(&mut stdout.lock(), &summary, &outcome, &config, common, size);
+    let _ = print(&mut stdout, &summary, sequences, config, common, size);
     let _ = stdout.flush();
-    files.finish(&summary)?;
-    Ok(exit_code(&summary, outcome.interrupted))
+    Ok(exit_code(&summary, interrupted))
 }
 
 fn print(
     out: &mut impl Write,
     summary: &Summary,
-    outcome: &Outcome,
+    sequences: &[Sequence],
     config: &Config,
     common: &arguments::Common,
     size: Option<u64>,
 ) -> std::io::Result<()> {
     if common.csv == Some(csv::Form::Tcpbenchmark) {
-        csv::write_connections(out, &outcome.sequences)?;
-        return csv::write_tcpbenchmark(out, &outcome.sequences, outcome.elapsed);
+        csv::write_connections(out, sequences)?;
+        return csv::write_tcpbenchmark(out, sequences, Duration::from_secs_f64(summary.elapsed_s));
     }
     let json = common.output.json;
-    for sequence in outcome.sequences.iter().filter(|_| common.files.per_connection) {
+    for sequence in sequences.iter().filter(|_| common.files.per_connection) {
         if json {
             writeln!(out, "{}", serde_json::to_string(&ConnectionEvent::of(sequence))?)?;
         } else {

@@ -101,7 +101,7 @@ fn the_report_tcpbenchmark_is_run_in_its_own_form() {
 fn what_threads_cannot_do_is_refused() {
     for (arguments, says) in [
         ("-R 100", "use --engine epoll"),
-        ("-t 2", "a thread for each connection"),
+        ("-t 2", "each connection has a thread of its own"),
         ("--connect-rate 10", "use --engine epoll"),
     ] {
         let run = command("echo", "127.0.0.1:7", &format!("--engine threads {arguments}")).output().expect("it runs");

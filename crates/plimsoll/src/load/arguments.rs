@@ -106,7 +106,7 @@ pub(super) struct Common {
     /// Open loop: how requests are spaced around their rate.
     #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
-    /// How connections are driven: by event loops, or by a thread each as the reports' clients do (closed loop only).
+    /// How connections are driven: by event loops, or by a thread or a process each, as the reports' clients do (closed loop only).
     #[arg(long, value_enum, default_value = "epoll")]
     engine: EngineName,
     /// Event loops [default: one a CPU].
@@ -164,6 +164,7 @@ pub(super) struct Common {
 enum EngineName {
     Epoll,
     Threads,
+    Fork,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -262,20 +263,47 @@ impl Common {
         }
     }
 
+    /// Whether each connection has a process of its own.
+    pub(super) fn forks(&self) -> bool {
+        self.engine == EngineName::Fork
+    }
+
+    /// The engine of this process. Where it forks, each copy drives its one connection by an event loop.
     fn engine(&self) -> anyhow::Result<Engine> {
-        match self.engine {
-            EngineName::Epoll => Ok(Engine::Epoll),
-            EngineName::Threads if self.rate.is_some() => usage(
-                "--rate needs connections that wait for requests, and a thread has one of its own; use --engine epoll",
-            ),
-            EngineName::Threads if self.connect_rate.is_some() => {
-                usage("--connect-rate paces an event loop, and threads connect on their own; use --engine epoll")
-            }
-            EngineName::Threads if self.threads.is_some() => usage(
-                "--threads counts event loops, and --engine threads has a thread for each connection; leave it out",
-            ),
-            EngineName::Threads => Ok(Engine::Threads),
+        let each = match self.engine {
+            EngineName::Epoll => return Ok(Engine::Epoll),
+            EngineName::Threads => "thread",
+            EngineName::Fork => "process",
+        };
+        if self.rate.is_some() {
+            return usage(format!(
+                "--rate needs connections that wait for requests, and a {each} has one of its own; use --engine epoll"
+            ));
         }
+        if self.connect_rate.is_some() {
+            return usage(format!(
+                "--connect-rate paces an event loop, and each {each} connects on its own; use --engine epoll"
+            ));
+        }
+        if self.threads.is_some() {
+            return usage(format!(
+                "--threads counts event loops, and each connection has a {each} of its own; leave it out"
+            ));
+        }
+        if !self.forks() {
+            return Ok(Engine::Threads);
+        }
+        if self.barrier {
+            return usage(
+                "--barrier needs connections that know of each other, and processes share nothing; use --engine threads or epoll",
+            );
+        }
+        if self.files.any() || self.csv == Some(Form::Tcpbenchmark) {
+            return usage(
+                "processes keep no common record of requests, seconds or connections; use --engine threads or epoll",
+            );
+        }
+        Ok(Engine::Epoll)
     }
 
     fn pace(&self) -> anyhow::Result<Pace> {

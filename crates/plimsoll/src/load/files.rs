@@ -33,6 +33,13 @@ pub(super) struct Wanted {
     pub(super) per_connection: bool,
 }
 
+impl Wanted {
+    /// Whether anything is recorded while the run goes on.
+    pub(super) fn any(&self) -> bool {
+        self.request_log.is_some() || self.timeseries.is_some() || self.hdr.is_some() || self.per_connection
+    }
+}
+
 /// The threads that write.
 pub(super) struct Files {
     writers: Vec<(PathBuf, JoinHandle<io::Result<()>>)>,

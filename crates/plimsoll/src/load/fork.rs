@@ -1,0 +1,222 @@
+//! `--engine fork`: a process for each connection, as http-saturation's client has it. Each is a generator of one connection, and their records are
+//! merged as those of generators on several hosts are; nothing is shared while they run.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, anyhow, bail};
+use plimsoll_load::config::{Config, Extent};
+use plimsoll_load::doubt;
+use plimsoll_load::protocol::Protocol;
+use plimsoll_load::run::{self, Observer, Progress, unix_seconds};
+use plimsoll_measure::merge::merge;
+use plimsoll_measure::summary::{Summary, Warning};
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::process::{self, Child};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{Signal, Signals};
+
+use crate::outcome::Environment;
+
+/// A fork of this program takes less; a common start after all of them keeps the first from running alone.
+const FORK_TIME: Duration = Duration::from_micros(500);
+
+/// What the processes yielded together.
+pub(super) struct Forked {
+    pub(super) summary: Summary,
+    pub(super) interrupted: Option<Signal>,
+}
+
+/// One process, and what it has said so far.
+struct Member {
+    child: Child,
+    pipe: Option<File>,
+    said: Vec<u8>,
+    /// How many lines of it were looked at.
+    lines: usize,
+}
+
+/// Runs a process for each connection. `announce` hears when the first window opens and the last one closes.
+pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn Observer) -> anyhow::Result<Forked> {
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+    let start = config.start_at.unwrap_or_else(|| SystemTime::now() + FORK_TIME * config.connections as u32);
+    // Taken by the child in its own copy of the memory; here it stays for the next.
+    let mut protocol = Some(protocol);
+    let mut members = Vec::new();
+    for number in 0..config.connections {
+        let Some(own) = part(config, number, start) else { break };
+        match begin(&own, &mut protocol) {
+            Ok(member) => members.push(member),
+            Err(error) => {
+                members.iter().for_each(|member| process::end(member.child, true));
+                return Err(anyhow!(Environment(format!(
+                    "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine epoll",
+                    config.connections
+                ))));
+            }
+        }
+    }
+    let interrupted = listen(&mut members, &signals, announce);
+    reap(members.len());
+    let records = members.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut summary = merge(&records)?;
+    "fork".clone_into(&mut summary.generator.engine);
+    summary.warnings = once_each(&summary.warnings, records.len());
+    summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase()).or(summary.interrupted);
+    Ok(Forked { summary, interrupted })
+}
+
+/// What one process is to do; `None` where there is nothing left for it.
+fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
+    let (count, place) = (config.connections as u64, number as u64);
+    let extent = match config.extent {
+        Extent::Requests(all) => match all / count + u64::from(place < all % count) {
+            0 => return None,
+            requests => Extent::Requests(requests),
+        },
+        other => other,
+    };
+    let target = config.targets[number % config.targets.len()];
+    let seed = config.seed.wrapping_add(place);
+    Some(Config {
+        connections: 1,
+        workers: 1,
+        extent,
+        targets: vec![target],
+        seed,
+        start_at: Some(start),
+        ..config.clone()
+    })
+}
+
+fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Result<Member> {
+    let (reader, writer) = std::io::pipe()?;
+    let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
+    let child = process::fork(&[writer.as_fd()], || {
+        let Ok(writer) = writer.try_clone() else { return 1 };
+        let Some(protocol) = protocol.take() else { return 1 };
+        let mut told = Told(File::from(writer));
+        let Ok(outcome) = run::run(config, protocol, &mut told) else { return 1 };
+        let summary = doubt::summarise(config, &outcome);
+        let line = serde_json::to_string(&super::Event::summary(&summary)).unwrap_or_default();
+        i32::from(writeln!(told.0, "{line}").is_err())
+    })?;
+    Ok(Member { child, pipe: Some(File::from(reader)), said: Vec::new(), lines: 0 })
+}
+
+/// A child's events, told to its parent.
+struct Told(File);
+
+impl Told {
+    fn tell(&mut self, event: &str, at: SystemTime) {
+        // A parent that is gone has taken this process with it.
+        let _ = writeln!(self.0, "{event} {}", unix_seconds(at));
+    }
+}
+
+impl Observer for Told {
+    fn window_opened(&mut self, at: SystemTime) {
+        self.tell(OPENED, at);
+    }
+
+    fn window_closed(&mut self, at: SystemTime) {
+        self.tell(CLOSED, at);
+    }
+
+    fn progress(&mut self, _progress: &Progress) {}
+}
+
+const OPENED: &str = "opened";
+const CLOSED: &str = "closed";
+
+/// Listens until every process has said all it has to say.
+fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
+    let mut interrupted = None;
+    let (mut opened, mut closed) = (0, 0);
+    while members.iter().any(|member| member.pipe.is_some()) {
+        let pipes = members.iter().filter_map(|member| member.pipe.as_ref()).map(AsRawFd::as_raw_fd);
+        let mut places: Vec<Place> =
+            pipes.chain([signals.as_raw_fd()]).map(|descriptor| Place::new(descriptor, Interest::READ)).collect();
+        if poll::wait(&mut places, None).is_err() {
+            break;
+        }
+        if let Some(signal) = signals.next() {
+            // A terminal tells the children itself; `kill` tells only us.
+            members.iter().for_each(|member| process::end(member.child, interrupted.is_some()));
+            interrupted = interrupted.or(Some(signal));
+        }
+        let ready = places.into_iter().map(|place| place.readable());
+        let open = members.iter_mut().filter(|member| member.pipe.is_some());
+        for member in open.zip(ready).filter(|(_, ready)| *ready).map(|(member, _)| member) {
+            for line in member.hear() {
+                if line.starts_with(OPENED) {
+                    opened += 1;
+                    if opened == 1 {
+                        announce.window_opened(SystemTime::now());
+                    }
+                } else if line.starts_with(CLOSED) {
+                    closed += 1;
+                }
+            }
+        }
+        if closed == members.len() {
+            closed += 1;
+            announce.window_closed(SystemTime::now());
+        }
+    }
+    interrupted
+}
+
+impl Member {
+    /// Takes what the process has said, and returns its new lines.
+    fn hear(&mut self) -> Vec<String> {
+        let mut buffer = [0; 64 * 1024];
+        match self.pipe.as_mut().map(|pipe| pipe.read(&mut buffer)) {
+            Some(Ok(count @ 1..)) => self.said.extend_from_slice(&buffer[..count]),
+            _ => self.pipe = None,
+        }
+        let text = String::from_utf8_lossy(&self.said);
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let new: Vec<String> = whole.lines().skip(self.lines).map(str::to_owned).collect();
+        self.lines += new.len();
+        new
+    }
+}
+
+/// Collects the processes, which have closed their pipes and are about to end, so that their CPU time is counted as ours.
+fn reap(count: usize) {
+    let mut reaped = 0;
+    while reaped < count {
+        match process::reap() {
+            Some(_) => reaped += 1,
+            None => drop(poll::wait(&mut [], Some(Duration::from_millis(1)))),
+        }
+    }
+}
+
+fn record((member, number): (&Member, usize)) -> anyhow::Result<Summary> {
+    let text = String::from_utf8_lossy(&member.said);
+    let Some(line) = text.lines().rfind(|line| line.starts_with('{')) else {
+        bail!(
+            "process {number} ended without a result; it may have been killed, or found no memory: look into the kernel's log"
+        );
+    };
+    serde_json::from_str(line).with_context(|| format!("the result of process {number} cannot be read"))
+}
+
+/// What several processes have to say is said once. How few requests each one made says nothing of them all.
+fn once_each(warnings: &[Warning], processes: usize) -> Vec<Warning> {
+    let mut once: Vec<Warning> = Vec::new();
+    for warning in warnings.iter().filter(|warning| warning.code != "few_samples") {
+        if once.iter().any(|known| known.code == warning.code) {
+            continue;
+        }
+        let count = warnings.iter().filter(|other| other.code == warning.code).count();
+        let message = warning.message.split_once(": ").map_or(warning.message.as_str(), |(_, message)| message);
+        let message = format!("{count} of {processes} processes: {message}");
+        once.push(Warning { message, ..warning.clone() });
+    }
+    once
+}
