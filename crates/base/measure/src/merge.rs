@@ -199,6 +199,9 @@ mod tests {
     }
 
     proptest! {
+        // As in `times`: a case makes many histograms.
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn the_whole_is_what_one_generator_would_have_counted(
             parts in prop::collection::vec((prop::collection::vec(0_u64..1 << 36, 0..50), 0_u64..5), 1..5),

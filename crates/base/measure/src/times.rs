@@ -286,6 +286,9 @@ mod tests {
     }
 
     proptest! {
+        // Each case makes several histograms of ten thousands of counts: slow without optimisation, and 64 of them are enough.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn merging_parts_equals_recording_the_whole(values in prop::collection::vec(0_u64..1 << 42, 0..300), cut in any::<prop::sample::Index>()) {
             let whole = times(&values);
