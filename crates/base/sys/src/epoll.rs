@@ -118,3 +118,24 @@ fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
     flags.set(epoll::EventFlags::OUT, interest.write);
     flags
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_of_less_than_a_millisecond_is_not_rounded_up_to_one() {
+        let mut epoll = Epoll::new(1).expect("an epoll instance");
+        let shortest = (0..50)
+            .map(|_| {
+                let start = Instant::now();
+                assert_eq!(epoll.wait(Some(Duration::from_micros(200))).expect("a wait").count(), 0);
+                start.elapsed()
+            })
+            .min();
+        // The best of many tries: a busy machine may make any one late, but rounding would make every one.
+        assert!(shortest < Some(Duration::from_millis(1)), "{shortest:?}");
+    }
+}
