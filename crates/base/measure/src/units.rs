@@ -16,6 +16,8 @@ const DURATION: &str = "a duration: write a number and one of us, ms, s, m, h, s
 const SIZE: &str = "a size: write a whole number of B, KB, MB, GB, KiB, MiB or GiB, such as 4KiB";
 const COUNT: &str = "a count: write a whole number, with k or M for thousands or millions";
 const RATE: &str = "a rate: write a number a second, with k or M for thousands or millions";
+const BIT_RATE: &str =
+    "a bit rate: write a number of bit, kbit, Mbit or Gbit a second, more than none, such as 100Mbit";
 const RATIO: &str = "a ratio: write a percentage such as 0.1%";
 
 /// The units of a duration and their length in nanoseconds, smallest first.
@@ -31,6 +33,8 @@ const SIZES: [(&str, f64); 8] = [
     ("GiB", 1024.0 * 1024.0 * 1024.0),
 ];
 const COUNTS: [(&str, f64); 3] = [("", 1.0), ("k", 1e3), ("M", 1e6)];
+
+const BIT_RATES: [(&str, f64); 4] = [("bit", 1.0), ("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)];
 
 /// `250ms`, `1.5s`, `2m`; a bare `0` needs no unit.
 pub fn duration(text: &str) -> Result<Duration, UnitError> {
@@ -58,6 +62,14 @@ pub fn count(text: &str) -> Result<u64, UnitError> {
 /// Events a second in `10k`, `0.5`.
 pub fn rate(text: &str) -> Result<f64, UnitError> {
     quantity(text, &COUNTS, RATE)
+}
+
+/// Bits a second in `100Mbit`, `1.5Gbit`, as tc(8) writes them; never 0.
+pub fn bit_rate(text: &str) -> Result<u64, UnitError> {
+    whole(text, &BIT_RATES, BIT_RATE).and_then(|rate| match rate {
+        0 => Err(UnitError { text: text.to_owned(), wanted: BIT_RATE }),
+        rate => Ok(rate),
+    })
 }
 
 /// The fraction in `0.1%`, or in a bare `0.001`.
@@ -133,6 +145,9 @@ mod tests {
         for (text, number) in [("7", 7), ("10k", 10_000), ("1.5M", 1_500_000)] {
             assert_eq!(count(text), Ok(number), "{text}");
         }
+        for (text, bits) in [("100Mbit", 100_000_000), ("1.5Gbit", 1_500_000_000), ("8 kbit", 8000), ("1bit", 1)] {
+            assert_eq!(bit_rate(text), Ok(bits), "{text}");
+        }
         assert_eq!(ratio("0.5%"), Ok(0.005));
         assert_eq!(rate("0.5"), Ok(0.5));
     }
@@ -145,6 +160,9 @@ mod tests {
         }
         for text in ["1.5", "10K", "1G", "x", "99999999999999999999"] {
             assert!(count(text).is_err(), "{text}");
+        }
+        for text in ["0Mbit", "100", "100mbit", "100Mbps", "1.5bit"] {
+            assert!(bit_rate(text).is_err(), "{text}");
         }
         for text in ["1.5B", "4kb", "1TB"] {
             assert!(size(text).is_err(), "{text}");
@@ -161,7 +179,7 @@ mod tests {
 
         #[test]
         fn no_text_panics(text in "\\PC*") {
-            let _ = (duration(&text), size(&text), count(&text), rate(&text), ratio(&text));
+            let _ = (duration(&text), size(&text), count(&text), rate(&text), bit_rate(&text), ratio(&text));
         }
     }
 }

@@ -20,4 +20,5 @@ pub mod readiness;
 pub mod ring;
 pub mod select;
 pub mod signal;
+pub mod tap;
 pub mod unix;
