@@ -6,6 +6,7 @@
 mod colour;
 mod forward;
 mod lab;
+mod link;
 mod load;
 mod merge;
 mod outcome;
@@ -33,6 +34,8 @@ enum Command {
     Forward(forward::Arguments),
     /// Make one record of those of several generators, losing nothing.
     Merge(merge::Arguments),
+    /// Emulate links and switches between TAP devices: rate, delay, jitter, loss and queue.
+    Link(link::Arguments),
     /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Lab(lab::Arguments),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(*arguments),
         Command::Forward(arguments) => forward::run(arguments),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Link(arguments) => link::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
     };
     outcome.unwrap_or_else(outcome::report)

@@ -1,0 +1,88 @@
+//! What a configuration may say, and how a mistake in it is told.
+
+use super::*;
+
+fn link(keys: &str) -> Result<Config, ConfigError> {
+    Config::from_json(&format!(r#"{{"devices": ["a", "b"], "links": [{{"ends": ["a", "b"]{keys}}}]}}"#))
+}
+
+#[test]
+fn a_link_is_what_its_keys_say() {
+    let config = link(
+        r#", "rate": "100Mbit", "delay": "10ms", "jitter": "1ms", "order": "free", "loss": "0.5%", "queue": 7,
+            "reverse": {"rate": "1Mbit"}"#,
+    )
+    .expect("it is valid");
+    let [link] = &config.links[..] else { panic!("one link") };
+    let there = Shape {
+        rate: Some(100_000_000),
+        delay: Duration::from_millis(10),
+        jitter: Duration::from_millis(1),
+        order: Order::Free,
+        loss: 0.005,
+        queue: 7,
+    };
+    assert_eq!(link.there, there);
+    assert_eq!((link.back.rate, link.back.delay, link.back.queue), (Some(1_000_000), Duration::ZERO, 100));
+    assert_eq!((config.seed, config.late_after), (0, Duration::from_millis(1)));
+}
+
+#[test]
+fn a_queue_holds_a_round_trip_of_the_link_and_at_least_a_hundred_packets() {
+    for (keys, packets) in [
+        (r#", "rate": "1Gbit", "delay": "10ms""#, 1652),
+        (r#", "rate": "1Gbit", "delay": "1us""#, 100),
+        (r#", "rate": "10Mbit", "delay": "1ms""#, 100),
+    ] {
+        assert_eq!(link(keys).expect("it is valid").links[0].there.queue, packets, "{keys}");
+    }
+}
+
+#[test]
+fn large_segments_are_cut_where_a_host_could_tell() {
+    for (keys, whole) in [
+        ("", true),
+        (r#", "rate": "1Gbit""#, true),
+        (r#", "rate": "999Mbit""#, false),
+        (r#", "loss": "0.1%""#, false),
+        (r#", "delay": "1ms", "jitter": "1ms""#, true),
+        (r#", "delay": "1ms", "jitter": "1ms", "order": "free""#, false),
+        (r#", "reverse": {"loss": "1%"}"#, false),
+    ] {
+        assert_eq!(link(keys).expect("it is valid").whole_segments, whole, "{keys}");
+    }
+}
+
+#[test]
+fn a_mistake_is_refused_with_what_is_wrong_and_what_to_write() {
+    for (json, said) in [
+        (r#"{"devices": [], "links": [], "sed": 1}"#, "unknown field `sed`"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "latency": "1ms"}]}"#, "unknown field `latency`"),
+        (r#"{"devices": ["a"], "links": [{"ends": ["a"]}]}"#, "expected an array of length 2"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "rate": "100mbit"}]}"#, "`rate`: '100mbit'"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "delay": "1"}]}"#, "such as 250ms"),
+        (
+            r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "jitter": "1ms"}]}"#,
+            "`jitter` is more than `delay`",
+        ),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "loss": "101%"}]}"#, "more than 100%"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "rate": "1Mbit", "queue": 0}]}"#, "at least 1"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "queue": 9}]}"#, "`queue` needs a `rate`"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "order": "free"}]}"#, "without `jitter`"),
+        (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "reverse": {"queue": 9}}]}"#, "a - b, reverse"),
+        (r#"{"devices": ["a"], "links": [{"ends": ["a", "s1"]}]}"#, "`s1` is neither in `devices` nor in `switches`"),
+        (r#"{"devices": ["a", "a"], "links": []}"#, "stands twice"),
+        (r#"{"devices": ["a"], "links": []}"#, "stands in 0 links"),
+        (r#"{"devices": ["a/b"], "links": []}"#, "cannot name an interface"),
+        (r#"{"devices": ["sixteen-letters-"], "links": []}"#, "cannot name an interface"),
+        (
+            r#"{"devices": [], "switches": ["s", "t"], "links": [{"ends": ["s", "t"]}, {"ends": ["t", "s"]}]}"#,
+            "form a loop",
+        ),
+        (r#"{"devices": [], "switches": ["s"], "links": [{"ends": ["s", "s"]}]}"#, "form a loop"),
+    ] {
+        let error = Config::from_json(json).expect_err(json).to_string();
+        assert!(error.contains(said), "{json}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Links and switches joined: frames in from devices, frames out to devices, each at its time.
+//!
+//! Pure: it is handed the time and the frames. Between links a frame goes on at the moment it was due, not at the moment somebody looked, so that late
+//! wake-ups do not add up on the way.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+use crate::config::{Config, End};
+use crate::frame::{Buffers, Frame};
+use crate::queue::{Counts, Fate, Queue};
+use crate::switch::Table;
+
+/// Bytes of frames under way, over all links, past which the emulator drops and says that it was at fault: half a second of 10 Gbit/s.
+const UNDER_WAY_BYTES_MAX: usize = 640 << 20;
+
+/// One direction of a link.
+#[derive(Debug)]
+struct Way {
+    queue: Queue,
+    to: End,
+    /// Which of the switch's ports it comes in by, where it leads to a switch: the way that leaves by that port.
+    port: usize,
+}
+
+/// A frame on a way, soonest first; of those due together the first offered.
+#[derive(Debug)]
+struct Flight {
+    due: Instant,
+    sequence: u64,
+    way: usize,
+    frame: Frame,
+}
+
+impl PartialEq for Flight {
+    fn eq(&self, other: &Flight) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Flight {}
+
+impl PartialOrd for Flight {
+    fn partial_cmp(&self, other: &Flight) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flight {
+    fn cmp(&self, other: &Flight) -> std::cmp::Ordering {
+        (self.due, self.sequence).cmp(&(other.due, other.sequence))
+    }
+}
+
+/// A frame that is due at a device.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The device, by its number in the configuration.
+    pub device: usize,
+    /// When it was due.
+    pub due: Instant,
+    /// The frame.
+    pub frame: Frame,
+    way: usize,
+}
+
+/// All links and switches of a configuration.
+#[derive(Debug)]
+pub struct Network {
+    ways: Vec<Way>,
+    /// The way that leaves each device.
+    leaving: Vec<usize>,
+    /// The ways that leave each switch.
+    ports: Vec<Vec<usize>>,
+    tables: Vec<Table>,
+    flights: BinaryHeap<Reverse<Flight>>,
+    sequence: u64,
+    under_way_bytes: usize,
+    late_after: Duration,
+    faults: u64,
+    /// Buffers of frames gone by: whoever reads a device makes its frames here.
+    pub buffers: Buffers,
+}
+
+impl Network {
+    /// A network without a frame.
+    pub fn new(config: &Config) -> Network {
+        let mut network = Network {
+            ways: Vec::new(),
+            leaving: vec![0; config.devices.len()],
+            ports: vec![Vec::new(); config.switches.len()],
+            tables: config.switches.iter().map(|_| Table::default()).collect(),
+            flights: BinaryHeap::new(),
+            sequence: 0,
+            under_way_bytes: 0,
+            late_after: config.late_after,
+            faults: 0,
+            buffers: Buffers::default(),
+        };
+        for link in &config.links {
+            for (from, to, shape) in
+                [(link.ends[0], link.ends[1], &link.there), (link.ends[1], link.ends[0], &link.back)]
+            {
+                let number = network.ways.len();
+                // Each direction draws from a sequence of its own, so that traffic on one does not change the fate of another's.
+                let queue = Queue::new(shape.clone(), config.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
+                network.ways.push(Way { queue, to, port: number ^ 1 });
+                match from {
+                    End::Device(device) => network.leaving[device] = number,
+                    End::Switch(switch) => network.ports[switch].push(number),
+                }
+            }
+        }
+        network
+    }
+
+    /// Takes a frame that a device has sent at `now`.
+    pub fn send(&mut self, now: Instant, device: usize, frame: Frame) {
+        self.offer(now, self.leaving[device], frame);
+    }
+
+    /// When the next frame is due somewhere.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.flights.peek().map(|Reverse(flight)| flight.due)
+    }
+
+    /// The next frame that is due at a device by `now`. What becomes of it is to be told by [`Network::delivered`].
+    pub fn deliver(&mut self, now: Instant) -> Option<Delivery> {
+        while self.next_due().is_some_and(|due| due <= now) {
+            let Reverse(Flight { due, way, frame, .. }) = self.flights.pop()?;
+            self.under_way_bytes -= frame.bytes.len();
+            match self.ways[way].to {
+                End::Device(device) => return Some(Delivery { device, due, frame, way }),
+                End::Switch(switch) => {
+                    self.ways[way].queue.delivered(frame.wire(), false);
+                    self.switch(due, switch, self.ways[way].port, frame);
+                }
+            }
+        }
+        None
+    }
+
+    /// Notes what became of a delivery: handed over at `now`, or refused by the device. Returns by how much it was late, if beyond tolerance.
+    pub fn delivered(&mut self, now: Instant, delivery: Delivery, accepted: bool) -> Option<Duration> {
+        let queue = &mut self.ways[delivery.way].queue;
+        let wire = delivery.frame.wire();
+        let lateness = now.saturating_duration_since(delivery.due);
+        let late = lateness > self.late_after;
+        if accepted {
+            queue.delivered(wire, late);
+        } else {
+            queue.faulted(wire);
+        }
+        self.buffers.recycle(delivery.frame);
+        (accepted && late).then_some(lateness)
+    }
+
+    /// How many frames were lost for want of memory since this was last asked.
+    pub fn take_faults(&mut self) -> u64 {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// The counts of each link in the order of the configuration: from its first end to its second, and back.
+    pub fn counts(&self) -> impl Iterator<Item = [Counts; 2]> + '_ {
+        self.ways.chunks_exact(2).map(|ways| [ways[0].queue.counts(), ways[1].queue.counts()])
+    }
+
+    fn switch(&mut self, now: Instant, switch: usize, port: usize, frame: Frame) {
+        let Some((receiver, sender)) = frame.addresses() else { return self.buffers.recycle(frame) };
+        self.tables[switch].learn(now, sender, port);
+        match self.tables[switch].port(now, receiver) {
+            // A station behind the port it came from has had it already.
+            Some(leaving) if leaving == port => self.buffers.recycle(frame),
+            Some(leaving) => self.offer(now, leaving, frame),
+            None => {
+                for place in 0..self.ports[switch].len() {
+                    let leaving = self.ports[switch][place];
+                    if leaving != port {
+                        let copy = self.buffers.frame(frame.header, &frame.bytes);
+                        self.offer(now, leaving, copy);
+                    }
+                }
+                self.buffers.recycle(frame);
+            }
+        }
+    }
+
+    fn offer(&mut self, now: Instant, way: usize, frame: Frame) {
+        let queue = &mut self.ways[way].queue;
+        let wire = frame.wire();
+        let Fate::Arrives(due) = queue.offer(now, wire) else { return self.buffers.recycle(frame) };
+        if self.under_way_bytes + frame.bytes.len() > UNDER_WAY_BYTES_MAX {
+            queue.faulted(wire);
+            self.faults += 1;
+            return self.buffers.recycle(frame);
+        }
+        self.under_way_bytes += frame.bytes.len();
+        self.sequence += 1;
+        self.flights.push(Reverse(Flight { due, sequence: self.sequence, way, frame }));
+    }
+}
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

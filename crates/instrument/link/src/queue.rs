@@ -1,0 +1,179 @@
+//! One direction of one link: when does a packet that is offered now arrive, if it does?
+//!
+//! A packet waits until all before it have departed, departs at the link's rate, and arrives after the delay. So one that finds the queue full is dropped, and one
+//! that is lost on the wire has used the wire all the same. Pure: the time is an argument, and the same seed gives the same fates.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+
+/// What a frame is on the wire: several packets where the kernel handed over a large segment uncut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes from the Ethernet header on, as tc(8) counts them: no preamble, checksum or gap (24 bytes more a packet on a real wire).
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u32,
+}
+
+/// What one direction of a link does to packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// Bits a second, each packet charged by its [`Wire`] bytes; `None` is a wire without a limit, and without a queue.
+    pub rate: Option<u64>,
+    /// From departure to arrival.
+    pub delay: Duration,
+    /// The delay varies evenly by up to this much either way; at most the delay.
+    pub jitter: Duration,
+    /// What jitter may do.
+    pub order: Order,
+    /// How probable it is that a packet is lost, from 0 to 1.
+    pub loss: f64,
+    /// How many packets may wait to depart, the one departing included.
+    pub queue: u32,
+}
+
+/// Whether a packet may overtake another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// No: one that jitter would bring in before its predecessor arrives with it.
+    Kept,
+    /// Yes.
+    Free,
+}
+
+/// What becomes of an offered packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives then.
+    Arrives(Instant),
+    /// It found no room in the queue.
+    QueueFull,
+    /// It is lost on the wire.
+    Lost,
+}
+
+/// What has become of all packets so far. Of those offered, what is in none of the other counts is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Packets that came to the link.
+    pub offered: u64,
+    /// Packets that have arrived.
+    pub delivered: u64,
+    /// Packets that found the queue full.
+    pub dropped_by_queue: u64,
+    /// Packets lost on the wire.
+    pub dropped_by_loss: u64,
+    /// Packets that the emulator itself lost, by running out of memory or because the device refused them. On a sound run, none.
+    pub dropped_by_fault: u64,
+    /// Packets handed to a host later than they were due by more than the tolerance: the emulator's doing. They are among the delivered.
+    pub released_late: u64,
+    /// Wire bytes of the packets that were offered.
+    pub offered_bytes: u64,
+    /// Wire bytes of the packets that have arrived.
+    pub delivered_bytes: u64,
+}
+
+/// One direction of a link, in time.
+#[derive(Debug)]
+pub struct Queue {
+    shape: Shape,
+    random: StdRng,
+    /// When the last accepted packet will have departed.
+    free_at: Option<Instant>,
+    /// When the last packet in order arrives.
+    last_arrival: Option<Instant>,
+    /// Departure and packets of each frame that has not departed, first in first out.
+    waiting: VecDeque<(Instant, u32)>,
+    backlog: u32,
+    counts: Counts,
+}
+
+impl Queue {
+    /// An empty queue whose losses and jitter follow from `seed`.
+    pub fn new(shape: Shape, seed: u64) -> Queue {
+        Queue {
+            shape,
+            random: StdRng::seed_from_u64(seed),
+            free_at: None,
+            last_arrival: None,
+            waiting: VecDeque::new(),
+            backlog: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Offers a frame at `now`, which never goes back by more than a wake-up is late.
+    pub fn offer(&mut self, now: Instant, wire: Wire) -> Fate {
+        self.counts.offered += u64::from(wire.packets);
+        self.counts.offered_bytes += wire.bytes;
+        let Some(departure) = self.depart(now, wire) else {
+            self.counts.dropped_by_queue += u64::from(wire.packets);
+            return Fate::QueueFull;
+        };
+        if self.shape.loss > 0.0 && self.random.random::<f64>() < self.shape.loss {
+            self.counts.dropped_by_loss += u64::from(wire.packets);
+            return Fate::Lost;
+        }
+        let mut arrival = departure + self.delay();
+        if self.shape.order == Order::Kept {
+            arrival = self.last_arrival.map_or(arrival, |last| arrival.max(last));
+            self.last_arrival = Some(arrival);
+        }
+        Fate::Arrives(arrival)
+    }
+
+    /// Notes that a frame has arrived, and whether that was later than it should have been by more than is tolerated.
+    pub fn delivered(&mut self, wire: Wire, late: bool) {
+        self.counts.delivered += u64::from(wire.packets);
+        self.counts.delivered_bytes += wire.bytes;
+        if late {
+            self.counts.released_late += u64::from(wire.packets);
+        }
+    }
+
+    /// Notes that the emulator has lost a frame.
+    pub fn faulted(&mut self, wire: Wire) {
+        self.counts.dropped_by_fault += u64::from(wire.packets);
+    }
+
+    /// What has become of all packets so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// When a frame offered at `now` has departed, or `None` where the queue has no room for all of it.
+    fn depart(&mut self, now: Instant, wire: Wire) -> Option<Instant> {
+        let Some(rate) = self.shape.rate else { return Some(now) };
+        while let Some((_, packets)) = self.waiting.front().filter(|(departure, _)| *departure <= now) {
+            self.backlog -= packets;
+            self.waiting.pop_front();
+        }
+        // An empty queue takes a frame of any size: a large segment must not be unable to ever pass.
+        if self.backlog > 0 && self.backlog + wire.packets > self.shape.queue {
+            return None;
+        }
+        let nanoseconds = (u128::from(wire.bytes) * 8 * 1_000_000_000 + u128::from(rate / 2)) / u128::from(rate);
+        let start = self.free_at.map_or(now, |free| free.max(now));
+        let departure = start + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX >> 2));
+        self.free_at = Some(departure);
+        self.waiting.push_back((departure, wire.packets));
+        self.backlog += wire.packets;
+        Some(departure)
+    }
+
+    fn delay(&mut self) -> Duration {
+        if self.shape.jitter.is_zero() {
+            return self.shape.delay;
+        }
+        let spread = 2 * self.shape.jitter.as_nanos() as u64;
+        self.shape.delay - self.shape.jitter + Duration::from_nanos(self.random.random_range(0..=spread))
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

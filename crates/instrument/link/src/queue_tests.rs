@@ -1,0 +1,165 @@
+//! The queue in simulated time.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const PACKET: Wire = Wire { bytes: 1250, packets: 1 };
+
+/// 1250 bytes at 10 Mbit/s take a millisecond.
+fn shape() -> Shape {
+    Shape {
+        rate: Some(10_000_000),
+        delay: Duration::from_millis(5),
+        jitter: Duration::ZERO,
+        order: Order::Kept,
+        loss: 0.0,
+        queue: 3,
+    }
+}
+
+fn ms(start: Instant, milliseconds: u64) -> Fate {
+    Fate::Arrives(start + Duration::from_millis(milliseconds))
+}
+
+#[test]
+fn packets_offered_together_arrive_one_sending_time_apart_until_the_queue_is_full() {
+    let start = Instant::now();
+    let mut queue = Queue::new(shape(), 1);
+    let fates: Vec<Fate> = (0..5).map(|_| queue.offer(start, PACKET)).collect();
+    assert_eq!(fates, [ms(start, 6), ms(start, 7), ms(start, 8), Fate::QueueFull, Fate::QueueFull]);
+    // The first has departed after a millisecond, and its place is free, long before it arrives.
+    let later = start + Duration::from_millis(1);
+    assert_eq!([queue.offer(later, PACKET), queue.offer(later, PACKET)], [ms(start, 9), Fate::QueueFull]);
+    assert_eq!((queue.counts().offered, queue.counts().dropped_by_queue), (7, 3));
+}
+
+#[test]
+fn a_link_without_a_rate_delays_and_never_drops() {
+    let start = Instant::now();
+    let mut queue = Queue::new(Shape { rate: None, queue: 1, ..shape() }, 1);
+    for _ in 0..1000 {
+        assert_eq!(queue.offer(start, PACKET), ms(start, 5));
+    }
+}
+
+#[test]
+fn a_large_segment_takes_as_long_and_as_much_room_as_its_packets() {
+    let start = Instant::now();
+    let mut queue = Queue::new(shape(), 1);
+    let segment = |packets: u32| Wire { bytes: 1250 * u64::from(packets), packets };
+    assert_eq!(queue.offer(start, segment(2)), ms(start, 7));
+    assert_eq!(queue.offer(start, segment(2)), Fate::QueueFull);
+    assert_eq!(queue.offer(start, segment(1)), ms(start, 8));
+    let emptied = start + Duration::from_millis(3);
+    assert_eq!(queue.offer(emptied, segment(9)), ms(start, 17), "an empty queue takes a segment of any size");
+    assert_eq!(queue.counts().dropped_by_queue, 2);
+}
+
+#[test]
+fn what_is_lost_on_the_wire_has_used_it() {
+    let start = Instant::now();
+    let mut queue = Queue::new(Shape { loss: 1.0, queue: 1, ..shape() }, 1);
+    assert_eq!([queue.offer(start, PACKET), queue.offer(start, PACKET)], [Fate::Lost, Fate::QueueFull]);
+}
+
+#[test]
+fn the_share_lost_is_the_share_asked_for() {
+    let start = Instant::now();
+    let mut queue = Queue::new(Shape { rate: None, loss: 0.02, ..shape() }, 7);
+    let lost = (0..100_000).filter(|_| queue.offer(start, PACKET) == Fate::Lost).count();
+    // Five standard deviations of a binomial count, sqrt(100000 * 0.02 * 0.98) = 44.
+    assert!(lost.abs_diff(2000) < 220, "{lost}");
+}
+
+#[test]
+fn jitter_spreads_arrivals_evenly_about_the_delay() {
+    let start = Instant::now();
+    let free = Shape { rate: None, jitter: Duration::from_millis(2), order: Order::Free, ..shape() };
+    let mut queue = Queue::new(free, 3);
+    let mut arrivals: Vec<f64> = (0..10_000)
+        .map(|_| match queue.offer(start, PACKET) {
+            Fate::Arrives(at) => (at - start).as_secs_f64() * 1e3,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(arrivals.windows(2).any(|pair| pair[1] < pair[0]), "some packet overtakes another");
+    arrivals.sort_by(f64::total_cmp);
+    for (rank, wanted) in [(0, 3.0), (2500, 4.0), (5000, 5.0), (7500, 6.0), (9999, 7.0)] {
+        assert!((arrivals[rank] - wanted).abs() < 0.1, "{rank}: {}", arrivals[rank]);
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    (prop::option::of(1_000_u64..1 << 34), 0_u64..20_000, 0_u64..20_000, any::<bool>(), 0.0..0.5, 1_u32..50).prop_map(
+        |(rate, delay, jitter, kept, loss, queue)| Shape {
+            rate,
+            delay: Duration::from_micros(delay.max(jitter)),
+            jitter: Duration::from_micros(jitter),
+            order: if kept { Order::Kept } else { Order::Free },
+            loss,
+            queue,
+        },
+    )
+}
+
+/// Pauses before packets, and their sizes.
+fn traffic() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((0_u64..3_000_000, 60_u64..1514), 1..300)
+}
+
+proptest! {
+    #[test]
+    fn packets_keep_to_rate_delay_order_and_queue(shape in shapes(), traffic in traffic(), seed: u64) {
+        let start = Instant::now();
+        let (mut queue, mut twin) = (Queue::new(shape.clone(), seed), Queue::new(shape.clone(), seed));
+        let mut now = start;
+        let mut last = start;
+        let (mut arrived, mut arrived_bytes, mut dropped) = (0_u64, 0_u64, 0_u64);
+        for (pause, bytes) in traffic {
+            now += Duration::from_nanos(pause);
+            let wire = Wire { bytes, packets: 1 };
+            let fate = queue.offer(now, wire);
+            prop_assert_eq!(fate, twin.offer(now, wire), "the same seed gives the same fates");
+            let Fate::Arrives(at) = fate else { dropped += 1; continue };
+            arrived += 1;
+            arrived_bytes += bytes;
+            prop_assert!(at >= now + shape.delay - shape.jitter);
+            if shape.order == Order::Kept {
+                prop_assert!(at >= last);
+                last = at;
+            }
+            if let Some(rate) = shape.rate {
+                // All that has arrived had to be sent since the start; a nanosecond a packet for rounding.
+                let sending = (at - start + shape.jitter).saturating_sub(shape.delay) + Duration::from_nanos(arrived);
+                if shape.order == Order::Kept || shape.jitter.is_zero() {
+                    prop_assert!(arrived_bytes as f64 * 8.0 <= sending.as_secs_f64() * rate as f64 + 1.0);
+                }
+                // A packet waits for no more than a full queue, itself included.
+                let most = Duration::from_secs_f64(f64::from(shape.queue) * 1514.0 * 8.0 / rate as f64);
+                if shape.order == Order::Free {
+                    prop_assert!(at <= now + most + shape.delay + shape.jitter + Duration::from_micros(1));
+                }
+            }
+        }
+        let counts = queue.counts();
+        prop_assert_eq!(counts.dropped_by_queue + counts.dropped_by_loss, dropped);
+        prop_assert_eq!(counts.offered, arrived + dropped);
+        prop_assert!(shape.rate.is_some() || counts.dropped_by_queue == 0);
+    }
+
+    #[test]
+    fn a_busy_link_sends_at_exactly_its_rate(rate in 10_000_u64..1 << 34, bytes in 60_u64..65_536, count in 1_u32..500) {
+        let start = Instant::now();
+        let shape = Shape { rate: Some(rate), delay: Duration::ZERO, queue: u32::MAX, ..shape() };
+        let mut queue = Queue::new(shape, 0);
+        let mut last = Fate::Lost;
+        for _ in 0..count {
+            last = queue.offer(start, Wire { bytes, packets: 1 });
+        }
+        let Fate::Arrives(at) = last else { panic!("nothing is dropped: {last:?}") };
+        let wanted = f64::from(count) * bytes as f64 * 8.0 / rate as f64;
+        // Half a nanosecond of rounding a packet.
+        prop_assert!(((at - start).as_secs_f64() - wanted).abs() <= f64::from(count) * 0.51e-9 + wanted * 1e-12);
+    }
+}

@@ -1,0 +1,165 @@
+//! `plimsoll link`: emulated links and switches between TAP devices until it is told to stop.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use plimsoll_link::config::Config;
+use plimsoll_link::run::{Link, LinkError, Report, WayCounts};
+use plimsoll_measure::units;
+use plimsoll_sys::signal::{Signal, Signals};
+use serde::Serialize;
+
+use crate::Output;
+use crate::outcome::{Environment, Usage};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plimsoll link --config links.json               until Ctrl-C, then the counts of each link
+  plimsoll link --config links.json --json --interval 1s
+
+links.json, two hosts on a switch:
+  {\"devices\": [\"h1-eth0\", \"h2-eth0\"], \"switches\": [\"s1\"], \"links\": [
+    {\"ends\": [\"h1-eth0\", \"s1\"], \"rate\": \"100Mbit\", \"delay\": \"1ms\"},
+    {\"ends\": [\"h2-eth0\", \"s1\"], \"rate\": \"100Mbit\", \"delay\": \"1ms\", \"loss\": \"0.1%\"}]}
+
+Once it says that it is ready, move each device into the namespace of its host (ip link set h1-eth0 netns h1),
+give it an address and bring it up.")]
+pub(crate) struct Arguments {
+    /// The devices, switches and links, in JSON.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Print the counts so far this often.
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    interval: Option<Duration>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Lines that may wait for a reader. Past that they are left out: a slow reader must not hold up the frames.
+const LINES_WAITING: usize = 1024;
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    // Before any thread, so that none of them takes a signal.
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+    let config = read(&arguments.config)?;
+    if arguments.interval.is_some_and(|interval| interval < Duration::from_millis(1)) {
+        return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
+    }
+    let ready = Ready::of(&config);
+    let link = Link::open(config).map_err(blame)?;
+    let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
+    let printer = thread::Builder::new().name("printer".to_owned()).spawn(move || {
+        let mut stdout = std::io::stdout().lock();
+        for line in waiting {
+            // A closed standard output ends nothing: the link is there for its hosts.
+            let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        }
+    })?;
+    let output = arguments.output;
+    let _ = lines.try_send(line(output, &ready, Ready::sentence));
+    let outcome = link.run(&signals, arguments.interval, |report| {
+        if output.json || !output.quiet {
+            let _ = lines.try_send(line(output, &report, sentence));
+        }
+    });
+    if let Ok(links) = &outcome {
+        let summary = Summary { event: "summary", links };
+        let _ = lines.send(line(output, &summary, |summary| counts(summary.links)));
+    }
+    drop(lines);
+    let _ = printer.join();
+    outcome.map(|_| ExitCode::SUCCESS).map_err(blame)
+}
+
+fn read(path: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| anyhow!(Usage(format!("cannot read `{}`: {error}; name a file of links", path.display()))))?;
+    Config::from_json(&text).map_err(|error| anyhow!(Usage(format!("{}: {error}", path.display()))))
+}
+
+fn blame(error: LinkError) -> anyhow::Error {
+    if error.is_environment() { anyhow!(Environment(error.to_string())) } else { anyhow!(error) }
+}
+
+#[derive(Serialize)]
+struct Ready {
+    event: &'static str,
+    devices: Vec<String>,
+    switches: usize,
+    links: usize,
+    large_segments: &'static str,
+    pid: u32,
+}
+
+impl Ready {
+    fn of(config: &Config) -> Ready {
+        Ready {
+            event: "ready",
+            devices: config.devices.clone(),
+            switches: config.switches.len(),
+            links: config.links.len(),
+            large_segments: if config.whole_segments { "whole" } else { "cut" },
+            pid: std::process::id(),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "linking {} ({} links, {} switches, large segments {})",
+            self.devices.join(", "),
+            self.links,
+            self.switches,
+            self.large_segments
+        )
+    }
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    event: &'static str,
+    links: &'a [WayCounts],
+}
+
+fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> String) -> String {
+    if output.json {
+        serde_json::to_string(record).expect("a record of numbers and names serialises")
+    } else {
+        sentence(record)
+    }
+}
+
+fn sentence(report: &Report) -> String {
+    match report {
+        Report::Counters { links, .. } => counts(links),
+        Report::Disturbance { from_unix_s, to_unix_s, late_frames, lost_frames, worst_us } => format!(
+            "the emulator itself was late for {late_frames} frames (by {} at worst) and lost {lost_frames} in {}; ease the load of this machine",
+            units::write_duration(Duration::from_micros(*worst_us)),
+            units::write_duration(Duration::from_secs_f64((to_unix_s - from_unix_s).max(0.0)))
+        ),
+    }
+}
+
+fn counts(links: &[WayCounts]) -> String {
+    let lines: Vec<String> = links
+        .iter()
+        .map(|WayCounts { from, to, counts }| {
+            format!(
+                "{from} -> {to}: {} packets offered, {} delivered, {} dropped by the queue, {} by loss, {} by fault, {} released late",
+                counts.offered,
+                counts.delivered,
+                counts.dropped_by_queue,
+                counts.dropped_by_loss,
+                counts.dropped_by_fault,
+                counts.released_late
+            )
+        })
+        .collect();
+    lines.join("\n")
+}
