@@ -305,6 +305,7 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
         (target, "-c 0", "at least 1 connection"),
         (target, "-s 0", "at least one byte"),
         (target, "-n 0", "asks for nothing"),
+        (target, "--each 2000M", "give a --duration"),
         (target, "-d 0", "nothing happens in no time"),
         (target, "-d 5", "such as 250ms"),
         (target, "-n 5 -d 5s", "cannot be used with"),

@@ -328,6 +328,9 @@ impl Common {
             (Some(0), ..) | (_, Some(0), _) => {
                 usage("a count of 0 requests asks for nothing; give at least 1, or a --duration")
             }
+            (_, Some(each), _) if each > MOST_EACH => usage(format!(
+                "--each {each}: more than 1000M requests on each connection would take days; give a --duration"
+            )),
             (_, _, Some(Duration::ZERO)) => usage("--duration 0: nothing happens in no time; give one such as 10s"),
             (Some(requests), ..) => Ok(Extent::Requests(requests)),
             (_, Some(each), _) => Ok(Extent::Each(each)),
@@ -364,6 +367,9 @@ impl Common {
         Ok(all)
     }
 }
+
+/// Together with the most connections this stays far from where 64 bits end.
+const MOST_EACH: u64 = 1_000_000_000;
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
