@@ -153,6 +153,11 @@ struct Connection<P: Protocol> {
     exchange: P::Exchange,
 }
 
+/// What an idle connection takes in an event loop's memory.
+pub(crate) fn slot_bytes<P: Protocol>() -> u64 {
+    size_of::<Connection<P>>() as u64
+}
+
 /// One event loop and everything it alone knows.
 struct Table<P: Protocol> {
     shared: Arc<Shared<P>>,

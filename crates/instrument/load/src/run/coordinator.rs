@@ -11,9 +11,11 @@ use plimsoll_sys::signal::{Signal, Signals};
 
 use super::{Observer, Outcome, Progress, Stage, TICK, Team, place};
 use crate::config::Extent;
-use crate::epoll::{Counted, Shared};
+use crate::epoll::{Counted, Shared, slot_bytes};
 use crate::protocol::Protocol;
 
+/// From so many connections on, the memory they added can be told from the rest.
+const MANY: u64 = 10_000;
 /// How long requests under way at the window's end may take to come to their own end before their connections are closed.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -201,7 +203,11 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             workers: self.workers,
             tables: self.shared.tables_per_worker * self.workers,
             memory_bytes: ends.memory_bytes,
-            bytes_each: ends.memory_bytes.saturating_sub(self.memory_before) / control.peak().max(1),
+            bytes_each: match control.peak() {
+                // Over fewer the loops' own buffers and histograms would be taken for the connections'.
+                peak @ MANY.. => ends.memory_bytes.saturating_sub(self.memory_before) / peak,
+                _ => slot_bytes::<P>(),
+            },
             interrupted: self.interrupted,
             ..Outcome::nothing_yet()
         };

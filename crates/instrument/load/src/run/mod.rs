@@ -120,7 +120,7 @@ pub struct Outcome {
     pub tables: usize,
     /// Resident memory of the process at the window's end.
     pub memory_bytes: u64,
-    /// Resident memory that the connections added, over their number.
+    /// Resident memory that the connections added, over their number; for a few connections the size of a slot.
     pub bytes_each: u64,
     /// What became of each connection, by number, where that was asked for.
     pub sequences: Vec<Sequence>,
