@@ -12,6 +12,7 @@ pub mod epoll;
 pub mod event;
 pub mod file;
 pub mod net;
+pub mod packet;
 pub mod passing;
 pub mod pipe;
 pub mod poll;
