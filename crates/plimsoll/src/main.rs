@@ -3,6 +3,7 @@
 //! Each command parses its arguments into a typed configuration, hands it to its crate, and prints what comes back. Nothing is measured here.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod colour;
 mod forward;
 mod lab;
@@ -36,6 +37,8 @@ enum Command {
     Merge(merge::Arguments),
     /// Emulate links and switches between TAP devices: rate, delay, jitter, loss and queue.
     Link(link::Arguments),
+    /// Capture an interface's packets, and tell what went wrong with TCP.
+    Capture(capture::Arguments),
     /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Lab(lab::Arguments),
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Forward(arguments) => forward::run(arguments),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
+        Command::Capture(arguments) => capture::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
     };
     outcome.unwrap_or_else(outcome::report)

@@ -1,0 +1,194 @@
+//! The packets of an interface, as they pass.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::packet::Ring;
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::Signals;
+use thiserror::Error;
+
+use crate::file::{FileError, Writer};
+use crate::statistics::{Interval, Statistics, Summary};
+
+/// What to capture.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The interface's name.
+    pub interface: String,
+    /// The file to write packets to, if any.
+    pub write: Option<PathBuf>,
+    /// Bytes kept of each packet.
+    pub snap: u32,
+    /// Divides the time, and is not 0.
+    pub interval: Duration,
+    /// When to end; else at a signal.
+    pub duration: Option<Duration>,
+}
+
+/// Why a capture cannot be made.
+#[derive(Debug, Error)]
+pub enum CaptureError {
+    /// The interface cannot be captured.
+    #[error("cannot capture on `{interface}`: {why}")]
+    Interface {
+        /// Its name.
+        interface: String,
+        /// What is wrong, and how to fix it.
+        why: String,
+    },
+    /// The packets cannot be written.
+    #[error("cannot write `{}`: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: FileError,
+    },
+    /// The loop failed.
+    #[error("cannot wait for packets: {0}")]
+    Wait(#[from] io::Error),
+}
+
+impl CaptureError {
+    /// Whether it is the environment that cannot run this, rather than something that failed.
+    pub fn is_environment(&self) -> bool {
+        matches!(self, CaptureError::Interface { .. })
+    }
+}
+
+/// How long the kernel may keep a packet in a block that is not full, with room to spare.
+const LAG: Duration = Duration::from_millis(100);
+
+/// More than the ring has, so that a turn takes all that had come when it began; bounded, so that a flood cannot keep the capture from ending.
+const BLOCKS_A_TURN: usize = 64;
+
+const PACKETS: u64 = 0;
+const SIGNALS: u64 = 1;
+
+/// A capture under way: packets are kept from the moment it is opened.
+pub struct Capture {
+    config: Config,
+    ring: Ring,
+    epoll: Epoll,
+    sink: Sink,
+}
+
+/// Where packets go.
+struct Sink {
+    statistics: Statistics,
+    writer: Option<Writer>,
+    failure: Option<FileError>,
+    /// Packets after this, since 1970, are not part of the capture.
+    until: Duration,
+}
+
+impl Capture {
+    /// Begins.
+    pub fn open(config: Config) -> Result<Capture, CaptureError> {
+        let writer = config.write.as_ref().map(|path| Writer::create(path, &config.interface, config.snap));
+        let writer = writer.transpose().map_err(|error| blame(&config, error))?;
+        let ring = Ring::open(&config.interface, config.snap)
+            .map_err(|error| CaptureError::Interface { interface: config.interface.clone(), why: explain(&error) })?;
+        let statistics = Statistics::new(config.interval);
+        let sink = Sink { statistics, writer, failure: None, until: Duration::MAX };
+        Ok(Capture { config, ring, epoll: Epoll::new(2)?, sink })
+    }
+
+    /// Captures until the time is over or a signal comes. `report` is called with each interval that is over, by its number.
+    pub fn run(mut self, signals: &Signals, mut report: impl FnMut(usize, Interval)) -> Result<Summary, CaptureError> {
+        self.epoll.add(&self.ring, PACKETS, Interest::READ, Trigger::Level)?;
+        self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
+        let end = self.config.duration.map(|duration| Instant::now() + duration);
+        let mut reported = 0;
+        let mut is_over = false;
+        while !is_over {
+            let now = Instant::now();
+            let timeout = end.map(|end| end.saturating_duration_since(now));
+            is_over = timeout.is_some_and(|timeout| timeout.is_zero());
+            if !is_over {
+                // Any signal that is taken asks to end.
+                is_over = self.epoll.wait(timeout)?.any(|ready| ready.key == SIGNALS) && signals.next().is_some();
+            }
+            self.take()?;
+            let intervals = self.sink.statistics.intervals();
+            while reported + 1 < intervals.len() {
+                report(reported, intervals[reported]);
+                reported += 1;
+            }
+        }
+        self.finish(|number, interval| {
+            if number >= reported {
+                report(number, interval)
+            }
+        })
+    }
+
+    /// Takes what passed before now but has not been handed over yet.
+    fn finish(mut self, mut report: impl FnMut(usize, Interval)) -> Result<Summary, CaptureError> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.sink.until = now;
+        let deadline = Instant::now() + LAG;
+        loop {
+            self.take()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.epoll.wait(Some(left))?.for_each(drop);
+        }
+        for (number, interval) in self.sink.statistics.intervals().iter().enumerate() {
+            report(number, *interval);
+        }
+        let counted = self.ring.statistics()?;
+        if let Some(writer) = self.sink.writer.take() {
+            writer.finish(now, counted.packets, counted.drops).map_err(|error| blame(&self.config, error))?;
+        }
+        Ok(self.sink.statistics.summary(Some(counted.drops)))
+    }
+
+    fn take(&mut self) -> Result<(), CaptureError> {
+        for _ in 0..BLOCKS_A_TURN {
+            if !self.ring.take_block(|packet| self.sink.packet(packet.time, packet.bytes, packet.length)) {
+                break;
+            }
+        }
+        self.ring.take_error().map_err(|error| CaptureError::Interface {
+            interface: self.config.interface.clone(),
+            why: format!("it went down or away ({error}); bring it up, and keep it up for the capture"),
+        })?;
+        match self.sink.failure.take() {
+            Some(error) => Err(blame(&self.config, error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Sink {
+    fn packet(&mut self, time: Duration, bytes: &[u8], length: u32) {
+        if time > self.until || self.failure.is_some() {
+            return;
+        }
+        self.statistics.packet(time, bytes, length);
+        if let Some(writer) = &mut self.writer {
+            self.failure = writer.packet(time, bytes, length).err();
+        }
+    }
+}
+
+fn blame(config: &Config, error: FileError) -> CaptureError {
+    CaptureError::File { path: config.write.clone().unwrap_or_default(), error }
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "it needs CAP_NET_RAW; run as root, or in a user and network namespace of your own (unshare -rn)".to_owned()
+        }
+        io::ErrorKind::Unsupported => format!("{error}; capture on an Ethernet, TAP, veth or loopback interface"),
+        _ if error.raw_os_error() == Some(19) => "there is no such interface here; `ip link` lists them".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,172 @@
+//! `plimsoll capture`: an interface's packets, or a file's, and what they come to.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use plimsoll_capture::file::{self, FileError};
+use plimsoll_capture::live::{Capture, CaptureError, Config};
+use plimsoll_capture::statistics::{Interval, Summary};
+use plimsoll_measure::units;
+use plimsoll_sys::signal::{Signal, Signals};
+use serde::Serialize;
+
+use crate::Output;
+use crate::outcome::{Environment, Usage};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plimsoll capture -i eth0                                 until Ctrl-C
+  plimsoll capture -i lo -w run.pcapng -d 30s --json       for Wireshark, and the figures of it
+  plimsoll capture -r run.pcapng --interval 100ms          the same figures of a file")]
+pub(crate) struct Arguments {
+    /// Capture this interface.
+    #[arg(short = 'i', long, value_name = "IFACE", required_unless_present = "read")]
+    interface: Option<String>,
+    /// Take the packets from this pcapng file.
+    #[arg(short = 'r', long, value_name = "FILE", conflicts_with_all = ["interface", "write", "duration", "snap"])]
+    read: Option<PathBuf>,
+    /// Write the packets to this pcapng file.
+    #[arg(short = 'w', long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Bytes kept of each packet [default: 128, more than the headers of Ethernet, IPv6 and TCP]. Figures need no more.
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    snap: Option<u64>,
+    /// Count packets and bytes over intervals of this length.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
+    interval: Duration,
+    /// End after this long [default: at Ctrl-C].
+    #[arg(short = 'd', long, value_name = "DURATION", value_parser = units::duration)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// 14 of Ethernet, 4 of a VLAN, 40 of IPv6 and at most 60 of TCP make 118.
+const SNAP_BYTES: u32 = 128;
+
+/// The longest packet there is, with its link header.
+const SNAP_BYTES_MAX: u64 = 262_144;
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.interval < Duration::from_millis(1) {
+        return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
+    }
+    let summary = match (&arguments.read, &arguments.interface) {
+        (Some(path), _) => read(path, arguments.interval)?,
+        (None, Some(interface)) => capture(arguments, interface)?,
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let record = Event { event: "summary", of: &summary };
+    print(arguments.output, &record, || sentence(&summary));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path, interval: Duration) -> anyhow::Result<Summary> {
+    file::summarise(path, interval).map_err(|error| {
+        let sentence = format!("cannot read `{}`: {error}", path.display());
+        match error {
+            FileError::Io(cause) if cause.kind() == std::io::ErrorKind::NotFound => anyhow!(Usage(sentence)),
+            _ => anyhow!(sentence),
+        }
+    })
+}
+
+fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+    let snap = match arguments.snap {
+        None => SNAP_BYTES,
+        Some(bytes @ 64..=SNAP_BYTES_MAX) => bytes as u32,
+        Some(_) => {
+            let why = format!(
+                "--snap is out of range; write 64 (the least that holds TCP's header) to {SNAP_BYTES_MAX} bytes"
+            );
+            return Err(anyhow!(Usage(why)));
+        }
+    };
+    let config = Config {
+        interface: interface.to_owned(),
+        write: arguments.write.clone(),
+        snap,
+        interval: arguments.interval,
+        duration: arguments.duration,
+    };
+    let output = arguments.output;
+    let capture = Capture::open(config).map_err(blame)?;
+    let ready = Ready { event: "ready", interface, snap, pid: std::process::id() };
+    print(output, &ready, || format!("capturing on {interface}"));
+    let outcome = capture.run(&signals, |number, interval| {
+        let from_s = number as f64 * arguments.interval.as_secs_f64();
+        let record = Event { event: "interval", of: &Passed { from_s, interval } };
+        print(output, &record, || {
+            format!("{} s: {} packets, {} bytes", units::three_digits(from_s), interval.packets, interval.bytes)
+        });
+    });
+    outcome.map_err(blame)
+}
+
+fn blame(error: CaptureError) -> anyhow::Error {
+    if error.is_environment() { anyhow!(Environment(error.to_string())) } else { anyhow!(error) }
+}
+
+#[derive(Serialize)]
+struct Ready<'a> {
+    event: &'static str,
+    interface: &'a str,
+    snap: u32,
+    pid: u32,
+}
+
+#[derive(Serialize)]
+struct Passed {
+    /// Since the first packet.
+    from_s: f64,
+    #[serde(flatten)]
+    interval: Interval,
+}
+
+#[derive(Serialize)]
+struct Event<'a, T> {
+    event: &'static str,
+    #[serde(flatten)]
+    of: &'a T,
+}
+
+fn sentence(summary: &Summary) -> String {
+    let tcp = summary.tcp;
+    let drops =
+        summary.kernel_drops.map_or("drops unknown".to_owned(), |count| format!("{count} dropped by the kernel"));
+    let unreadable = match summary.unreadable {
+        0 => String::new(),
+        count => format!(", {count} with unreadable TCP headers (raise --snap)"),
+    };
+    format!(
+        "{} packets, {} bytes in {} s ({drops}{unreadable}); {} TCP endpoints\n\
+         {} retransmissions, {} out of order, {} duplicate ACKs, {} zero windows, {} resets, {} SYNs unanswered",
+        summary.packets,
+        summary.bytes,
+        units::three_digits(summary.elapsed_s),
+        summary.endpoints,
+        tcp.retransmissions,
+        tcp.out_of_order,
+        tcp.duplicate_acks,
+        tcp.zero_windows,
+        tcp.resets,
+        tcp.unanswered_syn
+    )
+}
+
+/// Prints a record as a JSON line or as a sentence. A closed standard output ends nothing: the packets may go to a file.
+fn print(output: Output, record: &impl Serialize, sentence: impl FnOnce() -> String) {
+    let line = if output.json {
+        serde_json::to_string(record).expect("a record of numbers and names serialises")
+    } else {
+        sentence()
+    };
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
