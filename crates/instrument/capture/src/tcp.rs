@@ -1,7 +1,7 @@
 //! What went wrong with TCP, judged from the segments that passed one point.
 //!
 //! Each figure is defined as Wireshark defines the analysis flag of the same name, so that the two can be compared; `docs/capture.md` states the
-//! definitions. Where a segment fits several, the first in the order of [`Connection::judge_data`] counts. Pure: times are the packets' own.
+//! definitions. Where a segment fits several, the order in `Connection::judge_data` decides. Pure: times are the packets' own.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
