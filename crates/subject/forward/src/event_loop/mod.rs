@@ -3,9 +3,11 @@
 //! Edge-triggered: each socket is registered once, for everything, and what is ready is remembered, so that a blocked direction costs no call and an
 //! end no spinning. When the table is full, or something is exhausted, accepting pauses, and what is queued at the listeners stays queued.
 
+mod accepting;
+mod connecting;
+
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,19 +16,17 @@ use std::time::{Duration, Instant};
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
+use plimsoll_sys::descriptor;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
-use plimsoll_sys::{descriptor, net, passing, unix};
 
-use crate::connection::{self, Connection, Next, Stage, TimedFor};
+use crate::connection::{Connection, Next, Stage, TimedFor};
 use crate::log::{Ending, Record};
-use crate::mail::{MESSAGE_BYTES, Mail};
 use crate::pool::Pool;
 use crate::relay::Side;
-use crate::route::{Route, Target};
+use crate::route::Route;
 use crate::shared::{ListenerNumber, Shared};
 use crate::totals::Totals;
-use crate::transfer::Leg;
 
 /// Reported in one wait.
 const EVENT_BATCH: usize = 256;
@@ -191,217 +191,6 @@ impl Table<'_> {
             connection.look_into_end(side);
         }
         true
-    }
-
-    fn read_mail(&mut self) -> io::Result<()> {
-        let Some(mailbox) = self.seat.mailbox() else { return Ok(()) };
-        let (mut message, mut descriptors) = ([0; MESSAGE_BYTES], Vec::new());
-        loop {
-            let length = match passing::receive(mailbox, &mut message, &mut descriptors) {
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => {
-                    // This table has no room for a listener: others may, and connections here go on.
-                    self.totals.count_error(&error);
-                    (self.shared.say)(&format!("a worker cannot take a new listener: {error}; raise `ulimit -n`"));
-                    descriptors.clear();
-                    continue;
-                }
-            };
-            match Mail::from_bytes(&message[..length]) {
-                Some(Mail::Listen(numbers)) => self.listen(numbers, &mut descriptors)?,
-                Some(Mail::Leave(numbers)) => self.leave(&numbers)?,
-                Some(Mail::Routes) => {
-                    let routes = self.shared.routes();
-                    for (number, listener) in &mut self.listeners {
-                        if let Some(route) = routes.get(number) {
-                            listener.route = Arc::clone(route);
-                        }
-                    }
-                }
-                None => return Ok(()),
-            }
-        }
-    }
-
-    fn listen(&mut self, numbers: Vec<ListenerNumber>, sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
-        let routes = self.shared.routes();
-        for (number, socket) in numbers.into_iter().zip(sockets.drain(..)) {
-            // A listener without a route has been closed again since.
-            let Some(route) = routes.get(&number) else { continue };
-            if self.listening {
-                self.epoll.add(&socket, key_of(number), Interest::READ, self.trigger())?;
-            }
-            self.listeners.insert(number, Listener { socket, route: Arc::clone(route) });
-        }
-        self.follow_turn()
-    }
-
-    /// Takes what is queued at these listeners, and closes them.
-    fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
-        for &number in numbers {
-            if self.listening {
-                self.accept(number, usize::MAX)?;
-            }
-            if let Some(listener) = self.listeners.remove(&number)
-                && self.listening
-            {
-                // Others hold the open file too, so closing would leave it reporting (epoll(7)).
-                self.epoll.remove(&listener.socket)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn trigger(&self) -> Trigger {
-        if self.shared.exclusive { Trigger::Exclusive } else { Trigger::Level }
-    }
-
-    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
-    fn follow_turn(&mut self) -> io::Result<()> {
-        let listen = !self.draining && self.seat.accepts() && !self.full && self.paused_until.is_none();
-        if listen == self.listening {
-            return Ok(());
-        }
-        for (number, listener) in &self.listeners {
-            if listen {
-                self.epoll.add(&listener.socket, key_of(*number), Interest::READ, self.trigger())?;
-            } else {
-                self.epoll.remove(&listener.socket)?;
-            }
-        }
-        self.listening = listen;
-        Ok(())
-    }
-
-    /// How many connections this table has descriptors for.
-    fn capacity(&self) -> usize {
-        let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
-        (descriptor::limit().saturating_sub(taken) / 2).max(1)
-    }
-
-    fn accept(&mut self, number: ListenerNumber, most: usize) -> io::Result<()> {
-        for _ in 0..most {
-            if !self.listening {
-                return Ok(());
-            }
-            if self.connections.len() >= self.capacity() {
-                return self.report_full();
-            }
-            if self.shared.gauge.open() >= self.shared.max_connections.load(Ordering::Relaxed) {
-                return self.pause_accepting();
-            }
-            let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
-            match net::accept_prepared(&listener.socket) {
-                Ok((socket, address)) => {
-                    let route = Arc::clone(&listener.route);
-                    self.open(socket, address, route);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => {
-                    self.totals.count_error(&error);
-                    if descriptor::is_exhaustion(&error) {
-                        self.seat.report_full();
-                        return self.pause_accepting();
-                    }
-                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)), or of a listener that was closed.
-                    if error.kind() == io::ErrorKind::InvalidInput {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn report_full(&mut self) -> io::Result<()> {
-        self.full = true;
-        self.seat.report_full();
-        self.follow_turn()
-    }
-
-    fn pause_accepting(&mut self) -> io::Result<()> {
-        self.paused_until = Some(self.now + ACCEPT_PAUSE);
-        self.follow_turn()
-    }
-
-    fn open(&mut self, socket: OwnedFd, address: Option<SocketAddr>, route: Arc<Route>) {
-        let client = Leg::new(socket, address.is_some());
-        let key = self.connections.insert(Connection::new(client, address, route, self.now));
-        self.totals.connections += 1;
-        self.shared.gauge.opened();
-        let connection = self.connections.get_mut(key).expect("just inserted");
-        let deadline = connection.deadline(self.now);
-        connection.timer = Some(self.wheel.set(deadline, key.to_raw()));
-        if let Some(client) = &connection.client
-            && let Err(error) = self.epoll.add(&client.socket, key.to_raw(), Interest::BOTH, Trigger::Edge)
-        {
-            self.totals.count_error(&error);
-            return self.cut(key, Ending::Limit);
-        }
-        self.connect(key, None);
-    }
-
-    /// Tries destinations until one may answer, or none is left.
-    fn connect(&mut self, key: Key, mut failed: Option<io::Error>) {
-        loop {
-            let Some(connection) = self.connections.get_mut(key) else { return };
-            let Stage::Connecting { turn, attempt } = &mut connection.stage else { return };
-            let attempted = connection.route.attempt(*turn, *attempt, |number, target| match target {
-                Target::Tcp(address, source) => (
-                    number,
-                    Some(address),
-                    net::connect(address, source, net::Mode::Nonblocking).and_then(|socket| {
-                        net::prepare(&socket, KEEP_ALIVE_AFTER)?;
-                        Ok(socket)
-                    }),
-                ),
-                Target::Unix(path) => (number, None, unix::connect(path)),
-            });
-            *attempt += 1;
-            let Some((number, address, outcome)) = attempted else {
-                let ending = failed.as_ref().map_or(Ending::ConnectFailed, connection::connect_ending);
-                return self.cut(key, ending);
-            };
-            (connection.endpoint, connection.server_address) = (Some(number), address);
-            let outcome = outcome.and_then(|socket| {
-                self.epoll.add(&socket, key.to_raw() | SERVER, Interest::BOTH, Trigger::Edge)?;
-                Ok(Leg { writable: false, ..Leg::new(socket, address.is_some()) })
-            });
-            match outcome {
-                Ok(leg) => {
-                    connection.server = Some(leg);
-                    connection.route.opened(number);
-                    return;
-                }
-                Err(error) => {
-                    self.totals.count_error(&error);
-                    connection.endpoint = None;
-                    failed = Some(error);
-                }
-            }
-        }
-    }
-
-    /// A destination has taken the connection, or has not.
-    fn answered(&mut self, key: Key, ended: bool) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(server) = &connection.server else { return };
-        let outcome = if ended { net::take_error(&server.socket) } else { Ok(()) };
-        match outcome {
-            Err(error) if !connection::was_connected(&error) => {
-                connection.server = None;
-                if let Some(number) = connection.endpoint.take() {
-                    connection.route.closed(number);
-                }
-                self.totals.count_error(&error);
-                self.connect(key, Some(error));
-            }
-            outcome => {
-                connection.connected(&outcome, self.now);
-                self.advance(key);
-            }
-        }
     }
 
     /// Relays what there is for one connection.

@@ -1,0 +1,148 @@
+//! The listeners of a table: taken over from the coordinator, waited for while it is this table's turn, left when they are closed.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use plimsoll_sys::epoll::Trigger;
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::{descriptor, net, passing};
+
+use super::{ACCEPT_PAUSE, Listener, OTHER_DESCRIPTORS, Table, key_of};
+use crate::mail::{MESSAGE_BYTES, Mail};
+use crate::shared::ListenerNumber;
+
+impl Table<'_> {
+    pub(super) fn read_mail(&mut self) -> io::Result<()> {
+        let Some(mailbox) = self.seat.mailbox() else { return Ok(()) };
+        let (mut message, mut descriptors) = ([0; MESSAGE_BYTES], Vec::new());
+        loop {
+            let length = match passing::receive(mailbox, &mut message, &mut descriptors) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    // This table has no room for a listener: others may, and connections here go on.
+                    self.totals.count_error(&error);
+                    (self.shared.say)(&format!("a worker cannot take a new listener: {error}; raise `ulimit -n`"));
+                    descriptors.clear();
+                    continue;
+                }
+            };
+            match Mail::from_bytes(&message[..length]) {
+                Some(Mail::Listen(numbers)) => self.listen(numbers, &mut descriptors)?,
+                Some(Mail::Leave(numbers)) => self.leave(&numbers)?,
+                Some(Mail::Routes) => {
+                    let routes = self.shared.routes();
+                    for (number, listener) in &mut self.listeners {
+                        if let Some(route) = routes.get(number) {
+                            listener.route = Arc::clone(route);
+                        }
+                    }
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn listen(&mut self, numbers: Vec<ListenerNumber>, sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
+        let routes = self.shared.routes();
+        for (number, socket) in numbers.into_iter().zip(sockets.drain(..)) {
+            // A listener without a route has been closed again since.
+            let Some(route) = routes.get(&number) else { continue };
+            if self.listening {
+                self.epoll.add(&socket, key_of(number), Interest::READ, self.trigger())?;
+            }
+            self.listeners.insert(number, Listener { socket, route: Arc::clone(route) });
+        }
+        self.follow_turn()
+    }
+
+    /// Takes what is queued at these listeners, and closes them.
+    pub(super) fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
+        for &number in numbers {
+            if self.listening {
+                self.accept(number, usize::MAX)?;
+            }
+            if let Some(listener) = self.listeners.remove(&number)
+                && self.listening
+            {
+                // Others hold the open file too, so closing would leave it reporting (epoll(7)).
+                self.epoll.remove(&listener.socket)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn trigger(&self) -> Trigger {
+        if self.shared.exclusive { Trigger::Exclusive } else { Trigger::Level }
+    }
+
+    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
+    pub(super) fn follow_turn(&mut self) -> io::Result<()> {
+        let listen = !self.draining && self.seat.accepts() && !self.full && self.paused_until.is_none();
+        if listen == self.listening {
+            return Ok(());
+        }
+        for (number, listener) in &self.listeners {
+            if listen {
+                self.epoll.add(&listener.socket, key_of(*number), Interest::READ, self.trigger())?;
+            } else {
+                self.epoll.remove(&listener.socket)?;
+            }
+        }
+        self.listening = listen;
+        Ok(())
+    }
+
+    /// How many connections this table has descriptors for.
+    pub(super) fn capacity(&self) -> usize {
+        let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
+        (descriptor::limit().saturating_sub(taken) / 2).max(1)
+    }
+
+    pub(super) fn accept(&mut self, number: ListenerNumber, most: usize) -> io::Result<()> {
+        for _ in 0..most {
+            if !self.listening {
+                return Ok(());
+            }
+            if self.connections.len() >= self.capacity() {
+                return self.report_full();
+            }
+            if self.shared.gauge.open() >= self.shared.max_connections.load(Ordering::Relaxed) {
+                return self.pause_accepting();
+            }
+            let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
+            match net::accept_prepared(&listener.socket) {
+                Ok((socket, address)) => {
+                    let route = Arc::clone(&listener.route);
+                    self.open(socket, address, route);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    self.totals.count_error(&error);
+                    if descriptor::is_exhaustion(&error) {
+                        self.seat.report_full();
+                        return self.pause_accepting();
+                    }
+                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)), or of a listener that was closed.
+                    if error.kind() == io::ErrorKind::InvalidInput {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report_full(&mut self) -> io::Result<()> {
+        self.full = true;
+        self.seat.report_full();
+        self.follow_turn()
+    }
+
+    fn pause_accepting(&mut self) -> io::Result<()> {
+        self.paused_until = Some(self.now + ACCEPT_PAUSE);
+        self.follow_turn()
+    }
+}
