@@ -45,7 +45,8 @@ fmt: $(VENV)/.locked ## format everything
 million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server and one generator command
 	$(PYTHON) bench/scale.py
 
-soak: $(VENV)/.locked binary ## what takes long: a million connections, every model churned for long under Valgrind
+soak: $(VENV)/.locked binary ## what takes long: a million connections, every model churned for long under Valgrind, the forwarder tortured
+	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(CARGO) test --release --locked --quiet -p plimsoll --test forward_torture
 	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 
