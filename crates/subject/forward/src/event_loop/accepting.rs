@@ -98,7 +98,7 @@ impl Table<'_> {
     /// How many connections this table has descriptors for.
     pub(super) fn capacity(&self) -> usize {
         let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
-        (descriptor::limit().saturating_sub(taken) / 2).max(1)
+        (self.descriptors.saturating_sub(taken) / 2).max(1)
     }
 
     pub(super) fn accept(&mut self, number: ListenerNumber, most: usize) -> io::Result<()> {

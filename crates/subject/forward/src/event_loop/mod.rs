@@ -52,7 +52,8 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
     epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
     epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
     // A sixteenth of the table for pipes: directions of which more are busy at once than that are copied.
-    let most_pipes = (descriptor::limit() / 32).min(512);
+    let descriptors = descriptor::limit();
+    let most_pipes = (descriptors / 32).min(512);
     let mut table = Table {
         seat,
         shared,
@@ -61,6 +62,7 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         connections: Slab::default(),
         wheel: Wheel::new(Instant::now()),
         pool: Pool::new(shared.splices, most_pipes),
+        descriptors,
         most_pipes,
         carried: Vec::new(),
         listening: false,
@@ -90,6 +92,8 @@ struct Table<'a> {
     connections: Slab<Connection>,
     wheel: Wheel,
     pool: Pool,
+    /// What the table may hold.
+    descriptors: usize,
     most_pipes: usize,
     /// Keys with more to do that epoll will not report again.
     carried: Vec<u64>,
