@@ -155,7 +155,7 @@ fn a_hundred_reloads_under_load_refuse_and_drop_nothing() {
     // Every reload changes where rule 0 leads, and opens and closes another listener.
     let extra = listener().1;
     let table = |round: usize| {
-        let more = if round % 2 == 0 { format!("\"{extra}\" = \"{}\"\n", servers[0]) } else { String::new() };
+        let more = if round.is_multiple_of(2) { format!("\"{extra}\" = \"{}\"\n", servers[0]) } else { String::new() };
         format!("[forward]\n\"127.0.0.1:0\" = \"{}\"\n{more}", servers[round % 2])
     };
     let config = folder.write("forward.toml", &table(0));

@@ -14,7 +14,7 @@ use super::arguments::{Common, resolve, usage};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// What to fetch: http://HOST[:PORT]/PATH or https://...; several are fetched in turn.
+    /// What to fetch: `http://HOST:PORT/PATH` or `https://...`; several are fetched in turn.
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// The version asked in. 1.0 closes each connection after its answer, unless a header asks to keep it.
