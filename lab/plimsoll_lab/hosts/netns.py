@@ -1,0 +1,153 @@
+"""Hosts that are network namespaces of this machine, and the emulated links between them.
+
+The namespaces have no name: each exists as long as a process is in it, so that the kernel clears it away with the last
+one, however that ends. Every process is started by the local host, whose guard outlives the lab. The emulator has a
+namespace of its own, so that the devices of two runs never meet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll_lab.hosts.host import Process
+from plimsoll_lab.hosts.local import LocalHost, LocalProcess
+from plimsoll_lab.problem import LabError
+
+READY_S = 10.0
+"""Making a namespace takes milliseconds, and a hundred devices a second."""
+PORTS = range(20_000, 30_000)
+"""Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection takes one meanwhile."""
+LISTEN = "0A"
+"""The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
+ENVIRONMENT = 5
+"""The exit code where the environment cannot run this."""
+
+
+class NetnsHost:
+    """A host of an emulated network."""
+
+    def __init__(self, name: str, addresses: Sequence[str], local: LocalHost, keeper_pid: int) -> None:
+        self.name = name
+        self.addresses = tuple(addresses)
+        self._local = local
+        self.keeper_pid = keeper_pid
+        """The process that holds the namespace."""
+        self._next_port = PORTS.start
+
+    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> AbstractContextManager[LocalProcess]:
+        """Start a process here; leaving the context ends its whole tree, however the context is left."""
+        return self._local.start(enter(self.keeper_pid, argv), role=role, metered=metered)
+
+    def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
+        """Sleep until one of them prints or ends, or the time is over."""
+        self._local.wait(processes, timeout_s)
+
+    def free_port(self) -> int:
+        """A TCP port of this host that nobody listens on, another one each time."""
+        taken = self._listening()
+        for _ in PORTS:
+            port = self._next_port
+            self._next_port = port + 1 if port + 1 in PORTS else PORTS.start
+            if port not in taken:
+                return port
+        raise LabError(
+            f"{self.name}: every port from {PORTS.start} to {PORTS.stop - 1} is listened on; end some servers"
+        )
+
+    def _listening(self) -> set[int]:
+        ports = set()
+        for table in ("tcp", "tcp6"):
+            with contextlib.suppress(FileNotFoundError):
+                rows = Path(f"/proc/{self.keeper_pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+                fields = [row.split() for row in rows]
+                ports |= {int(each[1].rpartition(":")[2], 16) for each in fields if each[3] == LISTEN}
+        return ports
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """Hosts that are up, and the emulator between them."""
+
+    hosts: Mapping[str, NetnsHost]
+    """By name."""
+    emulator: LocalProcess
+    """`plimsoll link`, whose lines tell when it was late."""
+
+
+@contextlib.contextmanager
+def open_network(
+    local: LocalHost, binary: str, config: Mapping[str, object], addresses: Mapping[str, Sequence[str]]
+) -> Iterator[Network]:
+    """Hosts with these addresses, joined as `config` tells `plimsoll link`; the host hN has the device hN-eth0."""
+    _require_root()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-network-")))
+        file = folder / "links.json"
+        file.write_text(json.dumps(config), encoding="utf-8")
+        command = ["unshare", "--net", "--", binary, "link", "--config", str(file), "--json", "--interval", "1s"]
+        emulator = stack.enter_context(local.start(command, role="link", metered=False))
+        _await(local, emulator, "the emulated links", '"ready"')
+        hosts = {}
+        for name, own in addresses.items():
+            keep = "ip link set lo up && echo kept && exec sleep infinity"
+            keeper = stack.enter_context(
+                local.start(["unshare", "--net", "--", "sh", "-c", keep], role=f"host {name}", metered=False)
+            )
+            _await(local, keeper, f"the host {name}", "kept")
+            _plug(local, emulator.pid, keeper.pid, name, own)
+            hosts[name] = NetnsHost(name, own, local, keeper.pid)
+        yield Network(hosts=hosts, emulator=emulator)
+
+
+def enter(pid: int, argv: Sequence[str]) -> list[str]:
+    """A command that runs in the network namespace of a process, and keeps its own process id."""
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv]
+
+
+def _plug(local: LocalHost, emulator_pid: int, keeper_pid: int, name: str, addresses: Sequence[str]) -> None:
+    """Move a host's device to it, and bring it up."""
+    device = f"{name}-eth0"
+    _finish(local, enter(emulator_pid, ["ip", "link", "set", device, "netns", str(keeper_pid)]), f"plug in {name}")
+    steps = [f"ip address add {address}/8 dev {device}" for address in addresses]
+    script = " && ".join([*steps, f"ip link set {device} up"])
+    _finish(local, enter(keeper_pid, ["sh", "-c", script]), f"bring up {name}")
+
+
+def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:
+    """Run a short command to its end, which must be a good one."""
+    deadline = time.monotonic() + READY_S
+    with local.start(argv, role="ip", metered=False) as process:
+        while (code := process.exit_code()) is None and time.monotonic() < deadline:
+            local.wait([process], deadline - time.monotonic())
+            process.take_lines()
+        if code != 0:
+            said = process.stderr_tail() or "nothing"
+            raise LabError(f"cannot {purpose}: `{' '.join(argv)}` said: {said}", exit_code=ENVIRONMENT)
+
+
+def _await(local: LocalHost, process: LocalProcess, what: str, word: str) -> None:
+    deadline = time.monotonic() + READY_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        if any(word in line for line in process.take_lines()):
+            return
+        if process.exit_code() is not None:
+            break
+        local.wait([process], left_s)
+    raise LabError(f"cannot make {what}: {process.stderr_tail() or 'no answer'}", exit_code=ENVIRONMENT)
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise LabError(
+            "an emulated network needs the right to make network namespaces; run the lab as root, "
+            "or remove [network] to run on the local host",
+            exit_code=ENVIRONMENT,
+        )

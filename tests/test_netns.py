@@ -1,0 +1,153 @@
+"""Hosts in network namespaces with the real emulator between them. Needs root; without, each test says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll_lab.hosts.local import LocalHost, LocalProcess
+from plimsoll_lab.hosts.netns import NetnsHost, Network, open_network
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.suite.topology import read_topology
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and /dev/net/tun"
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
+SINGLE = read_topology("single,3", {"rate": "100Mbit", "delay": "1ms"}, addresses=2)
+
+KILLED = """
+import sys
+from plimsoll_lab.hosts.local import LocalHost
+sys.path.insert(0, {tests!r})
+from test_netns import open_single, pids
+with LocalHost() as local, open_single(local) as network:
+    print(*pids(network), flush=True)
+    sys.stdin.read()
+"""
+"""A lab that makes a network and waits to be killed."""
+
+
+def open_single(local: LocalHost) -> AbstractContextManager[Network]:
+    addresses = {host: SINGLE.addresses_of(host) for host in SINGLE.hosts}
+    return open_network(local, BINARY, SINGLE.link_config(seed=1), addresses)
+
+
+def pids(network: Network) -> list[int]:
+    """The processes that hold the namespaces."""
+    return [network.emulator.pid, *(host.keeper_pid for host in network.hosts.values())]
+
+
+@pytest.fixture
+def local() -> Iterator[LocalHost]:
+    with LocalHost() as host:
+        yield host
+
+
+def event(host: NetnsHost, process: LocalProcess, kind: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        ended = process.exit_code() is not None
+        for line in process.take_lines():
+            found: dict[str, Any] = json.loads(line)
+            if found.get("event") == kind:
+                return found
+        assert not ended, process.stderr_tail()
+        host.wait([process], 1.0)
+    raise AssertionError(f"no {kind}: {process.stderr_tail()}")
+
+
+def load_across(network: Network, listen: str) -> dict[str, Any]:
+    """Load a server on h1 from h3, and return the summary."""
+    server_host, load_host = network.hosts["h1"], network.hosts["h3"]
+    address = f"{listen}:{server_host.free_port()}"
+    serve = [BINARY, "serve", "echo", "--listen", address, "--workers", "1", "--json"]
+    with server_host.start(serve, role="server", metered=True) as server:
+        assert event(server_host, server, "ready")["addresses"] == [address]
+        load = [BINARY, "load", "echo", address, "-c", "1", "-n", "100", "--json", "--quiet"]
+        with load_host.start(load, role="load", metered=False) as process:
+            return event(load_host, process, "summary")
+
+
+def test_a_round_trip_between_hosts_takes_four_link_delays_to_each_of_the_addresses(local: LocalHost) -> None:
+    with open_single(local) as network:
+        for listen in SINGLE.addresses_of("h1"):
+            summary = load_across(network, listen)
+            assert summary["requests"]["completed"] == 100
+            # The fastest of a hundred: a busy machine may delay any one, and none is faster than the links.
+            assert 4000 <= summary["response_time_us"]["min"] < 4000 * 1.06
+
+
+def test_two_networks_at_once_do_not_collide(local: LocalHost) -> None:
+    with open_single(local) as one, open_single(local) as other:
+        assert load_across(one, "10.0.0.1")["requests"]["completed"] == 100
+        assert load_across(other, "10.0.0.1")["requests"]["completed"] == 100
+
+
+def test_a_free_port_is_one_that_nobody_on_that_host_listens_on(local: LocalHost) -> None:
+    with open_single(local) as network:
+        host = network.hosts["h1"]
+        first = host.free_port()
+        serve = [BINARY, "serve", "echo", "--listen", f"10.0.0.1:{first + 1}", "--json"]
+        with host.start(serve, role="server", metered=False) as server:
+            event(host, server, "ready")
+            assert host.free_port() == first + 2
+
+
+def test_a_broken_configuration_is_told_as_the_emulator_tells_it(local: LocalHost) -> None:
+    config = SINGLE.link_config(seed=1) | {"late": "1ms"}
+    with pytest.raises(LabError, match="unknown field `late`"), open_network(local, BINARY, config, {}):
+        raise AssertionError("it was accepted")
+
+
+def namespaces_of(numbers: list[int]) -> set[int]:
+    return {os.stat(f"/proc/{number}/ns/net").st_ino for number in numbers}  # noqa: PTH116 - not a file
+
+
+def living_namespaces() -> set[int]:
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            found.add(os.stat(folder / "ns" / "net").st_ino)  # noqa: PTH116 - not a file
+        except OSError:
+            continue
+    return found
+
+
+def test_nothing_is_left_when_the_network_closes(local: LocalHost) -> None:
+    with open_single(local) as network:
+        made = namespaces_of(pids(network))
+        assert len(made) == 4
+        assert made <= living_namespaces()
+    assert not made & living_namespaces()
+
+
+def test_nothing_is_left_when_the_lab_is_killed() -> None:
+    source = KILLED.format(tests=str(ROOT / "tests"))
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "lab"), "PLIMSOLL_BIN": BINARY}
+    with subprocess.Popen(
+        [sys.executable, "-c", source],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as lab:
+        assert lab.stdout is not None
+        made = namespaces_of([int(word) for word in lab.stdout.readline().split()])
+        assert len(made) == 4
+        lab.kill()
+    deadline = time.monotonic() + 10
+    while made & living_namespaces():
+        assert time.monotonic() < deadline, "a namespace is left"
+        time.sleep(0.01)
