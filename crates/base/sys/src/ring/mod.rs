@@ -1,7 +1,7 @@
 //! io_uring(7): requests go in on one ring, completions come out on another, many with one call.
 //!
 //! A completion is about something that *has happened* in memory that the kernel was lent: so memory lent to the kernel belongs to the [`Ring`] until the
-//! completion gives it back. Received bytes come in buffers of a [`pool`] that the kernel chooses from; accepted sockets stand in the ring's own
+//! completion gives it back. Received bytes come in buffers of a pool that the kernel chooses from; accepted sockets stand in the ring's own
 //! table (*direct descriptors*), which is bounded by RLIMIT_NOFILE for each ring and takes nothing from the thread's table.
 //!
 //! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2), io_uring_prep_{accept,recv,send,close}(3).
