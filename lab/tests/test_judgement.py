@@ -66,6 +66,11 @@ FINDINGS = {
         "failed",
         "10 of 100 requests failed: 9 closed, 1 timeout",
     ),
+    "the generator stood still": (
+        replace(GOOD, load_summary=GOOD_LOAD | {"requests": {"scheduled": 1500, "completed": 0, "unsent": 1196}}),
+        "generator_limited",
+        "never sent 1196 of the 1500",
+    ),
     "nothing completed": (
         replace(GOOD, load_summary=GOOD_LOAD | {"requests": {"completed": 0, "failed": 0}}),
         "failed",

@@ -15,6 +15,8 @@ from plimsoll_lab.store.records import Doubt, Json, Outcome
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
+UNSENT_TOLERATED = 0.1
+"""Some requests fall due in the last moments of a window; above a tenth the generator stood still."""
 FOREIGN_CORES_TOLERATED = 0.25
 """CPU used by others during the window that is still called quiet: /proc/stat counts in steps of 10 ms a CPU, so in a
 window of 0.3 s on two CPUs less could not be told from nothing."""
@@ -87,6 +89,7 @@ def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str
         ("hard_limit", _server_limit(seen.server_summary)),
         ("failed", _missing_summary(seen)),
         *_invalid(seen, doubts),
+        ("generator_limited", _unsent(seen.load_summary or {})),
         ("failed", _shortfall(seen.load_summary or {})),
     )
     return next(((outcome, reason) for outcome, reason in findings if reason is not None), ("ok", None))
@@ -117,6 +120,15 @@ def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome
     return [
         ("invalid", doubts[0].message if doubts else "the generator calls its measurement invalid, without a reason")
     ]
+
+
+def _unsent(summary: Json) -> str | None:
+    """Closed loop: a request that was due on a free connection and was not sent is the generator's doing alone."""
+    requests = cast("Mapping[str, int]", summary.get("requests") or {})
+    unsent, scheduled = requests.get("unsent", 0), requests.get("scheduled", 0)
+    if summary.get("intended_rate") is not None or unsent <= UNSENT_TOLERATED * scheduled:
+        return None
+    return f"the generator never sent {unsent} of the {scheduled} requests that were due"
 
 
 def _shortfall(summary: Json) -> str | None:
