@@ -47,7 +47,7 @@ def ours(server: int, name: str = "forward") -> Contender:
 
 
 def haproxy(server: int, folder: Path) -> Contender:
-    """haproxy, with one thread."""
+    """One thread of haproxy."""
     config = folder / "haproxy.cfg"
     config.write_text(HAPROXY.replace("SERVER", str(server)))
     command = ("env", "PORT={port}", "haproxy", "-q", "-db", "-f", str(config))
@@ -55,7 +55,7 @@ def haproxy(server: int, folder: Path) -> Contender:
 
 
 def nginx(server: int, folder: Path) -> Contender:
-    """nginx's stream module, with one worker."""
+    """The stream module of nginx, with one worker."""
     template = folder / "nginx.template"
     template.write_text(NGINX.replace("SERVER", str(server)).replace("FOLDER", str(folder)))
     script = f"sed s/PORT/{{port}}/ {template} > {folder}/nginx.conf; exec nginx -c {folder}/nginx.conf"
@@ -102,11 +102,27 @@ def main() -> None:
             ("255 B", f"-c 100 -s 255B -n {requests}", one, "CPU us a request", 0.88),
             ("4000 B", f"-c 100 -s 4000B -n {requests}", one, "CPU us a request", 0.88),
             # Both ways: twice the size for each request.
-            ("1 MiB messages", f"-c 4 -s 1MiB -n {requests // 50}", lambda n: n * 2 * 1048576 / 1e9, "CPU us a GB", 0.25),
-            ("a connection a request", f"-c 100 -s 255B -n {requests // 5} --reconnect", one, "CPU us a connection", 1.0),
+            (
+                "1 MiB messages",
+                f"-c 4 -s 1MiB -n {requests // 50}",
+                lambda n: n * 2 * 1048576 / 1e9,
+                "CPU us a GB",
+                0.25,
+            ),
+            (
+                "a connection a request",
+                f"-c 100 -s 255B -n {requests // 5} --reconnect",
+                one,
+                "CPU us a connection",
+                1.0,
+            ),
         ]
         again = cost(works[0][1], one)
-        rows.append(compare("forward 255 B: A/A", works[0][3], ours(server), ours(server, "again"), again, rounds=options.rounds))
+        rows.append(
+            compare(
+                "forward 255 B: A/A", works[0][3], ours(server), ours(server, "again"), again, rounds=options.rounds
+            )
+        )
         for what, shape, unit, words, reach in works:
             for name, peer in peers.items():
                 row = f"forward {what}: ours / {name}"

@@ -155,7 +155,7 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
         command
     };
     if !unprivileged(&["--version"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: setpriv cannot run the binary as another user here");
+        let _ = writeln!(std::io::stderr(), "skipped: setpriv cannot run the binary as another user here");
         return;
     }
     let forwarder = Forwarder::spawn(unprivileged(&["forward", "--json", &mapping, "--workers", "1"]));

@@ -4,6 +4,7 @@
 
 mod forwarder;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +17,7 @@ fn find(name: &str) -> Option<PathBuf> {
         ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin", "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/17/bin"];
     let found = folders.iter().map(|folder| PathBuf::from(folder).join(name)).find(|path| path.exists());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
+        let _ = writeln!(std::io::stderr(), "skipped: {name} is not installed");
     }
     found
 }
@@ -147,7 +148,7 @@ fn postgresql_commits_every_transaction() {
         command
     };
     if !as_user(&PathBuf::from("/bin/true")).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no program can be run as the user postgres here");
+        let _ = writeln!(std::io::stderr(), "skipped: no program can be run as the user postgres here");
         return;
     }
     let (address, folder) = (free(), Folder::new());

@@ -6,6 +6,7 @@
 mod forwarder;
 
 use std::io;
+use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
@@ -377,7 +378,7 @@ fn whatever_two_sides_do_they_see_what_they_would_without_the_forwarder() {
                     let case = || torture(listener, *direct, forwarded, seed);
                     if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case)) {
                         next.store(count, Ordering::Relaxed);
-                        eprintln!("seed {seed}: {:?}", script(seed));
+                        let _ = writeln!(std::io::stderr(), "seed {seed}: {:?}", script(seed));
                         std::panic::resume_unwind(cause);
                     }
                 }
