@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use plimsoll_measure::units;
 use plimsoll_serve::service::{self, Boundary, EchoSettings, HttpSettings, HttpVersion, Service};
-use plimsoll_serve::{Config, Model, Server, Totals};
+use plimsoll_serve::{Config, Model, Server, Strategy, Totals};
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
@@ -93,6 +93,9 @@ struct Common {
     /// Event loops [default: one a CPU]. `threads` and `fork` have none.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+    /// How connections find their worker: single, handoff, exclusive or reuseport [default: reuseport where there are several workers].
+    #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
+    accept: Option<Strategy>,
     /// Past so many connections at a time, accepting pauses [default: what the machine can hold].
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_connections: Option<u64>,
@@ -226,6 +229,18 @@ fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
             common.model
         ))));
     }
+    if let Some(why) = common.accept.and_then(|accept| accept.refusal(common.model)) {
+        let accept = common.accept.map(Strategy::name).unwrap_or_default();
+        return Err(anyhow!(Usage(format!("`--model {}` cannot have `--accept {accept}`: {why}", common.model))));
+    }
+    if common.accept == Some(Strategy::Single) && common.workers.is_some_and(|workers| workers > 1) {
+        let why = "`--accept single` has one worker; leave --workers out, or choose handoff, exclusive or reuseport";
+        return Err(anyhow!(Usage(why.to_owned())));
+    }
+    let workers = match common.accept {
+        Some(Strategy::Single) => 1,
+        _ => common.workers.map_or_else(process::available_cpus, usize::from),
+    };
     let mut listen = Vec::new();
     if common.listen.is_empty() {
         listen.extend(resolve(default_listen)?);
@@ -236,7 +251,8 @@ fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
     Ok(Config {
         model: common.model,
         listen,
-        workers: common.workers.map_or_else(process::available_cpus, usize::from),
+        workers,
+        accept: common.accept.unwrap_or(if workers > 1 { Strategy::ReusePort } else { Strategy::Single }),
         drain: common.drain,
         max_connections: common.max_connections,
         root: None,
@@ -298,6 +314,10 @@ fn sentence(totals: &Totals) -> String {
         "{} connections (at most {} at once), {} requests, {} bytes received, {} bytes sent",
         totals.connections, totals.peak_connections, totals.requests, totals.bytes_received, totals.bytes_sent
     );
+    if let [_, _, ..] = totals.connections_per_worker[..] {
+        let each: Vec<String> = totals.connections_per_worker.iter().map(u64::to_string).collect();
+        sentence += &format!(", {} connections by worker", each.join(" and "));
+    }
     if totals.refused > 0 {
         sentence += &format!(", {} refused", totals.refused);
     }

@@ -5,7 +5,7 @@
 //! a descriptor in its own table is the one to use and close it.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::process::{Resource, getrlimit};
 
@@ -56,6 +56,16 @@ pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) {
 /// accept(2) gives where memory for one is short).
 pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Whether an error means that too many descriptors are on their way between tables (ETOOMANYREFS, unix(7)).
+pub fn is_too_many_passed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ETOOMANYREFS)
+}
+
+/// Fails as any call that makes a descriptor would where this table has no room for another: for those whose failure would lose something.
+pub fn check_room(any: impl AsFd) -> io::Result<()> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(any, 0).map(drop)?)
 }
 
 /// The name of an error as errno(3) has it (`EMFILE`), for counting by cause.

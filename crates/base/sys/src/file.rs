@@ -74,17 +74,22 @@ impl File {
         Ok(rustix::io::retry_on_intr(|| fs::sendfile(&socket, &self.descriptor, Some(&mut offset), length))?)
     }
 
-    /// Reads from `offset` on until `buffer` is full, or as far as the file goes; returns how many bytes.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut read = 0;
-        while read < buffer.len() {
-            let rest = &mut buffer[read..];
-            match rustix::io::retry_on_intr(|| rustix::io::pread(&self.descriptor, &mut *rest, offset + read as u64))? {
-                0 => break,
-                length => read += length,
+    /// Appends at most `length` bytes from `offset` on, or as far as the file goes; returns how many.
+    pub fn read_at(&self, bytes: &mut Vec<u8>, offset: u64, length: usize) -> io::Result<usize> {
+        let start = bytes.len();
+        bytes.reserve(length);
+        while bytes.len() - start < length {
+            let offset = offset + (bytes.len() - start) as u64;
+            // Into memory that need not be cleared first. It may be more than was asked for.
+            let read = rustix::io::retry_on_intr(|| {
+                rustix::io::pread(&self.descriptor, rustix::buffer::spare_capacity(bytes), offset)
+            })?;
+            if read == 0 {
+                break;
             }
         }
-        Ok(read)
+        bytes.truncate(start + length);
+        Ok(bytes.len() - start)
     }
 }
 
@@ -108,9 +113,11 @@ mod tests {
         }
         for path in ["inner/file", "inner/../inner/file", "within"] {
             let Ok(Found::File(file)) = root.resolve(path.as_bytes()) else { panic!("{path}") };
-            let mut bytes = [0; 8];
-            assert_eq!((file.length, file.read_at(&mut bytes, 1).expect("it is readable")), (4, 3));
-            assert_eq!(&bytes[..3], b"pen");
+            let mut bytes = b"-".to_vec();
+            assert_eq!((file.length, file.read_at(&mut bytes, 1, 8).expect("it is readable")), (4, 3));
+            assert_eq!(bytes, b"-pen");
+            assert_eq!(file.read_at(&mut bytes, 0, 2).expect("it is readable"), 2);
+            assert_eq!(bytes, b"-penop");
         }
         assert!(matches!(root.resolve(b"inner"), Ok(Found::Folder)));
         std::fs::remove_dir_all(folder).expect("it is ours");

@@ -119,6 +119,13 @@ pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
         .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "not an IP socket"))
 }
 
+/// The address that a socket is connected to.
+pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    net::getpeername(socket)?
+        .and_then(|peer| SocketAddr::try_from(peer).ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not a connected IP socket"))
+}
+
 /// Reads what has arrived; 0 is the end of the stream.
 pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::empty()))?.0)

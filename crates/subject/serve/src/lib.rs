@@ -4,6 +4,7 @@
 //! returns what was counted. What is served is a [`service`]; how it waits is a [`Model`].
 #![forbid(unsafe_code)]
 
+mod accept;
 mod acceptor;
 mod connection_log;
 mod driver;
@@ -13,6 +14,7 @@ mod server;
 pub mod service;
 mod totals;
 
+pub use accept::{Strategy, UnknownStrategy};
 pub use ledger::Say;
 pub use model::{Model, UnknownModel};
 pub use server::{Config, Error, Server};

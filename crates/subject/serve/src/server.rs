@@ -14,6 +14,8 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 
+use crate::accept::handoff::Handoff;
+use crate::accept::{Doors, Strategy};
 use crate::acceptor;
 use crate::connection_log::ConnectionLog;
 use crate::driver::readiness::{self, Selector};
@@ -31,6 +33,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Event loops; without meaning for the models that have none.
     pub workers: usize,
+    /// How connections find their worker; likewise. [`Strategy::Single`] has one worker.
+    pub accept: Strategy,
     /// How long connections may go on when it is told to stop.
     pub drain: Duration,
     /// Past so many connections at a time, accepting pauses.
@@ -88,7 +92,7 @@ fn listen_remedy(error: &io::Error) -> String {
 /// A server whose listeners are open.
 pub struct Server {
     config: Config,
-    /// By worker, then in the order of `Config::listen`. Models without workers have one set.
+    /// By worker, then in the order of `Config::listen`. There is one set where workers have none of their own.
     listeners: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
     ledger: Ledger,
@@ -106,7 +110,8 @@ impl Server {
             .map(Root::open)
             .transpose()
             .map_err(|source| Error::Root { path: config.root.clone().unwrap_or_default(), source })?;
-        let sets = if config.model.has_workers() { config.workers } else { 1 };
+        let each_its_own = config.model.has_workers() && config.accept == Strategy::ReusePort;
+        let sets = if each_its_own { config.workers } else { 1 };
         let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
         let mut listeners: Vec<Vec<OwnedFd>> = (0..sets).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
@@ -137,38 +142,29 @@ impl Server {
     /// any thread was started, with SIGCHLD among them for [`Model::Fork`].
     pub fn run<P: Service>(self, service: P, signals: &Signals) -> Result<Totals, Error> {
         let Server { config, mut listeners, ledger, .. } = self;
-        let (ledger, drain) = (Arc::new(ledger), config.drain);
+        let ledger = Arc::new(ledger);
+        let crewed = |listeners, growth| Crewed { listeners, growth, signals, config: &config, ledger: &ledger };
+        let (never, as_needed) = (Growth::Never, Growth::AsNeeded);
         let mut totals = match config.model {
             Model::Threads => {
                 let staff = model::threads::Threads::new(service, Arc::clone(&ledger))?;
-                acceptor::run(listeners.remove(0), signals, staff, drain, &ledger)?
+                acceptor::run(listeners.remove(0), signals, staff, config.drain, &ledger)?
             }
             Model::Fork => {
                 let staff = model::fork::Fork::new(service, Arc::clone(&ledger))?;
-                acceptor::run(listeners.remove(0), signals, staff, drain, &ledger)?
+                acceptor::run(listeners.remove(0), signals, staff, config.drain, &ledger)?
             }
-            Model::Select => {
-                let table = table::<model::select::Select, P>(service, &ledger);
-                run_crew(listeners, Growth::Never, signals, drain, &ledger, table)?
-            }
-            Model::Poll => {
-                let table = table::<model::poll::Poll, P>(service, &ledger);
-                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
-            }
-            Model::Epoll => {
-                let table = table::<model::epoll::Epoll, P>(service, &ledger);
-                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
-            }
+            Model::Select => crewed(listeners, never).run(table::<model::select::Select, P>(service, &ledger))?,
+            Model::Poll => crewed(listeners, as_needed).run(table::<model::poll::Poll, P>(service, &ledger))?,
+            Model::Epoll => crewed(listeners, as_needed).run(table::<model::epoll::Epoll, P>(service, &ledger))?,
             Model::EpollEt => {
-                let table = table::<model::epoll_et::EpollEt, P>(service, &ledger);
-                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
+                crewed(listeners, as_needed).run(table::<model::epoll_et::EpollEt, P>(service, &ledger))?
             }
             Model::Uring => {
                 let shared = Arc::clone(&ledger);
-                let table = move |seat: &Seat, listeners: &[OwnedFd]| {
-                    model::uring::run(seat, listeners, &service, &shared, model::uring::sizes(seat.table()))
-                };
-                run_crew(listeners, Growth::AsNeeded, signals, drain, &ledger, table)?
+                crewed(listeners, as_needed).run(move |seat: &Seat, doors: Doors<'_>| {
+                    model::uring::run(seat, doors, &service, &shared, model::uring::sizes(seat.table()))
+                })?
             }
         };
         ledger.finish(&mut totals);
@@ -180,63 +176,116 @@ impl Server {
 fn table<S: Selector, P: Service>(
     service: P,
     ledger: &Arc<Ledger>,
-) -> impl Fn(&Seat, &[OwnedFd]) -> io::Result<Totals> + Send + Sync + 'static {
+) -> impl Fn(&Seat, Doors<'_>) -> io::Result<Totals> + Send + Sync + 'static {
     let ledger = Arc::clone(ledger);
-    move |seat, listeners| readiness::run::<S, P>(seat, listeners, &service, &ledger)
+    move |seat, doors| readiness::run::<S, P>(seat, doors, &service, &ledger)
 }
 
-/// Runs a worker for each set of listeners, adding tables as connections need them.
-fn run_crew(
+/// What a crew of workers is run with.
+struct Crewed<'a> {
     listeners: Vec<Vec<OwnedFd>>,
     growth: Growth,
-    signals: &Signals,
-    drain: Duration,
-    ledger: &Ledger,
-    table: impl Fn(&Seat, &[OwnedFd]) -> io::Result<Totals> + Send + Sync + 'static,
-) -> io::Result<Totals> {
-    let listeners = Arc::new(listeners);
-    let shared = Arc::clone(&listeners);
-    let mut crew = Crew::new(listeners.len(), growth, move |seat| table(&seat, &shared[seat.worker()]))?;
-    for worker in 0..listeners.len() {
-        crew.add_table(worker)?;
+    signals: &'a Signals,
+    config: &'a Config,
+    ledger: &'a Ledger,
+}
+
+impl Crewed<'_> {
+    /// Runs the workers, adding tables as connections need them.
+    fn run(
+        mut self,
+        table: impl Fn(&Seat, Doors<'_>) -> io::Result<Totals> + Send + Sync + 'static,
+    ) -> io::Result<Totals> {
+        let (accept, workers) = (self.config.accept, self.config.workers);
+        let mut handoff = None;
+        if accept == Strategy::Handoff {
+            let (acceptor, ends) = Handoff::new(self.listeners.remove(0), workers)?;
+            self.listeners = ends;
+            handoff = Some(acceptor);
+        }
+        let doors = Arc::new(std::mem::take(&mut self.listeners));
+        let (shared, loads) = (Arc::clone(&doors), handoff.as_ref().map(Handoff::loads));
+        let mut crew = Crew::new(workers, self.growth, move |seat| {
+            let worker = seat.worker();
+            let doors = match &loads {
+                Some(loads) => Doors::Handed(&shared[worker], &loads[worker]),
+                None if accept == Strategy::Exclusive => Doors::Shared(&shared[0]),
+                None => Doors::Own(&shared[worker]),
+            };
+            (worker, table(&seat, doors))
+        })?;
+        for worker in 0..workers {
+            crew.add_table(worker)?;
+        }
+        let mut totals = Totals::default();
+        let stop_listening = || match accept {
+            Strategy::Handoff => {}
+            _ => doors.iter().flatten().for_each(net::stop_listening),
+        };
+        self.attend(&mut crew, handoff.as_mut(), stop_listening, &mut totals)?;
+        totals.connections_per_worker = vec![0; workers];
+        for (worker, part) in crew.join() {
+            let part = part?;
+            totals.connections_per_worker[worker] += part.connections;
+            totals.add(&part);
+        }
+        Ok(totals)
     }
-    let mut totals = Totals::default();
-    let mut deadline: Option<Instant> = None;
-    while !crew.is_finished() {
-        let mut places = [signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()]
-            .map(|descriptor| Place::new(descriptor, Interest::READ));
-        poll::wait(&mut places, deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))?;
-        while let Some(signal) = signals.next() {
-            if !matches!(signal, Signal::Interrupt | Signal::Terminate) {
-                continue;
+
+    /// Does what the event loops and the signals ask for, until every loop has ended.
+    fn attend(
+        &self,
+        crew: &mut Crew<(usize, io::Result<Totals>)>,
+        mut handoff: Option<&mut Handoff>,
+        stop_listening: impl Fn(),
+        totals: &mut Totals,
+    ) -> io::Result<()> {
+        let mut deadline: Option<Instant> = None;
+        while !crew.is_finished() {
+            let own = [self.signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()];
+            let mut places: Vec<Place> = own.map(|descriptor| Place::new(descriptor, Interest::READ)).to_vec();
+            let mut until = deadline;
+            if let Some(handoff) = handoff.as_ref().filter(|_| deadline.is_none()) {
+                places.extend(handoff.places());
+                until = handoff.paused_until();
             }
-            if deadline.is_some() {
-                crew.set_phase(Phase::Stop);
-            } else {
-                deadline = Some(Instant::now() + drain);
+            poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
+            while let Some(signal) = self.signals.next() {
+                if !matches!(signal, Signal::Interrupt | Signal::Terminate) {
+                    continue;
+                }
+                if deadline.is_some() {
+                    crew.set_phase(Phase::Stop);
+                    continue;
+                }
+                deadline = Some(Instant::now() + self.config.drain);
+                if let Some(handoff) = &mut handoff {
+                    // Before the workers look for what they were handed last.
+                    totals.add(handoff.close(self.ledger));
+                }
                 // In this order: a loop that finds its listener shut down knows why.
                 crew.set_phase(Phase::Drain);
-                listeners.iter().flatten().for_each(net::stop_listening);
+                stop_listening();
+            }
+            if let Some(handoff) = handoff.as_mut().filter(|_| deadline.is_none()) {
+                handoff.accept(self.ledger);
+            }
+            if let Some(error) = crew.attend() {
+                totals.count_io_error(&error);
+                self.ledger.say_once(
+                    "table",
+                    &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n`"),
+                );
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                crew.set_phase(Phase::Stop);
+                // Once is enough, and waiting for a time that has passed would spin.
+                deadline = Some(Instant::now() + Duration::from_secs(3600));
+            } else if deadline.is_none() && crew.any_finished() {
+                // A loop ends by itself only when it cannot go on.
+                crew.set_phase(Phase::Stop);
             }
         }
-        if let Some(error) = crew.attend() {
-            totals.count_io_error(&error);
-            ledger.say_once(
-                "table",
-                &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n`"),
-            );
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            crew.set_phase(Phase::Stop);
-            // Once is enough, and waiting for a time that has passed would spin.
-            deadline = Some(Instant::now() + Duration::from_secs(3600));
-        } else if deadline.is_none() && crew.any_finished() {
-            // A loop ends by itself only when it cannot go on.
-            crew.set_phase(Phase::Stop);
-        }
+        Ok(())
     }
-    for part in crew.join() {
-        totals.add(&part?);
-    }
-    Ok(totals)
 }

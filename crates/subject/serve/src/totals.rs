@@ -22,6 +22,9 @@ pub struct Totals {
     pub bytes_sent: u64,
     /// Connections closed at once as the model cannot hold them.
     pub refused: u64,
+    /// Connections of each worker, where there are workers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connections_per_worker: Vec<u64>,
     /// What went wrong, by cause: errno(3) in lower case, or a cause of our own (`fd_setsize`, `spawn`).
     pub errors: BTreeMap<String, u64>,
 }

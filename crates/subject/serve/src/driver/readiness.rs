@@ -21,6 +21,7 @@ use super::limit::Limit;
 use super::surroundings::Desk;
 use super::talk::{Stage, Talk};
 use super::unsent::Unsent;
+use crate::accept::Doors;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::Totals;
@@ -34,6 +35,11 @@ pub(crate) trait Selector: Sized {
 
     /// Starts reporting a descriptor under a key.
     fn add(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> Result<(), NotAdded>;
+
+    /// Starts reporting a listener that other loops wait for too, if possible to one of them at a time.
+    fn add_shared(&mut self, listener: BorrowedFd<'_>, key: u64) -> Result<(), NotAdded> {
+        self.add(listener, key, Interest::READ)
+    }
 
     /// Changes what a descriptor is waited for. An edge-triggered selector waits for everything from the start and needs no change.
     fn modify(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()>;
@@ -68,10 +74,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WAKE: u64 = Key::RESERVED;
 const FIRST_LISTENER: u64 = Key::RESERVED + 1;
 
-/// Serves connections from `listeners` until the crew stops.
+/// Serves connections from `doors` until the crew stops.
 pub(crate) fn run<S: Selector, P: Service>(
     seat: &Seat,
-    listeners: &[OwnedFd],
+    doors: Doors<'_>,
     prototype: &P,
     ledger: &Ledger,
 ) -> io::Result<Totals> {
@@ -81,7 +87,7 @@ pub(crate) fn run<S: Selector, P: Service>(
     }
     let mut table = Table::<S, P> {
         seat,
-        listeners,
+        doors,
         prototype,
         ledger,
         selector,
@@ -108,6 +114,8 @@ struct Connection<P> {
     interest: Interest,
     /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
     readable: bool,
+    /// It stands on the list of those with more to do.
+    carried: bool,
     /// The end of the stream is in the socket: a short read does not mean that it is empty.
     ended: bool,
 }
@@ -126,7 +134,7 @@ enum Outcome {
 
 struct Table<'a, S, P> {
     seat: &'a Seat,
-    listeners: &'a [OwnedFd],
+    doors: Doors<'a>,
     prototype: &'a P,
     ledger: &'a Ledger,
     selector: S,
@@ -152,6 +160,9 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
             let _baton = self.seat.baton();
             self.desk.surroundings.look();
             for key in std::mem::take(&mut self.carried) {
+                if let Some(connection) = self.connections.get_mut(Key::from_raw(key)) {
+                    connection.carried = false;
+                }
                 self.dispatch(Ready { key, readable: false, writable: false, ended: false })?;
             }
             for event in ready.drain(..) {
@@ -209,10 +220,17 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         if listen == self.listening {
             return Ok(());
         }
-        for (key, listener) in (FIRST_LISTENER..).zip(self.listeners) {
+        for (key, listener) in (FIRST_LISTENER..).zip(self.doors.descriptors()) {
             if !listen {
                 self.selector.remove(listener.as_fd())?;
-            } else if let Err(NotAdded::Refused(error)) = self.selector.add(listener.as_fd(), key, Interest::READ) {
+                continue;
+            }
+            let added = if self.doors.is_shared() {
+                self.selector.add_shared(listener.as_fd(), key)
+            } else {
+                self.selector.add(listener.as_fd(), key, Interest::READ)
+            };
+            if let Err(NotAdded::Refused(error)) = added {
                 return Err(error);
             }
         }
@@ -224,19 +242,21 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         if !self.listening {
             return Ok(());
         }
-        let listener = &self.listeners[(key - FIRST_LISTENER) as usize];
+        let door = (key - FIRST_LISTENER) as usize;
         for _ in 0..ACCEPT_BATCH {
-            if !self.ledger.admit() {
+            if !self.doors.is_handed() && !self.ledger.admit() {
                 return self.pause_accepting();
             }
-            let error = match net::accept(listener, net::Mode::Nonblocking) {
+            let error = match self.doors.take(door) {
                 Ok((socket, peer)) => {
                     self.open(socket, peer);
                     continue;
                 }
                 Err(error) => error,
             };
-            self.ledger.withdraw();
+            if !self.doors.is_handed() {
+                self.ledger.withdraw();
+            }
             // The listener may have been shut down, and this loop hear of it next.
             if error.kind() == io::ErrorKind::WouldBlock || self.seat.phase() != Phase::Run {
                 return Ok(());
@@ -268,6 +288,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
             limit: Limit::default(),
             interest,
             readable: false,
+            carried: false,
             ended: false,
         });
         let connection = self.connections.get_mut(key).expect("just inserted");
@@ -293,6 +314,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         if let Some(connection) = self.connections.remove(key) {
             connection.limit.cancel(&mut self.wheel);
             self.ledger.withdraw();
+            self.doors.left();
             self.totals.refused += 1;
         }
     }
@@ -314,6 +336,10 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.readable |= event.readable;
         connection.ended |= event.ended;
+        if connection.carried && !self.draining {
+            // It has had its turn in this round, or will have it: a second for being ready as well would be at the cost of the others.
+            return;
+        }
         // Where the selector reports again what is left, one read a turn is fair and saves the read that finds nothing.
         let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
         let outcome = match connection.exchange(&mut self.input, &mut self.desk, reads) {
@@ -332,7 +358,11 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         }
         match outcome {
             Outcome::Closes => self.close(key),
-            Outcome::Yields | Outcome::Unread => self.carried.push(key.to_raw()),
+            Outcome::Yields | Outcome::Unread => {
+                if !std::mem::replace(&mut connection.carried, true) {
+                    self.carried.push(key.to_raw());
+                }
+            }
             Outcome::Waits if S::EDGE => {}
             Outcome::Waits => {
                 let interest = if connection.unsent.is_empty() { Interest::READ } else { Interest::WRITE };
@@ -373,6 +403,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         self.selector.forget(connection.socket.as_fd());
         connection.limit.cancel(&mut self.wheel);
         self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+        self.doors.left();
         drop((connection.socket, connection.unsent));
         if self.paused_until.is_some() {
             // Due at once: the loop resumes when it has dealt with this batch.
@@ -382,6 +413,12 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
 
     /// Serves what has arrived, and closes each connection that has nothing under way.
     fn drain(&mut self) {
+        if self.doors.is_handed() && self.seat.accepts() {
+            // What was accepted before the end is served.
+            while let Ok((socket, peer)) = self.doors.take(0) {
+                self.open(socket, peer);
+            }
+        }
         self.draining = true;
         self.desk.surroundings.drain();
         for key in self.connections.keys().collect::<Vec<_>>() {

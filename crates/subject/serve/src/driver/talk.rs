@@ -7,8 +7,6 @@ use super::surroundings::{Desk, Surroundings, burn};
 use crate::service::{Next, Output, Service, Turn};
 use crate::totals::Exchange;
 
-/// A service is asked so often in a row before other connections have their turn.
-const TURNS: usize = 4;
 /// How long a peer may go on sending what nobody reads, after the last answer.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
@@ -61,7 +59,7 @@ impl<P: Service> Talk<P> {
     }
 
     /// Has the service answer `fresh` bytes after those that it left. `send` takes each turn's output with the input that it may borrow from, and returns
-    /// whether all of it is sent, so that there may be another turn.
+    /// whether all of it is sent. Where input is left after that, the next turn has to wait for those of other connections.
     pub(crate) fn serve(
         &mut self,
         fresh: &[u8],
@@ -77,7 +75,7 @@ impl<P: Service> Talk<P> {
             None => fresh,
         };
         let mut taken = 0;
-        for _ in 0..TURNS {
+        loop {
             let Turn { consumed, requests, next } =
                 self.service.receive(&input[taken..], &mut desk.surroundings, &mut desk.output);
             self.exchange.requests += requests;
@@ -98,7 +96,7 @@ impl<P: Service> Talk<P> {
                 Next::Close => Stage::Closing,
                 Next::Linger => Stage::Lingering,
             };
-            if !sent || self.stage != Stage::Resuming {
+            if !sent || self.stage != Stage::Resuming || taken < input.len() {
                 break;
             }
         }

@@ -85,8 +85,7 @@ impl Body {
         match self {
             Body::File { file, offset, left } => {
                 let length = (*left).min(most as u64) as usize;
-                bytes.resize(start + length, 0);
-                if file.read_at(&mut bytes[start..], *offset)? < length {
+                if file.read_at(bytes, *offset, length)? < length {
                     return Err(shrunk());
                 }
                 *offset += length as u64;

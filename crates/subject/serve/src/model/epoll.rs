@@ -29,6 +29,10 @@ impl Selector for Epoll {
         self.0.add(descriptor, key, interest, Trigger::Level).map_err(NotAdded::Refused)
     }
 
+    fn add_shared(&mut self, listener: BorrowedFd<'_>, key: u64) -> Result<(), NotAdded> {
+        self.0.add(listener, key, Interest::READ, Trigger::Exclusive).map_err(NotAdded::Refused)
+    }
+
     fn modify(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()> {
         self.0.modify(descriptor, key, interest, Trigger::Level)
     }

@@ -30,6 +30,10 @@ impl Selector for EpollEt {
         self.0.add(descriptor, key, interest, Trigger::Edge).map_err(NotAdded::Refused)
     }
 
+    fn add_shared(&mut self, listener: BorrowedFd<'_>, key: u64) -> Result<(), NotAdded> {
+        self.0.add(listener, key, Interest::READ, Trigger::Exclusive).map_err(NotAdded::Refused)
+    }
+
     fn modify(&mut self, _descriptor: BorrowedFd<'_>, _key: u64, _interest: Interest) -> io::Result<()> {
         Ok(())
     }

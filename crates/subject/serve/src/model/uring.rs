@@ -19,6 +19,7 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
+use crate::accept::Doors;
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::{Desk, Surroundings};
 use crate::driver::talk::{Stage, Talk};
@@ -46,10 +47,10 @@ pub(crate) fn sizes(table: usize) -> Sizes {
     Sizes { submissions: 256, completions: 2048, slots, buffers, buffer_bytes: 4096, accepts: 32 }
 }
 
-/// Serves connections from `listeners` until the crew stops.
+/// Serves connections from `doors` until the crew stops.
 pub(crate) fn run<P: Service>(
     seat: &Seat,
-    listeners: &[OwnedFd],
+    doors: Doors<'_>,
     prototype: &P,
     ledger: &Ledger,
     sizes: Sizes,
@@ -58,7 +59,7 @@ pub(crate) fn run<P: Service>(
     ring.watch(seat.wake().as_fd())?;
     let mut table = Table {
         seat,
-        listeners,
+        listeners: doors.descriptors(),
         prototype,
         ledger,
         ring,

@@ -21,7 +21,7 @@ fn serve(sizes: Sizes, growth: Growth, clients: impl FnOnce(SocketAddr) + Send +
     let address = net::local_address(&listener).expect("bound");
     let ledger = Arc::new(Ledger::new(None, None, u64::MAX, Box::new(|_| {})));
     let (listeners, shared) = (Arc::new(vec![listener]), Arc::clone(&ledger));
-    let table = move |seat: Seat| run(&seat, &listeners, &Echo::default(), &shared, sizes);
+    let table = move |seat: Seat| run(&seat, Doors::Own(&listeners), &Echo::default(), &shared, sizes);
     let mut crew = Crew::new(1, growth, table).expect("an event");
     crew.add_table(0).expect("a table");
     let clients = thread::spawn(move || clients(address));

@@ -155,8 +155,13 @@ pub(super) fn go_on(output: &mut Output) {
 /// Writes a pattern over and over.
 pub(super) fn repeat(output: &mut Output, pattern: &[u8], offset: u64, length: u64) {
     let start = output.bytes.len();
-    let from = (offset % pattern.len() as u64) as usize;
-    output.bytes.extend(pattern.iter().cycle().skip(from).take(length as usize));
+    let mut from = (offset % pattern.len() as u64) as usize;
+    let end = start + length as usize;
+    while output.bytes.len() < end {
+        let piece = (pattern.len() - from).min(end - output.bytes.len());
+        output.bytes.extend_from_slice(&pattern[from..from + piece]);
+        from = 0;
+    }
     written(output, start);
 }
 

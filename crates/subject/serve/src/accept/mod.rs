@@ -1,0 +1,131 @@
+//! How connections find their worker: an axis of its own beside the I/O model.
+//!
+//! | strategy | who accepts | what decides | what it costs |
+//! |---|---|---|---|
+//! | single | the one worker there is | nothing | one worker carries all |
+//! | handoff | the coordinator, for all | who has fewest connections | a message and a descriptor more for each connection |
+//! | exclusive | whoever wakes first, from one queue | who is idle; under load, nearly always the same | the queue's lock is shared |
+//! | reuseport | each from a queue of its own | a hash of the addresses | a busy worker's queue waits while another is idle |
+
+pub(crate) mod handoff;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+use std::sync::atomic::AtomicU64;
+
+use plimsoll_sys::net;
+
+use crate::model::Model;
+
+/// How connections find their worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// There is one worker, and it accepts.
+    Single,
+    /// One accepts, and hands each connection to the worker with the fewest.
+    Handoff,
+    /// All accept from one listener, of which one wakes for each connection (EPOLLEXCLUSIVE).
+    Exclusive,
+    /// Each has a listener of its own, and the kernel spreads connections over them (SO_REUSEPORT).
+    ReusePort,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Strategy; 4] = [Strategy::Single, Strategy::Handoff, Strategy::Exclusive, Strategy::ReusePort];
+
+    /// Its name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Single => "single",
+            Strategy::Handoff => "handoff",
+            Strategy::Exclusive => "exclusive",
+            Strategy::ReusePort => "reuseport",
+        }
+    }
+
+    /// Why a model cannot have it, and what to do.
+    pub fn refusal(self, model: Model) -> Option<&'static str> {
+        match (self, model) {
+            (_, Model::Threads | Model::Fork) => {
+                Some("it has no workers among which connections could be spread; leave --accept out")
+            }
+            (Strategy::Exclusive, Model::Select | Model::Poll) => Some(
+                "every worker would wake for each connection, as only epoll and io_uring can wake one; use handoff or reuseport",
+            ),
+            (Strategy::Handoff, Model::Uring) => Some(
+                "its sockets stand in a table of the ring's own, past which no descriptor is handed; use exclusive or reuseport",
+            ),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A name that is no strategy's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no accept strategy `{0}`; use one of single, handoff, exclusive, reuseport")]
+pub struct UnknownStrategy(String);
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Strategy, UnknownStrategy> {
+        Strategy::ALL
+            .into_iter()
+            .find(|strategy| strategy.name() == name)
+            .ok_or_else(|| UnknownStrategy(name.to_owned()))
+    }
+}
+
+/// Where a worker's connections come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Doors<'a> {
+    /// Listeners of its own.
+    Own(&'a [OwnedFd]),
+    /// Listeners that others accept from as well.
+    Shared(&'a [OwnedFd]),
+    /// The end of a pair that the acceptor hands connections to, and how many connections the worker has, including those on their way.
+    Handed(&'a [OwnedFd], &'a AtomicU64),
+}
+
+impl<'a> Doors<'a> {
+    /// What becomes readable when there is a connection.
+    pub(crate) fn descriptors(self) -> &'a [OwnedFd] {
+        match self {
+            Doors::Own(descriptors) | Doors::Shared(descriptors) | Doors::Handed(descriptors, _) => descriptors,
+        }
+    }
+
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Doors::Shared(_))
+    }
+
+    /// Whether somebody else has asked for the connections' places.
+    pub(crate) fn is_handed(self) -> bool {
+        matches!(self, Doors::Handed(..))
+    }
+
+    /// Takes a non-blocking connection.
+    pub(crate) fn take(self, number: usize) -> io::Result<(OwnedFd, SocketAddr)> {
+        match self {
+            Doors::Own(listeners) | Doors::Shared(listeners) => net::accept(&listeners[number], net::Mode::Nonblocking),
+            Doors::Handed(ends, _) => handoff::take(&ends[number]),
+        }
+    }
+
+    /// One of the connections taken is over.
+    pub(crate) fn left(self) {
+        if let Doors::Handed(_, load) = self {
+            handoff::left(load);
+        }
+    }
+}
