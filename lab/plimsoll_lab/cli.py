@@ -58,6 +58,10 @@ EXAMPLES = {
   plimsoll lab report runs/0007 --open
   plimsoll lab report runs/0007 --export svg,csv
 """,
+    "compare": """examples:
+  plimsoll lab compare runs/0007 runs/0008          exit 3 if 0008 is worse beyond the noise
+  plimsoll lab compare runs/0007 runs/0008 --json
+""",
     "suites": """examples:
   plimsoll lab suites
 """,
@@ -151,6 +155,9 @@ def _parser() -> Parser:
     report.add_argument("run", metavar="RUN", help="a run's folder, such as runs/0007")
     report.add_argument("--open", action="store_true", help="open the page in a browser")
     report.add_argument("--export", metavar="KINDS", default="", help="also write svg, png, csv (comma-separated)")
+    compare = verb("compare", "hold run B against run A; exit 3 if B is worse beyond the noise", _verb_compare)
+    compare.add_argument("run_a", metavar="RUN_A", help="the run to hold against, such as runs/0007")
+    compare.add_argument("run_b", metavar="RUN_B", help="the run in question, such as runs/0008")
     verb("suites", "list the suites that ship with Plimsoll", _verb_suites)
     listing = verb("list", "list the runs", _verb_list)
     listing.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
@@ -245,6 +252,16 @@ def _exit_code(summary: Json) -> int:
     if not outcomes & {"ok", "hard_limit"}:
         return FAILED
     return LIMIT_MISSED if summary["limits_missed"] else DONE
+
+
+def _verb_compare(options: argparse.Namespace) -> int:
+    from plimsoll_lab.report.compared import compare_runs, render_comparison  # noqa: PLC0415 - loads the statistics
+
+    summary = compare_runs(open_run(Path(options.run_a)), open_run(Path(options.run_b)))
+    _say(json.dumps(summary) if options.json else render_comparison(summary, colour=_colour(options)))
+    if summary["worse"]:
+        return LIMIT_MISSED
+    return DONE if summary["valid"] else INVALID
 
 
 def _verb_suites(options: argparse.Namespace) -> int:
