@@ -132,8 +132,9 @@ def wait_for(port: int, contender: Contender, process: subprocess.Popen[bytes]) 
 
 def end(process: subprocess.Popen[bytes]) -> float:
     """Ends a process and returns the CPU seconds of it and its reaped children."""
-    if process.returncode is None:
-        process.terminate()
+    if process.returncode is not None:
+        return 0.0  # it ended at its start, and was waited for when that was noticed
+    process.terminate()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_utime + usage.ru_stime
