@@ -83,10 +83,16 @@ def load_across(network: Network, listen: str) -> dict[str, Any]:
 def test_a_round_trip_between_hosts_takes_four_link_delays_to_each_of_the_addresses(local: LocalHost) -> None:
     with open_single(local) as network:
         for listen in SINGLE.addresses_of("h1"):
-            summary = load_across(network, listen)
-            assert summary["requests"]["completed"] == 100
-            # The fastest of a hundred: a busy machine may delay any one, and none is faster than the links.
-            assert 4000 <= summary["response_time_us"]["min"] < 4000 * 1.06
+            # The fastest of all: a busy machine may delay any one, or all for a while, but hurries none.
+            assert any(fastest_us(network, listen) < 4000 * 1.06 for _ in range(20))
+
+
+def fastest_us(network: Network, listen: str) -> float:
+    summary = load_across(network, listen)
+    assert summary["requests"]["completed"] == 100
+    fastest = float(summary["response_time_us"]["min"])
+    assert fastest >= 4000
+    return fastest
 
 
 def test_two_networks_at_once_do_not_collide(local: LocalHost) -> None:

@@ -23,11 +23,15 @@ fn requests_take_the_round_trip_of_the_link_and_every_packet_is_counted() {
     skip_without_namespaces!();
     let pair = Pair::new(r#", "rate": "100Mbit", "delay": "1ms""#);
     let (server, address) = pair.echo();
-    let summary = pair.load(&address, &["-c", "1", "-n", "200"]);
-    assert_eq!(summary["requests"]["completed"], 200, "{summary}");
-    let fastest = summary["response_time_us"]["min"].as_f64().expect("a number");
-    // The fastest of 200, as a busy machine may delay any one; never faster than the link.
-    assert!((2000.0..2120.0).contains(&fastest), "{fastest} us");
+    // The fastest of all, as a busy machine may delay any one, or all for a while; but none is faster than the link.
+    let is_true = (0..20).any(|_| {
+        let summary = pair.load(&address, &["-c", "1", "-n", "200"]);
+        assert_eq!(summary["requests"]["completed"], 200, "{summary}");
+        let fastest = summary["response_time_us"]["min"].as_f64().expect("a number");
+        assert!(fastest >= 2000.0, "{fastest} us");
+        fastest < 2120.0
+    });
+    assert!(is_true, "no request of 4000 took within 6 % of the round trip");
     drop(server);
     let summary = pair.link.stop();
     let there = &summary["links"][0];
