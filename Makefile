@@ -45,10 +45,11 @@ fmt: $(VENV)/.locked ## format everything
 million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server and one generator command
 	$(PYTHON) bench/scale.py
 
-soak: $(VENV)/.locked binary ## what takes long: a million connections, every model churned for long under Valgrind, the forwarder tortured
+soak: $(VENV)/.locked binary ## what takes long: a million connections, every model churned for long under Valgrind, judgement over many seeds, the forwarder tortured
 	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(CARGO) test --release --locked --quiet -p plimsoll --test forward_torture
 	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
 	$(PYTHON) bench/scale.py --loads 100000,1000000
+	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)
 	$(MDBOOK) build docs --dest-dir $(CURDIR)/target/book

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import NoReturn, cast
 
 from plimsoll_lab import __version__
+from plimsoll_lab.capacity_question import capacity_arguments, read_question
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import Interrupted, LabError
@@ -61,6 +62,12 @@ EXAMPLES = {
     "compare": """examples:
   plimsoll lab compare runs/0007 runs/0008          exit 3 if 0008 is worse beyond the noise
   plimsoll lab compare runs/0007 runs/0008 --json
+""",
+    "capacity": """examples:
+  plimsoll lab capacity echo 127.0.0.1:7000 --limit 'response_time.p99 < 20ms'
+  plimsoll lab capacity http http://127.0.0.1:8080/ --over rate --limit 'response_time.p99 < 50ms'
+  plimsoll lab capacity http http://127.0.0.1:8080/ --limit 'response_time.p99 < 50ms' \\
+      --command 'nginx -c /path/to/nginx.conf' --ready tcp:8080
 """,
     "suites": """examples:
   plimsoll lab suites
@@ -158,6 +165,7 @@ def _parser() -> Parser:
     compare = verb("compare", "hold run B against run A; exit 3 if B is worse beyond the noise", _verb_compare)
     compare.add_argument("run_a", metavar="RUN_A", help="the run to hold against, such as runs/0007")
     compare.add_argument("run_b", metavar="RUN_B", help="the run in question, such as runs/0008")
+    capacity_arguments(verb("capacity", "find the highest load that meets its limits", _verb_capacity))
     verb("suites", "list the suites that ship with Plimsoll", _verb_suites)
     listing = verb("list", "list the runs", _verb_list)
     listing.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
@@ -262,6 +270,21 @@ def _verb_compare(options: argparse.Namespace) -> int:
     if summary["worse"]:
         return LIMIT_MISSED
     return DONE if summary["valid"] else INVALID
+
+
+def _verb_capacity(options: argparse.Namespace) -> int:
+    asked = read_question(options)
+    binary = find_binary()
+    with LocalHost() as host:
+        folder = new_run(Path(options.out))
+        with folder.lock():
+            from plimsoll_lab.capacity import find_capacity, render_capacity  # noqa: PLC0415 - loads the search
+
+            summary = find_capacity(folder, asked, host, binary, quiet=options.quiet or options.json)
+    _say(json.dumps(summary) if options.json else render_capacity(summary))
+    if summary["limited_by"] in {"generator", "environment"}:
+        return INVALID
+    return LIMIT_MISSED if summary["lower"] is None else DONE
 
 
 def _verb_suites(options: argparse.Namespace) -> int:

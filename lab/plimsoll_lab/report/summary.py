@@ -56,7 +56,7 @@ def summarise_run(folder: RunFolder) -> Json:
         "command": run["command"],
         "seed": run["seed"],
         "points": points,
-        "answers": answer(answered, figures),
+        "answers": run.get("answers") or answer(answered, figures),
         "verdicts": answered,
         "stops": _stops(run, points),
         "limits_missed": [

@@ -97,6 +97,8 @@ def run_trial(host: Host, binary: str, suite: Suite, point: Point, planned: Plan
 
 def server_command(host: Host, binary: str, suite: Suite, point: Point) -> tuple[list[str], str | None]:
     """The server's command, and the address to try where it prints no ready line."""
+    if "address" in point.server:
+        return [], str(point.server["address"])
     if "command" in point.server:
         port = host.free_port()
         words = cast("tuple[str, ...]", point.server["command"])
@@ -112,8 +114,9 @@ def load_command(binary: str, suite: Suite, point: Point, address: str) -> list[
     """The generator's command."""
     settings = dict(point.load)
     protocol = str(settings.pop("protocol", "echo"))
+    target = str(settings.pop("target", "{address}")).replace("{address}", address)
     warm_up = ["--warm-up", suite.run.warm_up] if suite.run.warm_up else []
-    return [binary, "load", protocol, address, *as_arguments(settings), *warm_up, "--json", "--quiet"]
+    return [binary, "load", protocol, target, *as_arguments(settings), *warm_up, "--json", "--quiet"]
 
 
 def _measure(

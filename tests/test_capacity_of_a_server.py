@@ -1,0 +1,37 @@
+"""The capacity of a real server that is slow on purpose: the server is the limit, and the answer says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("over", ["connections", "rate"])
+def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> None:
+    server = [os.environ["PLIMSOLL_BIN"], "serve", "echo", "--workers", "1", "--work", "5ms", "--json"]
+    with subprocess.Popen([*server, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["addresses"][0]
+        search = ["--range", "1:500" if over == "connections" else "20:2000", "--width", "30%", "--trials", "1"]
+        load = ["--over", over, "--duration", "300ms", "--warm-up", "50ms", "--limit", "response_time.p99 < 150ms"]
+        done = subprocess.run(
+            [sys.executable, "-m", "plimsoll_lab", "capacity", "echo", address, *search, *load, "--json"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        process.terminate()
+    assert done.stdout, done.stderr
+    summary = json.loads(done.stdout)
+    # 5 ms of one core for each reply: 200 a second, so 30 at once take 150 ms. At a higher rate the queue needs a
+    # while to grow that long: with r requests a second, (r / 200 - 1) x 350 ms at the end of warm-up and window.
+    assert 1 <= summary["lower"] < summary["upper"]
+    assert summary["lower"] <= (31 if over == "connections" else 290)
+    assert (summary["limited_by"], done.returncode) == ("server", 0), summary["answer"]
