@@ -21,7 +21,7 @@ PURE = ("crates/base/wire/src", "crates/base/measure/src", "crates/subject/serve
 """Rooms without socket, clock, file or `unsafe`: time and randomness are arguments."""
 
 IMPURE = re.compile(
-    r"\bunsafe\b|std::(net::(Tcp|Udp)|fs|env|process|thread|os)|Instant::now|SystemTime|rand::rng|thread_rng|plimsoll_(sys|reactor)"
+    r"\bunsafe\b|std::(net::(Tcp|Udp)|fs|env|process|thread|os)|(Instant|SystemTime)::now|\.elapsed\(\)|rand::rng|thread_rng|plimsoll_(sys|reactor)"
 )
 
 PACKAGES = {
