@@ -79,7 +79,7 @@ def test_unsafe_lives_in_sys_alone(package: str) -> None:
 def test_a_pure_room_knows_no_socket_clock_or_file(room: str) -> None:
     sources = sorted((ROOT / room).rglob("*.rs"))
     assert sources
-    for source in sources:
+    for source in (source for source in sources if not source.stem.startswith("tests")):
         code, _, _ = source.read_text(encoding="utf-8").partition("#[cfg(test)]")
         lines = (line.strip() for line in code.replace("#![forbid(unsafe_code)]", "").splitlines())
         found = [line for line in lines if not line.startswith("//") and IMPURE.search(line)]
