@@ -3,12 +3,13 @@
 mod peer;
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use peer::{answer, command, echo, load, outcome, serve};
 use plimsoll_sys::net::reset_on_close;
@@ -161,24 +162,50 @@ fn nobody_listening_is_said_with_its_name_and_remedy() {
     }
 }
 
-#[test]
-fn no_request_passes_the_barrier_before_every_connection_is_up() {
-    let connected = Arc::new(AtomicUsize::new(0));
-    let early = Arc::new(AtomicUsize::new(0));
-    let (count, noted) = (Arc::clone(&connected), Arc::clone(&early));
-    let target = serve(move |mut stream| {
-        count.fetch_add(1, Ordering::SeqCst);
-        let mut message = [0; 64];
-        while stream.read_exact(&mut message).is_ok() {
-            // The kernel completes a connect before the server accepts it, so this thread may lag behind the last of them.
-            noted.fetch_max(usize::from(count.load(Ordering::SeqCst) < 20), Ordering::SeqCst);
-            let _ = stream.write_all(&message);
+/// Answers 40 connections three times each, one after the other; how many were up at the first request, and how many were still up before the last answer.
+fn count_at_the_first_request_and_the_last(listener: &TcpListener) -> (usize, usize) {
+    let mut message = [0; 64];
+    let mut streams = vec![listener.accept().expect("a connection").0];
+    streams[0].read_exact(&mut message).expect("the first request");
+    listener.set_nonblocking(true).expect("a listener");
+    // The kernel completes a connect before the server accepts it.
+    streams.extend(std::iter::from_fn(|| listener.accept().ok()).map(|(stream, _)| stream));
+    let at_first = streams.len();
+    streams[0].write_all(&message).expect("room");
+    for round in 0..3 {
+        for place in usize::from(round == 0)..streams.len() {
+            streams[place].set_nonblocking(false).expect("a stream");
+            streams[place].read_exact(&mut message).expect("a request");
+            if (round, place) == (2, streams.len() - 1) {
+                break;
+            }
+            streams[place].write_all(&message).expect("room");
         }
-    });
-    let run = load(target, "-c 40 --each 3 --barrier --connect-rate 200");
-    assert_eq!((run.code, run.count("requests.completed")), (Some(0), 120));
-    assert_eq!(early.load(Ordering::SeqCst), 0);
-    assert!(run.figure("elapsed_s") < 0.15, "the time before the barrier is not in the window");
+    }
+    let (last, others) = streams.split_last_mut().expect("streams");
+    let still_up = |stream: &mut TcpStream| {
+        stream.set_nonblocking(true).expect("a stream");
+        stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    let at_last = 1 + others.iter_mut().map(still_up).filter(|up| *up).count();
+    last.write_all(&message).expect("room");
+    (at_first, at_last)
+}
+
+#[test]
+fn behind_a_barrier_all_connections_are_up_from_before_the_first_request_until_after_the_last_answer() {
+    // The 39 intervals of 25 ms before the barrier are not in the window.
+    for (engine, pace, opening) in [("epoll", "--connect-rate 40", 0.975), ("threads", "", 0.0)] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+        let target = listener.local_addr().expect("an address");
+        let server = thread::spawn(move || count_at_the_first_request_and_the_last(&listener));
+        let begun = Instant::now();
+        let run = load(target, &format!("-c 40 --each 3 --barrier {pace} --engine {engine}"));
+        assert_eq!((run.code, run.count("requests.completed")), (Some(0), 120), "{engine}");
+        assert_eq!(server.join().expect("a server"), (40, 40), "{engine}");
+        let outside = begun.elapsed().as_secs_f64() - run.figure("elapsed_s");
+        assert!(outside >= opening, "{engine}: {outside}");
+    }
 }
 
 #[test]

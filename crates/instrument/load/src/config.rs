@@ -40,6 +40,14 @@ pub struct Config {
     pub records: Records,
 }
 
+impl Config {
+    /// Whether no connection is closed before the last has done what it had to do: behind a barrier all are up together, for the server too, which may
+    /// accept the last of them when the first has long been answered. An open loop ends by itself, connection by connection.
+    pub fn stays_whole(&self) -> bool {
+        self.opening.barrier && !self.pace.is_open() && self.extent.is_count()
+    }
+}
+
 /// How sockets are driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {

@@ -47,10 +47,12 @@ pub(crate) struct Control {
     budget: AtomicU64,
     /// Connections that have been up or have finally failed.
     settled: AtomicU64,
+    /// Connections of [`crate::config::Config::stays_whole`] that have nothing more to do.
+    finished: AtomicU64,
     requested: u64,
     up: AtomicU64,
     peak: AtomicU64,
-    /// Raised when every connection has settled.
+    /// Raised when every connection has settled, and when every one has finished.
     pub(crate) news: Event,
     pub(crate) gauges: Vec<Gauge>,
     /// An event loop could not go on.
@@ -68,6 +70,7 @@ impl Control {
             closes: Moment::unset(),
             budget: AtomicU64::new(budget),
             settled: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
             requested: requested as u64,
             up: AtomicU64::new(0),
             peak: AtomicU64::new(0),
@@ -115,6 +118,17 @@ impl Control {
 
     pub(crate) fn all_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire) >= self.requested
+    }
+
+    /// Says that one more connection has nothing more to do, and stays up.
+    pub(crate) fn finish(&self) {
+        if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == self.requested {
+            self.news.raise();
+        }
+    }
+
+    pub(crate) fn all_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire) >= self.requested
     }
 
     /// Says that an event loop cannot go on, which ends the run.

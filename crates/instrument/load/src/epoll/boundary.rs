@@ -52,7 +52,7 @@ impl<P: Protocol> Table<P> {
         self.usage_at_open.note_since(&mut self.counted);
         self.counted.window = std::mem::take(&mut self.tally);
         self.shared.control.give_back(std::mem::take(&mut self.claims));
-        for state in [State::Resting, State::Connecting, State::Greeting, State::Idle, State::Due] {
+        for state in [State::Resting, State::Connecting, State::Greeting, State::Idle, State::Due, State::Finished] {
             for key in self.keys_in(state) {
                 self.abandon(key);
             }

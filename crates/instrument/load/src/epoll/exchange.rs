@@ -49,7 +49,7 @@ impl<P: Protocol> Table<P> {
         if self.claim() {
             self.begin(key, intended, 0, now);
         } else {
-            self.close(key);
+            self.retire(key);
         }
     }
 
@@ -217,8 +217,11 @@ impl<P: Protocol> Table<P> {
         let keep = answer.keep
             && !config.opening.reconnect
             && self.shared.protocol.output(&connection.session, &connection.exchange, connection.written).is_empty();
-        if self.window_closed || (connection.left == 0 && matches!(config.extent, Extent::Each(_))) {
+        if self.window_closed {
             return self.close(key);
+        }
+        if connection.left == 0 && matches!(config.extent, Extent::Each(_)) {
+            return self.retire(key);
         }
         if !keep {
             let key = self.detach(key);
@@ -261,7 +264,7 @@ impl<P: Protocol> Table<P> {
             }
             Pace::Closed { think, .. } => match think.draw_ns(&mut self.random) {
                 0 if self.claim() => self.begin(key, now, now, now),
-                0 => self.close(key),
+                0 => self.retire(key),
                 pause => self.schedule(key, now + pause),
             },
         }

@@ -125,6 +125,8 @@ enum State {
     Due,
     /// A request is under way on it.
     Busy,
+    /// It has nothing more to do, and stays up until no other has.
+    Finished,
 }
 
 struct Connection<P: Protocol> {
@@ -311,7 +313,7 @@ impl<P: Protocol> Table<P> {
         let Some(connection) = self.slab.get_mut(key) else { return };
         connection.timer = None;
         let deadline = match connection.state {
-            State::Idle => return,
+            State::Idle | State::Finished => return,
             State::Resting | State::Due => connection.intended,
             State::Connecting | State::Greeting if !connection.carries => connection.sent.saturating_add(timeout),
             State::Connecting | State::Greeting | State::Busy => connection.intended.saturating_add(timeout),
@@ -320,7 +322,7 @@ impl<P: Protocol> Table<P> {
             return self.set_timer(key, deadline);
         }
         match connection.state {
-            State::Idle => {}
+            State::Idle | State::Finished => {}
             State::Resting => self.return_to_service(key, now),
             State::Connecting | State::Greeting => self.attempt_failed(key, ETIMEDOUT),
             State::Due => self.due.push_back(key),

@@ -204,6 +204,9 @@ impl<P: Protocol> Table<P> {
         if self.slab.get(key).is_some_and(|connection| connection.state == State::Greeting) {
             return self.attempt_failed(key, EPROTO);
         }
+        if self.slab.get(key).is_some_and(|connection| connection.state == State::Finished) {
+            return self.close(key);
+        }
         let Some(mut connection) = self.take(key) else { return };
         self.tally.errors.count(cause);
         self.shared.control.connection_down();
@@ -250,6 +253,16 @@ impl<P: Protocol> Table<P> {
     }
 
     /// A connection has done what it had to do.
+    pub(super) fn retire(&mut self, key: Key) {
+        if !self.shared.config.stays_whole() {
+            return self.close(key);
+        }
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.state = State::Finished;
+            self.shared.control.finish();
+        }
+    }
+
     pub(super) fn close(&mut self, key: Key) {
         if self.take(key).is_some_and(|connection| connection.socket.is_some()) {
             self.shared.control.connection_down();
@@ -291,6 +304,9 @@ impl<P: Protocol> Table<P> {
         }
         if !connection.proven && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
+        }
+        if self.shared.config.stays_whole() {
+            self.shared.control.finish();
         }
     }
 

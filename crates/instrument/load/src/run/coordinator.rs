@@ -71,6 +71,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             self.wait(crew, self.next_deadline());
             self.take_signals(crew);
             self.advance(crew);
+            self.release(crew);
             let control = &self.shared.control;
             if self.cpu.is_none() && control.opens.has_come(control.now()) {
                 self.note_opened();
@@ -133,6 +134,15 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             control.gate.set(now);
         }
         crew.wake();
+    }
+
+    /// Ends the window where connections stay up together and not one has anything more to do.
+    fn release(&self, crew: &dyn Team) {
+        let control = &self.shared.control;
+        if control.all_finished() {
+            control.closes.set(control.now());
+            crew.wake();
+        }
     }
 
     fn take_signals(&mut self, crew: &dyn Team) {

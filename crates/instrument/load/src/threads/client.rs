@@ -90,6 +90,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         if self.wait_for_start() {
             self.carry_requests();
         }
+        self.stay_until_all_have_finished();
         if !self.window_closed {
             let now = self.now();
             self.close_window(now);
@@ -123,6 +124,13 @@ impl<'a, P: Protocol> Client<'a, P> {
             thread::park_timeout(GLANCE);
         }
         true
+    }
+
+    fn stay_until_all_have_finished(&mut self) {
+        if self.shared.config.stays_whole() {
+            self.shared.control.finish();
+            while self.sleep_until(u64::MAX) {}
+        }
     }
 
     fn carry_requests(&mut self) {
