@@ -5,8 +5,8 @@ use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning};
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace};
-use crate::epoll::EPROTO;
 use crate::run::Outcome;
+use crate::shared::EPROTO;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not ask for, the server was not asked for.
 const SATURATED_CORES: f64 = 0.95;

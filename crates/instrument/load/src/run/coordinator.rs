@@ -11,8 +11,9 @@ use plimsoll_sys::signal::{Signal, Signals};
 
 use super::{Observer, Outcome, Progress, Stage, TICK, Team, place};
 use crate::config::Extent;
-use crate::epoll::{Counted, Shared, slot_bytes};
+use crate::event_loop::slot_bytes;
 use crate::protocol::Protocol;
+use crate::shared::{Counted, Shared};
 
 /// From so many connections on, the memory they added can be told from the rest.
 const MANY: u64 = 10_000;

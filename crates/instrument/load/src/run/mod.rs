@@ -19,9 +19,10 @@ use thiserror::Error;
 
 use crate::config::{Config, Engine, Extent};
 use crate::control::Control;
-use crate::epoll::{self, Counted, Shared};
+use crate::event_loop;
 use crate::protocol::Protocol;
 use crate::record::Sequence;
+use crate::shared::{Counted, Shared};
 use crate::threads::Threads;
 use coordinator::Coordinator;
 
@@ -187,7 +188,7 @@ fn run_loops<P: Protocol>(
     let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
     let mut crew = Crew::new(workers, Growth::Never, move |seat| {
-        let counted = epoll::run(seat, Arc::clone(&body));
+        let counted = event_loop::run(seat, Arc::clone(&body));
         if counted.is_err() {
             body.control.give_up();
         }

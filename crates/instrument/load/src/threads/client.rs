@@ -14,9 +14,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::config::{Extent, Pace, Phase as Start};
-use crate::epoll::{Counted, Shared, Usage};
 use crate::protocol::{Protocol, Reply, Turn};
 use crate::record::Recorder;
+use crate::shared::{Counted, Shared, Usage};
 
 use super::{GLANCE, READ_BYTES};
 

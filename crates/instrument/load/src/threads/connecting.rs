@@ -10,8 +10,9 @@ use plimsoll_sys::readiness::Interest;
 use rand::RngExt;
 
 use crate::config::Recovery;
-use crate::epoll::{ATTEMPTS, EPROTO, ETIMEDOUT, FIRST_ATTEMPTS, rest_ns};
+use crate::event_loop::{ATTEMPTS, FIRST_ATTEMPTS, rest_ns};
 use crate::protocol::Protocol;
+use crate::shared::{EPROTO, ETIMEDOUT};
 
 use super::client::{Client, End};
 

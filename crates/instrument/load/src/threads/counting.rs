@@ -3,9 +3,9 @@
 use plimsoll_measure::tally::Cause;
 
 use crate::config::{Extent, Recovery};
-use crate::epoll::Usage;
 use crate::protocol::Protocol;
 use crate::record::Request;
+use crate::shared::Usage;
 
 use super::client::Client;
 

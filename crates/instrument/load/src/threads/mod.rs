@@ -16,9 +16,9 @@ use std::time::Duration;
 use plimsoll_reactor::crew::Phase;
 use plimsoll_sys::clock;
 
-use crate::epoll::{Counted, Shared, pin};
 use crate::protocol::Protocol;
 use crate::run::Team;
+use crate::shared::{Counted, Shared, pin};
 use client::Client;
 
 /// A thread's buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.

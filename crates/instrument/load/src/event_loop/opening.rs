@@ -9,9 +9,10 @@ use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::readiness::Interest;
 use rand::RngExt;
 
-use super::{Connection, EPROTO, ETIMEDOUT, OPEN_BATCH, PENDING, State, Table};
+use super::{Connection, OPEN_BATCH, PENDING, State, Table};
 use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
+use crate::shared::{EPROTO, ETIMEDOUT};
 
 /// Attempts before a connection that was never up is given up, and one that was.
 pub(crate) const FIRST_ATTEMPTS: u16 = 3;

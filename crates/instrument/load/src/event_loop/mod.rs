@@ -18,21 +18,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_measure::tally::{Cause, Connections, Tally};
+use plimsoll_measure::tally::{Cause, Tally};
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
-use plimsoll_reactor::source::Rotation;
 use plimsoll_reactor::timer::{Timer, Wheel};
+use plimsoll_sys::clock;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
-use plimsoll_sys::{clock, process};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::config::{Config, Extent};
-use crate::control::Control;
+use crate::config::Extent;
 use crate::protocol::Protocol;
 use crate::record::{Recorder, Sequence};
+use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
 use open_loop::Stream;
 
 /// Events taken a wait.
@@ -49,66 +48,6 @@ const OPEN_BATCH: usize = 16;
 const PENDING: usize = 1024;
 /// The key of the loop's own wake-up.
 const WAKE: u64 = Key::RESERVED;
-
-/// What every event loop of a run works from.
-pub(crate) struct Shared<P> {
-    pub(crate) config: Config,
-    pub(crate) protocol: P,
-    pub(crate) control: Control,
-    pub(crate) rotations: Vec<Rotation>,
-    pub(crate) tables_per_worker: usize,
-}
-
-/// What an event loop has counted.
-pub(crate) struct Counted {
-    pub(crate) worker: usize,
-    pub(crate) warm_up: Option<Tally>,
-    pub(crate) window: Tally,
-    pub(crate) connections: Connections,
-    /// What became of each connection, where that was asked for.
-    pub(crate) sequences: Vec<Sequence>,
-    /// CPU time of the loop's thread over the window.
-    pub(crate) cpu: Duration,
-    /// Time over the window for which the thread could have run and had no CPU.
-    pub(crate) run_queue: Duration,
-    /// When the loop had nothing more to do for the window.
-    pub(crate) ended_at: u64,
-}
-
-impl Counted {
-    pub(crate) fn new(worker: usize) -> Counted {
-        Counted {
-            worker,
-            warm_up: None,
-            window: Tally::default(),
-            connections: Connections::default(),
-            sequences: Vec::new(),
-            cpu: Duration::ZERO,
-            run_queue: Duration::ZERO,
-            ended_at: 0,
-        }
-    }
-}
-
-/// What the calling thread has used and waited for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
-    cpu: Duration,
-    run_queue: Duration,
-}
-
-impl Usage {
-    pub(crate) fn now() -> Usage {
-        Usage { cpu: clock::thread_cpu_time(), run_queue: clock::thread_run_queue_wait() }
-    }
-
-    /// Notes what was used since.
-    pub(crate) fn note_since(self, counted: &mut Counted) {
-        let now = Usage::now();
-        counted.cpu = now.cpu.saturating_sub(self.cpu);
-        counted.run_queue = now.run_queue.saturating_sub(self.run_queue);
-    }
-}
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,11 +175,6 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
         shared,
     };
     table.serve(&seat)
-}
-
-/// Keeps the calling thread on the CPU that is its turn, where CPUs were named.
-pub(crate) fn pin(config: &Config, worker: usize) -> io::Result<()> {
-    if config.cpus.is_empty() { Ok(()) } else { process::pin_to_cpus(&[config.cpus[worker % config.cpus.len()]]) }
 }
 
 impl<P: Protocol> Table<P> {
@@ -388,11 +322,6 @@ impl<P: Protocol> Table<P> {
         }
     }
 }
-
-/// errno(3): no connection within the time-out.
-pub(crate) const ETIMEDOUT: i32 = 110;
-/// errno(3): the peer did not speak the protocol that was to make the connection usable.
-pub(crate) const EPROTO: i32 = 71;
 
 #[cfg(test)]
 mod tests {

@@ -3,9 +3,10 @@
 use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::slab::Key;
 
-use super::{State, Table, Usage};
+use super::{State, Table};
 use crate::config::Extent;
 use crate::protocol::Protocol;
+use crate::shared::Usage;
 
 impl<P: Protocol> Table<P> {
     /// Does what the instants that have come ask for.
