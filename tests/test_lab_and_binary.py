@@ -104,9 +104,13 @@ def test_select_past_its_descriptors_is_a_hard_limit(lab: Lab) -> None:
     assert "FD_SETSIZE" in point["reason"]
 
 
-@pytest.mark.parametrize(("verb", "flags"), [("serve", SERVER_FLAGS["echo"]), ("load", LOAD_FLAGS["echo"])])
-def test_the_flags_a_suite_may_set_are_the_binarys(verb: str, flags: dict[str, object]) -> None:
-    shown = subprocess.run([BINARY, verb, "echo", "--help"], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize("protocol", ["echo", "http"])
+@pytest.mark.parametrize(("verb", "tables"), [("serve", SERVER_FLAGS), ("load", LOAD_FLAGS)])
+def test_the_flags_a_suite_may_set_are_the_binarys(
+    verb: str, tables: dict[str, dict[str, object]], protocol: str
+) -> None:
+    flags = tables[protocol]
+    shown = subprocess.run([BINARY, verb, protocol, "--help"], capture_output=True, text=True, check=True).stdout
     offered = set(re.findall(r"--([a-z][a-z-]+)", shown.partition("Examples:")[0]))
     assert {flag.replace("_", "-") for flag in flags} <= offered
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
 from plimsoll_lab.capacity_question import Question
-from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.report import words
 from plimsoll_lab.report.summary import COMPARE
 from plimsoll_lab.run import SUSPECT, Request, begin
-from plimsoll_lab.samplers.usage import Usage
 from plimsoll_lab.stats.capacity import Bounds, SearchTooLong, search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
@@ -33,61 +29,12 @@ LEAST_LOST, MOST_LOST = 0.01, 0.9
 CEILING_CONNECTIONS = 64
 
 
-class _Attached:
-    """A server that somebody else runs: there is nothing to start, to meter or to stop."""
-
-    pid = 0
-    meter_source: str | None = "proc"
-
-    def watched(self) -> Sequence[int]:
-        return ()
-
-    def take_lines(self) -> list[str]:
-        return []
-
-    def exit_code(self) -> int | None:
-        return None
-
-    def stderr_tail(self) -> str:
-        return ""
-
-    def stop(self, *, grace_s: float) -> int:
-        del grace_s
-        return 0
-
-    def usage(self, *, thorough: bool) -> Usage:
-        del thorough
-        return Usage(cpu_s=0.0, memory_bytes=None)
-
-
-class _AttachingHost:
-    """A host on which the server already runs."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.name = host.name
-
-    @contextlib.contextmanager
-    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[Process]:
-        if not argv:
-            yield _Attached()
-            return
-        with self._host.start(argv, role=role, metered=metered) as process:
-            yield process
-
-    def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
-        self._host.wait(processes, timeout_s)
-
-    def free_port(self) -> int:
-        return self._host.free_port()
-
-
 class _Search:
     """The measuring side of a search: a trial for each call, on disk before the next."""
 
     def __init__(self, folder: RunFolder, asked: Question, host: LocalHost, binary: str, *, quiet: bool) -> None:
         self._folder, self._asked, self._binary, self._quiet = folder, asked, binary, quiet
-        self._host = _AttachingHost(host)
+        self._host = host
         self.path = f"load.{asked.over}"
         self.suite = Suite(
             name="capacity",
@@ -124,7 +71,7 @@ class _Search:
             self.points[load] = point
         block = 1 + sum(each.point == point.number for each in self.trials)
         planned = PlannedTrial(number=len(self.trials) + 1, block=block, point=point.number)
-        trial = without_server(run_trial(self._host, self._binary, self.suite, point, planned), self._asked.server)
+        trial = run_trial(self._host, self._binary, self.suite, point, planned)
         self.trials.append(trial)
         self._folder.write_trial(trial)
         lost = lost_part(trial, self._asked)
@@ -136,10 +83,10 @@ class _Search:
     def null(self, load: Settings) -> TrialRecord:
         """The same generator against a server that does nothing else: our own epoll."""
         server: Settings = {"protocol": self._asked.protocol}
-        target = "{address}"
+        path: Settings = {}
         if self._asked.protocol == "http":
-            server, target = {**server, "synthetic": True}, "http://{address}/bytes/64"
-        point = Point(number=0, setting={}, server=server, load={**load, "target": target})
+            server, path = {**server, "synthetic": True}, {"path": "/bytes/64"}
+        point = Point(number=0, setting={}, server=server, load={**without(load, "target"), **path})
         return run_trial(self._host, self._binary, self.suite, point, PlannedTrial(number=1, block=1, point=0))
 
     def finish(self, status: str, answers: list[Json]) -> None:
@@ -156,18 +103,14 @@ class _Search:
         self._folder.write_run(self.record)
 
 
+def without(settings: Settings, key: str) -> Settings:
+    """The settings but for one."""
+    return {name: value for name, value in settings.items() if name != key}
+
+
 def limits_text(asked: Question) -> str:
     """The limits in one line."""
     return " and ".join(limit.text for limit in asked.limits)
-
-
-def without_server(trial: TrialRecord, server: Settings) -> TrialRecord:
-    """Of a server that somebody else runs, its cost is not known, and its CPU is not a disturbance."""
-    if "address" not in server:
-        return trial
-    figures = {name: value for name, value in trial.figures.items() if not name.startswith("server.")}
-    warnings = tuple(doubt for doubt in trial.warnings if doubt.code != "machine_busy")
-    return replace(trial, figures=figures, warnings=warnings)
 
 
 def lost_part(trial: TrialRecord, asked: Question) -> float:
@@ -215,7 +158,7 @@ def find_capacity(folder: RunFolder, asked: Question, host: LocalHost, binary: s
     run = _Search(folder, asked, host, binary, quiet=quiet)
     status, answers, bounds, gave_up = "interrupted", cast("list[Json]", []), Bounds(lower=None, upper=None), None
     try:
-        closed = {key: value for key, value in asked.load.items() if key != "think"}
+        closed = without(asked.load, "think")
         ceiling = run.null({**closed, "connections": CEILING_CONNECTIONS}).figures.get("completed_rate")
         try:
             bounds = search(run.measure, asked.goal)

@@ -57,6 +57,12 @@ REFUSALS = {
         GOOD.replace('protocol = "echo"\n[load]', 'command = "x y"\nready = "tcp:1"\n[load]'),
         "is not a list of texts",
     ),
+    "address without port": (GOOD.replace('protocol = "echo"\n[load]', 'address = "here"\n[load]'), "write HOST:PORT"),
+    "address and model": (
+        GOOD.replace('protocol = "echo"\n[load]', 'address = "127.0.0.1:1"\nmodel = "epoll"\n[load]'),
+        "[server] model: unknown key",
+    ),
+    "path over echo": (GOOD + 'path = "/x"\n', "[load] path: unknown key"),
     "protocol": (GOOD.replace('"echo"', '"gopher"'), "[server] protocol: 'gopher' is not supported"),
     "not TOML": ("name = ", "not valid TOML"),
     "no question": ('name = "x"\n[server]\n[load]\n', "'question': missing or empty"),

@@ -33,37 +33,75 @@ class Flag:
 
 MODELS = ("threads", "fork", "select", "poll", "epoll", "epoll-et", "uring")
 
+_ANY_SERVER = {
+    "model": Flag(kind="choice", choices=MODELS),
+    "workers": Flag(kind="count", least=1),
+    "accept": Flag(kind="choice", choices=("single", "handoff", "exclusive", "reuseport")),
+    "max_connections": Flag(kind="count", least=1),
+    "work": Flag(kind="duration"),
+    "drain": Flag(kind="duration"),
+}
 SERVER_FLAGS: dict[str, dict[str, Flag]] = {
-    "echo": {
-        "model": Flag(kind="choice", choices=MODELS),
-        "workers": Flag(kind="count", least=1),
-        "drain": Flag(kind="duration"),
+    "echo": _ANY_SERVER
+    | {
+        "idle_timeout": Flag(kind="duration"),
+        "postfix": Flag(kind="text"),
+        "message_size": Flag(kind="size", least=1),
+        "message_end": Flag(kind="text"),
+    },
+    "http": _ANY_SERVER
+    | {
+        "root": Flag(kind="text"),
+        "synthetic": Flag(kind="switch"),
+        "http": Flag(kind="choice", choices=("1.0", "1.1")),
+        "keep_alive_timeout": Flag(kind="duration"),
+        "request_timeout": Flag(kind="duration"),
     },
 }
 
+_ANY_LOAD = {
+    "connections": Flag(kind="count", least=1),
+    "duration": Flag(kind="duration"),
+    "requests": Flag(kind="count", least=1),
+    "each": Flag(kind="count", least=1),
+    "think": Flag(kind="duration", drawn=True),
+    "lockstep": Flag(kind="switch"),
+    "rate": Flag(kind="rate"),
+    "arrivals": Flag(kind="choice", choices=("poisson", "fixed")),
+    "reconnect": Flag(kind="switch"),
+    "seed": Flag(kind="count"),
+    "engine": Flag(kind="choice", choices=("epoll", "uring", "threads", "fork")),
+    "threads": Flag(kind="count", least=1),
+    "cpus": Flag(kind="text"),
+    "connect_rate": Flag(kind="count", least=1),
+    "barrier": Flag(kind="switch"),
+    "source_ip": Flag(kind="texts"),
+    "timeout": Flag(kind="duration"),
+}
 LOAD_FLAGS: dict[str, dict[str, Flag]] = {
-    "echo": {
-        "connections": Flag(kind="count", least=1),
-        "duration": Flag(kind="duration"),
-        "requests": Flag(kind="count", least=1),
-        "each": Flag(kind="count", least=1),
-        "think": Flag(kind="duration", drawn=True),
-        "lockstep": Flag(kind="switch"),
-        "rate": Flag(kind="rate"),
-        "arrivals": Flag(kind="choice", choices=("poisson", "fixed")),
-        "reconnect": Flag(kind="switch"),
-        "seed": Flag(kind="count"),
+    "echo": _ANY_LOAD
+    | {
         "size": Flag(kind="size", least=1),
         "payload": Flag(kind="choice", choices=("text", "bytes")),
         "postfix": Flag(kind="text"),
         "verify": Flag(kind="choice", choices=("full", "length", "none")),
-        "threads": Flag(kind="count", least=1),
-        "connect_rate": Flag(kind="count", least=1),
-        "barrier": Flag(kind="switch"),
-        "source_ip": Flag(kind="texts"),
-        "timeout": Flag(kind="duration"),
+    },
+    "http": _ANY_LOAD
+    | {
+        "http": Flag(kind="choice", choices=("1.0", "1.1")),
+        "header": Flag(kind="texts"),
+        "method": Flag(kind="text"),
+        "body": Flag(kind="text"),
+        "insecure": Flag(kind="switch"),
     },
 }
+
+DESTINATIONS: dict[str, dict[str, Flag]] = {
+    "echo": {"target": Flag(kind="text")},
+    "http": {"target": Flag(kind="text"), "path": Flag(kind="text")},
+}
+"""What says where a load goes: `target`, an address or URL of its own in place of the server's; `path`, what is asked for.
+They are no flags: the lab makes the generator's target of them."""
 
 ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",

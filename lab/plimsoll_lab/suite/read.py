@@ -10,7 +10,7 @@ from typing import cast
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import BY_NAME, read_limit, suggest
-from plimsoll_lab.suite.flags import LOAD_FLAGS, SERVER_FLAGS, check_setting
+from plimsoll_lab.suite.flags import DESTINATIONS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.spec import Axis, Limit, RunSettings, Settings, Suite, SuiteError, Value, VerdictSettings
 
 Table = Mapping[str, object]
@@ -78,7 +78,9 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
 
 def check_point(suite: Suite, server: Settings, load: Settings) -> None:
     """Refuse a point that could not be started: its tables as a whole, after the matrix has been applied."""
-    if "command" in server:
+    if "address" in server:
+        _check_attached(suite.source, server)
+    elif "command" in server:
         _check_command(suite.source, server)
     else:
         _check_flags(suite.source, "server", SERVER_FLAGS, server)
@@ -94,10 +96,17 @@ def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, objec
     protocol = settings.get("protocol", "echo")
     if not isinstance(protocol, str) or protocol not in known:
         raise SuiteError(f"{source}: [{table}] protocol: '{protocol}' is not supported{suggest(str(protocol), known)}")
-    flags = LOAD_FLAGS[protocol] if table == "load" else SERVER_FLAGS[protocol]
+    flags = LOAD_FLAGS[protocol] | DESTINATIONS[protocol] if table == "load" else SERVER_FLAGS[protocol]
     for key, value in settings.items():
         if key != "protocol":
             check_setting(table, flags, key, value, source=source)
+
+
+def _check_attached(source: str, server: Settings) -> None:
+    """A server that somebody else runs: there is nothing to start."""
+    _refuse_unknown(server, ("address", "protocol"), where="server", source=source)
+    if not isinstance(server["address"], str) or ":" not in server["address"]:
+        raise SuiteError(f"{source}: [server] address: {server['address']!r} is none; write HOST:PORT")
 
 
 def _check_command(source: str, server: Settings) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from plimsoll_lab.hosts.attached import attached
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.samplers.machine import MachineUsage, read_machine
 from plimsoll_lab.samplers.usage import Usage
@@ -85,7 +86,7 @@ def run_trial(host: Host, binary: str, suite: Suite, point: Point, planned: Plan
         outcome=judgement.outcome,
         reason=judgement.reason,
         warnings=judgement.warnings,
-        figures=_figures(cast("Json", load_seen.get("summary") or {}), window),
+        figures=_figures(cast("Json", load_seen.get("summary") or {}), window, attached="address" in point.server),
         started_unix_s=started_unix_s,
         elapsed_s=time.monotonic() - started,
         server=server_seen,
@@ -114,7 +115,9 @@ def load_command(binary: str, suite: Suite, point: Point, address: str) -> list[
     """The generator's command."""
     settings = dict(point.load)
     protocol = str(settings.pop("protocol", "echo"))
-    target = str(settings.pop("target", "{address}")).replace("{address}", address)
+    path = str(settings.pop("path", "/"))
+    plain = f"http://{address}{path}" if protocol == "http" else address
+    target = str(settings.pop("target", plain))
     warm_up = ["--warm-up", suite.run.warm_up] if suite.run.warm_up else []
     return [binary, "load", protocol, target, *as_arguments(settings), *warm_up, "--json", "--quiet"]
 
@@ -124,7 +127,7 @@ def _measure(
 ) -> Judgement:
     command, probe = server_command(host, binary, suite, point)
     server_seen["command"] = command
-    with host.start(command, role="server", metered=True) as server:
+    with host.start(command, role="server", metered=True) if command else attached() as server:
         server_seen["metering"] = server.meter_source
         address = _await_ready(host, server, probe, suite.run.ready_timeout, server_seen)
         _run_load(
@@ -147,7 +150,7 @@ def _measure(
             load_exit=cast("int", load_seen["exit_code"]),
             load_stderr=cast("str", load_seen["stderr_tail"]),
             load_summary=cast("Json | None", load_seen["summary"]),
-            foreign_cores=_foreign_cores(rest, window, cast("Json", load_seen["summary"] or {})),
+            foreign_cores=_foreign_cores(rest, window, cast("Json", load_seen["summary"] or {})) if command else None,
             steal_cores=cast("float | None", rest.get("steal_cores")),
             window_s=window.length_s or None,
             lag_s=window.lag_s,
@@ -244,7 +247,7 @@ def _sample(window: Window, server: Process, now: float) -> float:
     return SAMPLE_EVERY_S
 
 
-def _figures(summary: Json, window: Window) -> dict[str, float]:
+def _figures(summary: Json, window: Window, *, attached: bool) -> dict[str, float]:
     figures: dict[str, float] = {}
     for figure in FIGURES:
         value: object = summary
@@ -252,7 +255,8 @@ def _figures(summary: Json, window: Window) -> dict[str, float]:
             value = value.get(key) if isinstance(value, dict) else None
         if isinstance(value, int | float) and not isinstance(value, bool):
             figures[figure.name] = value
-    if window.first is not None and window.last is not None and window.length_s > 0:
+    # Of a server that somebody else runs the cost is not known.
+    if not attached and window.first is not None and window.last is not None and window.length_s > 0:
         cpu_s = window.last.cpu_s - window.first.cpu_s
         figures["server.cpu_cores"] = cpu_s / window.length_s
         completed = cast("Mapping[str, int]", summary.get("requests") or {}).get("completed")
