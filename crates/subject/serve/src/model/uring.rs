@@ -8,6 +8,9 @@
 //! is no room for moves to the connection's own memory, and its receive is cancelled until that is sent. Another is to assume that it always wins: it saves
 //! calls, and does more behind each.
 
+mod arriving;
+mod leaving;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,13 +22,15 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
+use leaving::gather;
+
 use crate::accept::Doors;
 use crate::driver::limit::Limit;
-use crate::driver::surroundings::{Desk, Surroundings};
+use crate::driver::surroundings::Desk;
 use crate::driver::talk::{Stage, Talk};
-use crate::driver::unsent::{self, Body};
+use crate::driver::unsent::Body;
 use crate::ledger::Ledger;
-use crate::service::{Chunk, Output, Service};
+use crate::service::{Chunk, Service};
 use crate::totals::Totals;
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
@@ -236,59 +241,6 @@ impl<P: Service> Table<'_, P> {
         }
     }
 
-    /// Keeps as many accepts waiting as there are places and free slots for, while it is this table's turn.
-    fn follow_turn(&mut self) -> io::Result<()> {
-        if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.paused_until.is_some() {
-            return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
-        }
-        self.accepting = true;
-        if self.open == self.capacity {
-            self.seat.report_full();
-        }
-        while self.open + self.ring.accepts_waiting() < self.capacity {
-            // An accept that waits has a place already. Where places are counted, more than one could keep them from another worker's connections.
-            if self.ledger.is_limited() {
-                if self.ring.accepts_waiting() > 0 {
-                    break;
-                }
-                if !self.ledger.admit() {
-                    self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
-                    break;
-                }
-            }
-            let listener = &self.listeners[self.next_listener % self.listeners.len()];
-            if !self.ring.accept(listener.as_fd())? {
-                break;
-            }
-            self.next_listener += 1;
-        }
-        Ok(())
-    }
-
-    fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
-        self.open += 1;
-        if !self.ledger.is_limited() {
-            self.ledger.admit();
-        }
-        self.ledger.opened(&mut self.totals);
-        let mut connection = Connection {
-            slot,
-            peer,
-            talk: Talk::new(self.prototype, &self.desk.surroundings),
-            limit: Limit::default(),
-            receive: Receive::Armed,
-            sending: false,
-            unheard: false,
-            life: Life::Open,
-            unsent: Vec::new(),
-            body: None,
-        };
-        connection.limit.set(connection.talk.until, &mut self.wheel, slot.index() as u64);
-        self.connections.insert(slot.index(), connection);
-        self.ring.receive(slot)?;
-        if self.draining { self.ring.end_reading(slot) } else { Ok(()) }
-    }
-
     fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !more {
@@ -358,41 +310,6 @@ impl<P: Service> Table<'_, P> {
         }
     }
 
-    fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.sending = false;
-        let sent = match outcome {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => {
-                if connection.life != Life::Failed {
-                    self.totals.count_io_error(&error);
-                }
-                connection.life = Life::Failed;
-                0
-            }
-        };
-        connection.talk.exchange.bytes_sent += sent as u64;
-        let (mut rest, from) = match payload {
-            Payload::Received(buffer, range) => {
-                let rest = self.ring.bytes(&buffer)[range.start + sent..range.end].to_vec();
-                self.ring.recycle(buffer);
-                (rest, 0)
-            }
-            Payload::Owned(bytes, from) => (bytes, from + sent),
-        };
-        if from < rest.len() && connection.life != Life::Failed {
-            rest.append(&mut connection.unsent);
-            connection.sending = true;
-            return self.ring.send(slot, Payload::Owned(rest, from), Patience::All);
-        }
-        if rest.capacity() > 0 && self.spares.len() < SPARES {
-            rest.clear();
-            self.spares.push(rest);
-        }
-        self.go_on(slot)
-    }
-
     /// Starts or ends whatever the connection's state asks for, now that something of it has changed.
     fn go_on(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
@@ -430,36 +347,6 @@ impl<P: Service> Table<'_, P> {
             Receive::Off | Receive::Hungry if over && !connection.sending => self.close(slot),
             _ => Ok(()),
         }
-    }
-
-    /// Lends the kernel what is sent next, if there is something and nothing is lent.
-    fn send_next(&mut self, slot: Slot) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if connection.sending || connection.life == Life::Failed {
-            return Ok(());
-        }
-        let mut bytes = std::mem::take(&mut connection.unsent);
-        if let Some(body) = &mut connection.body
-            && bytes.len() < PIECE_BYTES
-        {
-            if bytes.capacity() == 0 {
-                bytes = self.spares.pop().unwrap_or_default();
-            }
-            if let Err(error) = body.read(&mut bytes, PIECE_BYTES) {
-                // Only an abrupt end tells the peer that there is less than was promised.
-                self.totals.count_io_error(&error);
-                connection.life = Life::Failed;
-                return Ok(());
-            }
-            if body.left() == 0 {
-                connection.body = None;
-            }
-        }
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        connection.sending = true;
-        self.ring.send(slot, Payload::Owned(bytes, 0), Patience::All)
     }
 
     /// A connection's timer has fired.
@@ -526,25 +413,6 @@ impl<P> Connection<P> {
     fn sends(&self) -> bool {
         self.sending || !self.unsent.is_empty() || self.body.is_some()
     }
-}
-
-/// Puts a turn's output where it is sent from.
-fn gather(
-    input: &[u8],
-    output: &mut Output,
-    surroundings: &Surroundings,
-    unsent: &mut Vec<u8>,
-    body: &mut Option<Box<Body>>,
-    spares: &mut Vec<Vec<u8>>,
-) -> io::Result<()> {
-    *body = unsent::take_body(output, surroundings)?.map(Box::new);
-    if unsent.capacity() == 0 {
-        *unsent = spares.pop().unwrap_or_default();
-    }
-    for chunk in &output.chunks {
-        unsent.extend_from_slice(unsent::bytes_of(chunk, input, &output.bytes));
-    }
-    Ok(())
 }
 
 /// Why a completion always finds its connection.
