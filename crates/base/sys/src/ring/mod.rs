@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
@@ -77,6 +77,19 @@ pub enum Completion {
     },
     /// An accept ended. Successful or not it has to be asked for again.
     Accepted(io::Result<(Slot, SocketAddr)>),
+    /// Something can be taken from a descriptor that was watched once, by the number it was watched under.
+    Ready(u32),
+    /// A socket from outside stands in the table, or could not be put there and is closed.
+    Adopted(io::Result<(Slot, SocketAddr)>),
+    /// A socket has a number in the thread's own table too, or cannot have one.
+    Installed {
+        /// Where.
+        slot: Slot,
+        /// The number. It makes the socket one that never blocks the thread.
+        outcome: io::Result<OwnedFd>,
+    },
+    /// A socket has room for what is to be sent, or has failed.
+    Room(Slot),
     /// Bytes arrived, or with `None` the end of the stream.
     Received {
         /// Where.
@@ -117,6 +130,10 @@ enum Kind {
     Receive,
     Send,
     Close,
+    Ready,
+    Adopt,
+    Install,
+    Room,
     /// Requests whose own completion says nothing that matters.
     Aside,
 }
@@ -127,9 +144,19 @@ impl Kind {
     }
 
     fn of(tag: u64) -> Option<Kind> {
-        [Kind::Wake, Kind::Accept, Kind::Receive, Kind::Send, Kind::Close, Kind::Aside]
-            .into_iter()
-            .nth((tag >> 32) as usize)
+        const ALL: [Kind; 10] = [
+            Kind::Wake,
+            Kind::Accept,
+            Kind::Receive,
+            Kind::Send,
+            Kind::Close,
+            Kind::Ready,
+            Kind::Adopt,
+            Kind::Install,
+            Kind::Room,
+            Kind::Aside,
+        ];
+        ALL.get((tag >> 32) as usize).copied()
     }
 }
 
@@ -139,6 +166,16 @@ struct AcceptPlace {
     waiting: bool,
 }
 
+/// A socket on its way into the table: the kernel reads its number from here, and writes its slot here.
+struct Adoption {
+    number: Box<RawFd>,
+    socket: OwnedFd,
+    peer: SocketAddr,
+}
+
+/// As an offset into the table: wherever there is room (IORING_FILE_INDEX_ALLOC, all bits set).
+const ANYWHERE: i32 = -1;
+
 /// The one pool that every ring has.
 const GROUP: u16 = 0;
 
@@ -147,6 +184,7 @@ pub struct Ring {
     uring: IoUring,
     pool: Pool,
     accepts: Vec<AcceptPlace>,
+    adoptions: Vec<Option<Adoption>>,
     /// What is being sent, and where; a send's number is its place here.
     lent: Vec<Option<(Slot, Payload)>>,
     /// The empty places.
@@ -174,6 +212,7 @@ impl Ring {
             uring,
             pool,
             accepts: accepts.collect(),
+            adoptions: Vec::new(),
             lent: Vec::new(),
             unlent: Vec::new(),
             arrived: VecDeque::new(),
@@ -217,6 +256,41 @@ impl Ring {
             }
         }
         Ok(())
+    }
+
+    /// Reports [`Completion::Ready`] once when `descriptor` is readable, under a number of the caller's.
+    pub fn watch_once(&mut self, descriptor: BorrowedFd<'_>, number: u32) -> io::Result<()> {
+        let request = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), libc::POLLIN as u32).build();
+        self.push(request.user_data(Kind::Ready.tag(number)))
+    }
+
+    /// Moves a socket out of the thread's table into the ring's (IORING_OP_FILES_UPDATE).
+    pub fn adopt(&mut self, socket: OwnedFd, peer: SocketAddr) -> io::Result<()> {
+        let index = self.adoptions.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.adoptions.push(None);
+            self.adoptions.len() - 1
+        });
+        let number = Box::new(socket.as_raw_fd());
+        let adoption = self.adoptions[index].insert(Adoption { number, socket, peer });
+        let request = opcode::FilesUpdate::new(&raw mut *adoption.number, 1).offset(ANYWHERE).build();
+        self.push(request.user_data(Kind::Adopt.tag(index as u32)))
+    }
+
+    /// How many sockets are on their way into the table.
+    pub fn adoptions_waiting(&self) -> usize {
+        self.adoptions.iter().flatten().count()
+    }
+
+    /// Gives a socket a number in the thread's own table too, for calls that the ring has not (IORING_OP_FIXED_FD_INSTALL, Linux 6.8).
+    pub fn install(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::FixedFdInstall::new(Fixed(slot.0), 0).build();
+        self.push(request.user_data(Kind::Install.tag(slot.0)))
+    }
+
+    /// Reports [`Completion::Room`] once when a socket has room for what is to be sent.
+    pub fn await_room(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::PollAdd::new(Fixed(slot.0), libc::POLLOUT as u32).build();
+        self.push(request.user_data(Kind::Room.tag(slot.0)))
     }
 
     /// Receives whatever arrives at a socket, again and again, into buffers of the pool (IORING_RECV_MULTISHOT).
@@ -362,6 +436,23 @@ impl Ring {
                 Some(Completion::Sent { slot, outcome, payload })
             }
             Kind::Close => Some(Completion::Closed(slot)),
+            Kind::Ready => Some(Completion::Ready(number)),
+            Kind::Adopt => {
+                let Adoption { number, peer, socket } =
+                    self.adoptions[number as usize].take().expect("what is adopted comes once");
+                drop(socket);
+                Some(Completion::Adopted(outcome.map(|_| (Slot(*number as u32), peer))))
+            }
+            Kind::Install => {
+                let outcome = outcome.and_then(|number| {
+                    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and nobody else knows it.
+                    let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
+                    rustix::io::ioctl_fionbio(&socket, true)?;
+                    Ok(socket)
+                });
+                Some(Completion::Installed { slot, outcome })
+            }
+            Kind::Room => Some(Completion::Room(slot)),
             Kind::Aside => None,
         }
     }
@@ -378,7 +469,7 @@ impl Ring {
     fn push(&mut self, request: squeue::Entry) -> io::Result<()> {
         self.outstanding += 1;
         loop {
-            // SAFETY: whatever the request points to (a payload, an address, the pool) is owned by this ring until the request's completion was seen
+            // SAFETY: whatever the request points to (a payload, an address, a number, the pool) is owned by this ring until the request's completion was seen
             // or `Drop` has ended it; descriptors are numbers that the kernel checks.
             if unsafe { self.uring.submission().push(&request) }.is_ok() {
                 return Ok(());
@@ -397,6 +488,7 @@ impl Drop for Ring {
             self.pool.leak();
             std::mem::forget(std::mem::take(&mut self.lent));
             std::mem::forget(std::mem::take(&mut self.accepts));
+            std::mem::forget(std::mem::take(&mut self.adoptions));
         }
     }
 }

@@ -56,9 +56,6 @@ impl Strategy {
             (Strategy::Exclusive, Model::Select | Model::Poll) => Some(
                 "every worker would wake for each connection, as only epoll and io_uring can wake one; use handoff or reuseport",
             ),
-            (Strategy::Handoff, Model::Uring) => Some(
-                "its sockets stand in a table of the ring's own, past which no descriptor is handed; use exclusive or reuseport",
-            ),
             _ => None,
         }
     }

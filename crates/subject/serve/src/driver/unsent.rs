@@ -110,13 +110,18 @@ fn shrunk() -> io::Error {
 }
 
 impl Unsent {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
     /// Whether it waits for room in the socket.
     pub(super) fn is_blocked(&self) -> bool {
         self.0.as_ref().is_some_and(|waiting| waiting.blocked)
+    }
+
+    /// What waits to be sent: bytes, and then a body.
+    pub(crate) fn new(bytes: Vec<u8>, body: Body) -> Unsent {
+        Unsent(Some(Box::new(Waiting { bytes, sent: 0, body: Some(body), blocked: false })))
     }
 
     /// Sends a turn's output, as far as there is room, and keeps the rest; nothing may wait already. Returns how many bytes were sent.
@@ -161,7 +166,7 @@ impl Unsent {
     }
 
     /// Sends what waits, as far as there is room and time. Returns how many bytes were sent.
-    pub(super) fn flush(&mut self, socket: impl AsFd) -> io::Result<u64> {
+    pub(crate) fn flush(&mut self, socket: impl AsFd) -> io::Result<u64> {
         let Some(waiting) = &mut self.0 else { return Ok(0) };
         let mut total = 0;
         waiting.blocked = false;

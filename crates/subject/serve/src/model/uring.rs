@@ -13,7 +13,7 @@ mod leaving;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
@@ -22,7 +22,7 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
-use leaving::gather;
+use leaving::{FileWay, gather};
 
 use crate::accept::Doors;
 use crate::driver::limit::Limit;
@@ -35,7 +35,7 @@ use crate::totals::Totals;
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
 const UNSENT_BYTES: usize = 64 * 1024;
-/// Bytes of a body that are lent to the kernel at a time. A socket of the ring's table cannot be given to sendfile(2), so a file passes through memory here.
+/// Bytes of a body that are lent to the kernel at a time, where it is no file or sendfile(2) cannot be had.
 const PIECE_BYTES: usize = 128 * 1024;
 /// Buffers kept for what is sent next, so that an answer allocates nothing.
 const SPARES: usize = 64;
@@ -64,7 +64,8 @@ pub(crate) fn run<P: Service>(
     ring.watch(seat.wake().as_fd())?;
     let mut table = Table {
         seat,
-        listeners: doors.descriptors(),
+        doors,
+        watched: vec![false; doors.descriptors().len()],
         prototype,
         ledger,
         ring,
@@ -79,6 +80,7 @@ pub(crate) fn run<P: Service>(
         paused_until: None,
         draining: false,
         next_listener: 0,
+        installs: true,
         totals: Totals::default(),
     };
     table.serve()?;
@@ -100,6 +102,8 @@ struct Connection<P> {
     unsent: Vec<u8>,
     /// What is sent after that.
     body: Option<Box<Body>>,
+    /// How files are sent, once there was one.
+    file_way: Option<Box<FileWay>>,
 }
 
 /// How a connection's receive stands.
@@ -128,7 +132,9 @@ enum Life {
 
 struct Table<'a, P> {
     seat: &'a Seat,
-    listeners: &'a [OwnedFd],
+    doors: Doors<'a>,
+    /// By door: it is watched.
+    watched: Vec<bool>,
     prototype: &'a P,
     ledger: &'a Ledger,
     ring: Ring,
@@ -148,6 +154,8 @@ struct Table<'a, P> {
     paused_until: Option<Instant>,
     draining: bool,
     next_listener: usize,
+    /// The kernel may know how to give a socket of the ring a number of its own.
+    installs: bool,
     totals: Totals,
 }
 
@@ -179,7 +187,7 @@ impl<P: Service> Table<'_, P> {
             if self.paused_until.is_some_and(|until| Instant::now() >= until) {
                 self.paused_until = None;
             }
-            if self.draining && self.open == 0 && self.ring.accepts_waiting() == 0 {
+            if self.draining && self.open == 0 && self.ring.accepts_waiting() + self.ring.adoptions_waiting() == 0 {
                 #[cfg(test)]
                 assert_eq!(self.ring.free_buffers(), self.ring.buffers(), "every buffer came back");
                 return Ok(());
@@ -214,18 +222,14 @@ impl<P: Service> Table<'_, P> {
                 }
                 Ok(())
             }
-            Completion::Accepted(Ok((slot, peer))) => self.opened(slot, peer),
-            Completion::Accepted(Err(error)) => {
-                if self.ledger.is_limited() {
-                    self.ledger.withdraw();
-                }
-                // A cancelled accept, and one whose listener was shut down, is what was wanted.
-                if !ring::is_cancelled(&error) && self.seat.phase() == Phase::Run {
-                    self.totals.count_io_error(&error);
-                    self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
-                }
+            Completion::Ready(door) => self.knocked(door),
+            Completion::Accepted(Ok((slot, peer))) | Completion::Adopted(Ok((slot, peer))) => self.opened(slot, peer),
+            Completion::Accepted(Err(error)) | Completion::Adopted(Err(error)) => {
+                self.missed(&error);
                 Ok(())
             }
+            Completion::Installed { slot, outcome } => self.installed(slot, outcome),
+            Completion::Room(slot) => self.has_room_to_send(slot),
             Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(_) => {
@@ -312,14 +316,22 @@ impl<P: Service> Table<'_, P> {
 
     /// Starts or ends whatever the connection's state asks for, now that something of it has changed.
     fn go_on(&mut self, slot: Slot) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if !connection.sends()
-            && connection.life != Life::Failed
-            && (connection.talk.stage == Stage::Resuming || connection.unheard)
-        {
-            self.converse(slot, None)?;
+        loop {
+            if self.connections.get_mut(slot.index()).expect(OUTSTANDING).has_more_to_say() {
+                self.converse(slot, None)?;
+            }
+            self.send_next(slot)?;
+            let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+            if !connection.has_more_to_say() {
+                break;
+            }
+            // A file went out at once, so no completion would lead back here. Who has sent more requests waits for those of others.
+            if connection.talk.held() > 0 {
+                connection.sending = true;
+                self.ring.await_room(slot)?;
+                break;
+            }
         }
-        self.send_next(slot)?;
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !connection.sending && connection.talk.stage == Stage::Lingering && connection.life == Life::Open {
             connection.talk.discard(self.desk.surroundings.now());
@@ -394,11 +406,13 @@ impl<P: Service> Table<'_, P> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
         self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+        self.doors.left();
         self.ring.close(slot)
     }
 
     /// Has each connection end when it has answered what has arrived.
     fn drain(&mut self) -> io::Result<()> {
+        self.take_what_was_handed()?;
         self.draining = true;
         self.desk.surroundings.drain();
         for connection in self.connections.values() {
@@ -408,10 +422,15 @@ impl<P: Service> Table<'_, P> {
     }
 }
 
-impl<P> Connection<P> {
+impl<P: Service> Connection<P> {
     /// Whether something is being sent, or waits to be.
     fn sends(&self) -> bool {
         self.sending || !self.unsent.is_empty() || self.body.is_some()
+    }
+
+    /// Whether it is the service's turn, and nothing is in its way.
+    fn has_more_to_say(&self) -> bool {
+        !self.sends() && self.life != Life::Failed && (self.talk.stage == Stage::Resuming || self.unheard)
     }
 }
 

@@ -1,4 +1,8 @@
 //! How connections come into a ring's table.
+//!
+//! As a rule the ring accepts: up to 32 accepts wait, and each completes with a socket in the table. An accept that waits would hold a place that another
+//! worker's connection could have, and a connection that the acceptor hands over is accepted already. So where places are counted or connections are
+//! handed over, the ring reports that there is one, it is taken by an ordinary call, and adopted into the table.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,15 +10,19 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use plimsoll_reactor::crew::Phase;
-use plimsoll_sys::ring::Slot;
+use plimsoll_sys::descriptor;
+use plimsoll_sys::ring::{self, Slot};
 
 use super::{ACCEPT_PAUSE, Connection, Life, Receive, Table};
 use crate::driver::limit::Limit;
 use crate::driver::talk::Talk;
 use crate::service::Service;
 
+/// Taken in a row before connections are served again.
+const BATCH: usize = 64;
+
 impl<P: Service> Table<'_, P> {
-    /// Keeps as many accepts waiting as there are places and free slots for, while it is this table's turn.
+    /// Waits for connections while it is this table's turn and nothing is exhausted, and not otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
         if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.paused_until.is_some() {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
@@ -23,18 +31,12 @@ impl<P: Service> Table<'_, P> {
         if self.open == self.capacity {
             self.seat.report_full();
         }
+        if self.takes() {
+            return self.watch_doors();
+        }
+        // As many as there are free slots for: none is accepted that has no place.
         while self.open + self.ring.accepts_waiting() < self.capacity {
-            // An accept that waits has a place already. Where places are counted, more than one could keep them from another worker's connections.
-            if self.ledger.is_limited() {
-                if self.ring.accepts_waiting() > 0 {
-                    break;
-                }
-                if !self.ledger.admit() {
-                    self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
-                    break;
-                }
-            }
-            let listener = &self.listeners[self.next_listener % self.listeners.len()];
+            let listener = &self.doors.descriptors()[self.next_listener % self.doors.descriptors().len()];
             if !self.ring.accept(listener.as_fd())? {
                 break;
             }
@@ -43,9 +45,88 @@ impl<P: Service> Table<'_, P> {
         Ok(())
     }
 
+    /// Whether connections are taken by an ordinary call rather than accepted by the ring.
+    fn takes(&self) -> bool {
+        self.doors.is_handed() || self.ledger.is_limited()
+    }
+
+    fn watch_doors(&mut self) -> io::Result<()> {
+        if !self.has_room() {
+            return Ok(());
+        }
+        for (number, door) in (0_u32..).zip(self.doors.descriptors()) {
+            if !std::mem::replace(&mut self.watched[number as usize], true) {
+                self.ring.watch_once(door.as_fd(), number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.open + self.ring.adoptions_waiting() < self.capacity
+    }
+
+    /// There is, or was, a connection at a door.
+    pub(super) fn knocked(&mut self, number: u32) -> io::Result<()> {
+        self.watched[number as usize] = false;
+        if !self.accepting {
+            return Ok(());
+        }
+        for _ in 0..BATCH {
+            if !self.has_room() {
+                break;
+            }
+            if !self.doors.is_handed() && !self.ledger.admit() {
+                self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+                break;
+            }
+            let error = match self.doors.take(number as usize) {
+                Ok((socket, peer)) => {
+                    self.ring.adopt(socket, peer)?;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if !self.doors.is_handed() {
+                self.ledger.withdraw();
+            }
+            if error.kind() == io::ErrorKind::WouldBlock || self.seat.phase() != Phase::Run {
+                break;
+            }
+            self.totals.count_io_error(&error);
+            if descriptor::is_exhaustion(&error) {
+                self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was handed over before the end: it is served.
+    pub(super) fn take_what_was_handed(&mut self) -> io::Result<()> {
+        while self.doors.is_handed() && self.seat.accepts() && self.has_room() {
+            let Ok((socket, peer)) = self.doors.take(0) else { break };
+            self.ring.adopt(socket, peer)?;
+        }
+        Ok(())
+    }
+
+    /// An accept, or what was taken and is to stand in the table, came to nothing.
+    pub(super) fn missed(&mut self, error: &io::Error) {
+        if self.takes() {
+            self.ledger.withdraw();
+            self.doors.left();
+        }
+        // A cancelled accept, and one whose listener was shut down, is what was wanted.
+        if !ring::is_cancelled(error) && self.seat.phase() == Phase::Run {
+            self.totals.count_io_error(error);
+            self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+        }
+    }
+
     pub(super) fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
-        if !self.ledger.is_limited() {
+        if !self.takes() {
             self.ledger.admit();
         }
         self.ledger.opened(&mut self.totals);
@@ -60,6 +141,7 @@ impl<P: Service> Table<'_, P> {
             life: Life::Open,
             unsent: Vec::new(),
             body: None,
+            file_way: None,
         };
         connection.limit.set(connection.talk.until, &mut self.wheel, slot.index() as u64);
         self.connections.insert(slot.index(), connection);

@@ -1,13 +1,27 @@
 //! How bytes leave a ring's sockets.
+//!
+//! Bytes are lent to the kernel, which says when it has sent them. A file's need not pass through memory: sendfile(2) moves them, but knows only sockets of the thread's own
+//! table, and splice in a ring always goes to a worker thread (io_uring/splice.c). So a connection's first large file gives its socket a number there as well, which it keeps; and
+//! its files then go as in the readiness models, the ring saying when there is room. Before Linux 6.8, and where the thread's table is full, files pass through memory.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
+use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Patience, Payload, Slot};
 
-use super::{Life, OUTSTANDING, PIECE_BYTES, SPARES, Table};
+use super::{Connection, Life, OUTSTANDING, PIECE_BYTES, SPARES, Table};
 use crate::driver::surroundings::Surroundings;
-use crate::driver::unsent::{self, Body};
+use crate::driver::unsent::{self, Body, Unsent};
 use crate::service::{Output, Service};
+
+/// How a connection's files are sent.
+pub(super) enum FileWay {
+    /// By sendfile: the socket's number in the thread's table, and what waits there.
+    Sendfile(OwnedFd, Unsent),
+    /// The one under way passes through memory. The next one asks again.
+    Memory,
+}
 
 impl<P: Service> Table<'_, P> {
     pub(super) fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
@@ -51,6 +65,20 @@ impl<P: Service> Table<'_, P> {
         if connection.sending || connection.life == Life::Failed {
             return Ok(());
         }
+        if connection.sends_a_file() && self.installs {
+            match connection.file_way.as_deref_mut() {
+                Some(FileWay::Sendfile(_, waiting)) => {
+                    let (bytes, body) = (std::mem::take(&mut connection.unsent), connection.body.take());
+                    *waiting = Unsent::new(bytes, *body.expect("it is a file"));
+                    return self.send_file(slot);
+                }
+                Some(FileWay::Memory) => {}
+                None => {
+                    connection.sending = true;
+                    return self.ring.install(slot);
+                }
+            }
+        }
         let mut bytes = std::mem::take(&mut connection.unsent);
         if let Some(body) = &mut connection.body
             && bytes.len() < PIECE_BYTES
@@ -66,6 +94,7 @@ impl<P: Service> Table<'_, P> {
             }
             if body.left() == 0 {
                 connection.body = None;
+                connection.file_way.take_if(|way| matches!(**way, FileWay::Memory));
             }
         }
         if bytes.is_empty() {
@@ -73,6 +102,57 @@ impl<P: Service> Table<'_, P> {
         }
         connection.sending = true;
         self.ring.send(slot, Payload::Owned(bytes, 0), Patience::All)
+    }
+
+    /// A connection's socket has a number in the thread's table, or cannot have one.
+    pub(super) fn installed(&mut self, slot: Slot, outcome: io::Result<OwnedFd>) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        connection.sending = false;
+        let way = match outcome {
+            Ok(socket) => FileWay::Sendfile(socket, Unsent::default()),
+            Err(error) => {
+                self.installs &= descriptor::is_exhaustion(&error);
+                FileWay::Memory
+            }
+        };
+        connection.file_way = Some(Box::new(way));
+        self.go_on(slot)
+    }
+
+    /// There is room for more of a file, or its connection has failed.
+    pub(super) fn has_room_to_send(&mut self, slot: Slot) -> io::Result<()> {
+        self.connections.get_mut(slot.index()).expect(OUTSTANDING).sending = false;
+        self.send_file(slot)?;
+        self.go_on(slot)
+    }
+
+    /// Sends what there is room and time for. For the rest, and for the others to have their turn, the ring is asked to say when there is room.
+    fn send_file(&mut self, slot: Slot) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        let Some(FileWay::Sendfile(socket, waiting)) = connection.file_way.as_deref_mut() else { return Ok(()) };
+        if connection.life == Life::Failed {
+            return Ok(());
+        }
+        match waiting.flush(&*socket) {
+            Ok(sent) => connection.talk.exchange.bytes_sent += sent,
+            Err(error) => {
+                self.totals.count_io_error(&error);
+                connection.life = Life::Failed;
+                return Ok(());
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        connection.sending = true;
+        self.ring.await_room(slot)
+    }
+}
+
+impl<P> Connection<P> {
+    /// Whether what is sent next is a file.
+    fn sends_a_file(&self) -> bool {
+        matches!(self.body.as_deref(), Some(Body::File { .. }))
     }
 }
 
