@@ -1,0 +1,210 @@
+"""Where a server's curve bends: what was measured, a bound that needs no fit, and a fit that may be refused.
+
+N connections in a closed loop with think time Z complete X requests a second at response time R, and N = X (R + Z)
+(Little's law). With R0 the response time of an idle server and Xmax the most it completes, the two asymptotes of the
+curve, N / (R0 + Z) and Xmax, meet at N* = Xmax (R0 + Z): below N* a server has capacity to spare, above it queues
+(Lazowska et al., Quantitative System Performance, 1984, chapter 5).
+
+The Universal Scalability Law, X(N) = a N / (1 + s (N - 1) + k N (N - 1)), describes contention s and coherence k
+(Gunther, Guerrilla Capacity Planning, 2007). It is fitted only where there are loads
+enough, and kept only where it fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll_lab.stats.summary import CONFIDENCE, Interval
+
+Array = NDArray[np.float64]
+
+LEAST_LOADS = 6
+"""Three parameters and as many loads again, or a curve through every point would prove nothing."""
+WORST_MISFIT = 0.1
+"""A curve that misses the median at any load by more than a tenth does not describe it."""
+BEYOND = 1.2
+"""Without a queue N = X (R0 + Z) at any load, up to noise: only a load well above N* shows a highest rate."""
+RESAMPLES = 200
+"""Refits behind an interval; each takes about a millisecond."""
+CURVE_POINTS = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What was measured at one load: a value a trial, in the same order."""
+
+    load: float
+    """Connections."""
+    rates: Sequence[float]
+    """Requests completed a second."""
+    responses_s: Sequence[float]
+    """Response time, the median over requests, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """The closed loop's asymptotes and where they meet."""
+
+    most_rate: float
+    """Xmax: the highest median rate."""
+    idle_response_s: float
+    """R0: the median response time at the lowest load."""
+    think_s: float
+    """Z."""
+    at: float
+    """N*, in connections."""
+    at_ci95: Interval | None
+    """Bootstrap interval; None with one trial a load."""
+    reached: bool
+    """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """The Universal Scalability Law through the medians."""
+
+    alone: float
+    """a: requests a second of one connection."""
+    contention: float
+    """s."""
+    coherence: float
+    """k."""
+    peak_at: float | None
+    """Connections of the highest rate, sqrt((1 - s) / k); None where the curve does not turn down."""
+    peak_at_ci95: Interval | None
+    """Bootstrap interval of the same; None where it turned down in too few resamples to say."""
+    contention_ci95: Interval
+    """Bootstrap interval of s."""
+    coherence_ci95: Interval
+    """Bootstrap interval of k."""
+    misfit: float
+    """The largest relative distance from a median."""
+    curve: Sequence[tuple[float, float, float, float]]
+    """(load, rate, low, high), for drawing: the curve and its 95 % band."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Knee:
+    """What may be said of one curve."""
+
+    bound: Bound | None
+    """None with fewer than two loads."""
+    fit: Fit | None
+    """None where it was refused."""
+    refused: str | None
+    """Why, where it was."""
+
+
+def find_knee(loads: Sequence[Load], *, think_s: float, rng: np.random.Generator) -> Knee:
+    """Describe one curve."""
+    ordered = sorted((each for each in loads if each.rates and each.responses_s), key=lambda each: each.load)
+    if len(ordered) < 2:  # noqa: PLR2004 - one point bends nowhere
+        return Knee(bound=None, fit=None, refused="fewer than two loads have a result")
+    fit, refused = _fit(ordered, rng)
+    return Knee(bound=_bound(ordered, think_s, rng), fit=fit, refused=refused)
+
+
+def _bound(loads: Sequence[Load], think_s: float, rng: np.random.Generator) -> Bound:
+    def at(most: float, idle: float) -> float:
+        return most * (idle + think_s)
+
+    most = max(float(np.median(each.rates)) for each in loads)
+    idle = float(np.median(loads[0].responses_s))
+    interval = None
+    if all(len(each.rates) > 1 for each in loads):
+        drawn = [
+            at(
+                max(float(np.median(_drawn(each.rates, rng))) for each in loads),
+                float(np.median(_drawn(loads[0].responses_s, rng))),
+            )
+            for _ in range(RESAMPLES)
+        ]
+        interval = _interval(drawn)
+    knee = at(most, idle)
+    return Bound(
+        most_rate=most,
+        idle_response_s=idle,
+        think_s=think_s,
+        at=knee,
+        at_ci95=interval,
+        reached=loads[-1].load >= BEYOND * knee,
+    )
+
+
+def _fit(loads: Sequence[Load], rng: np.random.Generator) -> tuple[Fit | None, str | None]:
+    if len(loads) < LEAST_LOADS:
+        return None, f"{len(loads)} loads are too few for a curve of three parameters; at least {LEAST_LOADS}"
+    n = np.array([each.load for each in loads], dtype=float)
+    medians = np.array([np.median(each.rates) for each in loads], dtype=float)
+    if (medians <= 0).any():
+        return None, "nothing was completed at some load"
+    found = fit_usl(n, medians)
+    misfit = float(np.max(np.abs(usl(n, found) / medians - 1)))
+    if misfit > WORST_MISFIT:
+        return None, f"the law misses a median by {misfit:.0%}; above {WORST_MISFIT:.0%} it does not describe the curve"
+    again = np.array(
+        [fit_usl(n, np.array([np.median(_drawn(each.rates, rng)) for each in loads])) for _ in range(RESAMPLES)]
+    )
+    at = np.geomspace(n[0], n[-1], CURVE_POINTS)
+    bands = np.array([usl(at, each) for each in again])
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(bands, [tail, 1 - tail], axis=0)
+    middle = usl(at, found)
+    peaks = [peak for each in again if (peak := _peak(each)) is not None]
+    return Fit(
+        alone=float(found[0]),
+        contention=float(found[1]),
+        coherence=float(found[2]),
+        peak_at=_peak(found),
+        # A peak that most resamples do not have is none.
+        peak_at_ci95=_interval(peaks) if len(peaks) >= CONFIDENCE * RESAMPLES else None,
+        contention_ci95=_interval(again[:, 1]),
+        coherence_ci95=_interval(again[:, 2]),
+        misfit=misfit,
+        curve=[tuple(map(float, row)) for row in zip(at, middle, low, high, strict=True)],  # type: ignore[misc]
+    ), None
+
+
+def usl(n: Array, parameters: Array) -> Array:
+    """The rate at each load."""
+    a, s, k = parameters
+    return np.asarray(a * n / (1 + s * (n - 1) + k * n * (n - 1)))
+
+
+def fit_usl(n: Array, rates: Array) -> Array:
+    """Parameters that come nearest, each point's distance taken relative to itself; none is below zero.
+
+    N / X is linear in the parameters: N / X = 1/a + s/a (N - 1) + k/a N (N - 1), so no iteration and no start is
+    needed; weighting each equation by X / N makes its error relative.
+    """
+    from scipy.optimize import nnls  # noqa: PLC0415 - half a second that only a fit has to spend
+
+    design = np.column_stack([np.ones_like(n), n - 1, n * (n - 1)]) * (rates / n)[:, None]
+    # Columns of like size, or the solver's tolerance would swallow the small one.
+    sizes = np.linalg.norm(design, axis=0)
+    found, _ = nnls(design / sizes, np.ones_like(n))
+    one, s, k = found / sizes
+    if one <= 0:
+        # The best curve has one connection infinitely fast: keep it finite, and as near.
+        one = 1e-12
+    return np.array([1 / one, s / one, k / one])
+
+
+def _peak(parameters: Array) -> float | None:
+    _, s, k = parameters
+    return math.sqrt((1 - s) / k) if k > 0 and s < 1 else None
+
+
+def _drawn(values: Sequence[float], rng: np.random.Generator) -> Array:
+    return rng.choice(np.asarray(values, dtype=float), size=len(values))
+
+
+def _interval(values: Sequence[float] | Array) -> Interval:
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(np.asarray(values, dtype=float), [tail, 1 - tail])
+    return (float(low), float(high))

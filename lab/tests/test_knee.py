@@ -1,0 +1,86 @@
+"""The knee: found where it is known, and refused where nothing can be said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plimsoll_lab.stats.knee import Load, find_knee, fit_usl, usl
+
+LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def closed_loop(servers: int, service_s: float, think_s: float, loads: tuple[int, ...], noise: float) -> list[Load]:
+    """The asymptotes themselves: as many requests at once as there are servers, and not one more."""
+    draw = rng()
+    found = []
+    for n in loads:
+        rate = min(n / (service_s + think_s), servers / service_s)
+        rates = [rate * draw.normal(1, noise) for _ in range(5)]
+        found.append(Load(load=n, rates=rates, responses_s=[n / each - think_s for each in rates]))
+    return found
+
+
+def scalable(a: float, s: float, k: float, noise: float, loads: tuple[int, ...] = LOADS) -> list[Load]:
+    draw = rng()
+    n = np.array(loads, dtype=float)
+    rates = usl(n, np.array([a, s, k]))
+    return [
+        Load(load=at, rates=[x * draw.normal(1, noise) for _ in range(5)], responses_s=[at / x])
+        for at, x in zip(loads, rates, strict=True)
+    ]
+
+
+def test_the_asymptotes_meet_at_xmax_times_r0_plus_z() -> None:
+    # Two servers of 10 ms and 90 ms of think time: 200 a second at most, and 200 x 0.1 s = 20 connections.
+    knee = find_knee(closed_loop(2, 0.010, 0.090, LOADS, 0.01), think_s=0.090, rng=rng())
+    assert knee.bound is not None
+    assert knee.bound.at == pytest.approx(20, rel=0.05)
+    assert knee.bound.reached
+    low, high = knee.bound.at_ci95 or (0, 0)
+    assert low <= knee.bound.at <= high
+
+
+def test_a_knee_beyond_every_load_is_said_not_to_be_reached() -> None:
+    knee = find_knee(closed_loop(2, 0.010, 0.990, (1, 10, 50), 0), think_s=0.99, rng=rng())
+    assert knee.bound is not None
+    assert not knee.bound.reached
+
+
+def test_the_law_finds_its_own_parameters() -> None:
+    found = fit_usl(np.array(LOADS, dtype=float), usl(np.array(LOADS, dtype=float), np.array([100.0, 0.05, 0.0005])))
+    assert found == pytest.approx([100.0, 0.05, 0.0005], rel=1e-6)
+
+
+def test_noise_widens_the_intervals_and_keeps_the_truth_within() -> None:
+    fit = find_knee(scalable(100, 0.05, 0.0005, 0.02), think_s=0, rng=rng()).fit
+    assert fit is not None
+    assert fit.contention_ci95[0] <= 0.05 <= fit.contention_ci95[1]
+    assert fit.coherence_ci95[0] <= 0.0005 <= fit.coherence_ci95[1]
+    assert fit.peak_at == pytest.approx((0.95 / 0.0005) ** 0.5, rel=0.1)
+    assert all(low <= high for _, _, low, high in fit.curve)
+
+
+def test_fewer_than_six_loads_are_refused() -> None:
+    knee = find_knee(scalable(100, 0.05, 0.0005, 0.01, (1, 2, 4, 8, 16)), think_s=0, rng=rng())
+    assert knee.fit is None
+    assert knee.refused is not None
+    assert "5 loads are too few" in knee.refused
+    assert knee.bound is not None
+
+
+def test_a_curve_with_a_corner_is_refused() -> None:
+    loads = (1, 4, 8, 16, 20, 24, 64, 256)
+    knee = find_knee(closed_loop(2, 0.010, 0.090, loads, 0.001), think_s=0.09, rng=rng())
+    assert knee.fit is None
+    assert knee.refused is not None
+    assert "misses a median" in knee.refused
+
+
+def test_one_load_bends_nowhere() -> None:
+    knee = find_knee([Load(load=1, rates=[1.0], responses_s=[1.0])], think_s=0, rng=rng())
+    assert (knee.bound, knee.fit) == (None, None)
