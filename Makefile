@@ -8,8 +8,8 @@ CARGO  := cargo
 LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
 SOURCES = lab tests bench
 
-# Rows of ratios; bench/scale.py and bench/link_grid.py are no comparisons.
-BENCHES = $(filter-out bench/harness.py bench/scale.py bench/link_grid.py,$(wildcard bench/*.py))
+# Rows of ratios; the others ask questions of their own.
+BENCHES = $(filter-out bench/harness.py bench/scale.py bench/link_grid.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))
 MDBOOK  = target/tools/bin/mdbook
 
 .DEFAULT_GOAL := help
