@@ -18,7 +18,7 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["addresses"][0]
         search = ["--range", "1:500" if over == "connections" else "20:2000", "--width", "30%", "--trials", "1"]
-        load = ["--over", over, "--duration", "300ms", "--warm-up", "50ms", "--limit", "response_time.p99 < 150ms"]
+        load = ["--over", over, "--duration", "400ms", "--warm-up", "50ms", "--limit", "response_time.p50 < 100ms"]
         done = subprocess.run(
             [sys.executable, "-m", "plimsoll_lab", "capacity", "echo", address, *search, *load, "--json"],
             cwd=tmp_path,
@@ -30,8 +30,9 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
         process.terminate()
     assert done.stdout, done.stderr
     summary = json.loads(done.stdout)
-    # 5 ms of one core for each reply: 200 a second, so 30 at once take 150 ms. At a higher rate the queue needs a
-    # while to grow that long: with r requests a second, (r / 200 - 1) x 350 ms at the end of warm-up and window.
+    # 5 ms of one core for each reply: 200 a second, so 20 at once take 100 ms; a busy machine makes them fewer. At a
+    # higher rate the queue needs a while to grow: with r requests a second, half of those in the window have waited
+    # (r / 200 - 1) x 250 ms or less.
     assert 1 <= summary["lower"] < summary["upper"]
-    assert summary["lower"] <= (31 if over == "connections" else 290)
+    assert summary["lower"] <= (22 if over == "connections" else 290)
     assert (summary["limited_by"], done.returncode) == ("server", 0), summary["answer"]

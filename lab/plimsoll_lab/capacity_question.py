@@ -1,53 +1,43 @@
-"""What `plimsoll lab capacity` is asked: arguments in, a typed question out."""
+"""What `plimsoll lab capacity` is asked: arguments in, the text of a suite with a `[search]` out.
+
+So a question on the command line and one in a file are read, refused, run, resumed and reported in the same way.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import urlsplit
 
-from plimsoll_lab.stats.capacity import Goal
-from plimsoll_lab.suite import units
-from plimsoll_lab.suite.figures import read_limit
-from plimsoll_lab.suite.spec import Limit, Settings, SuiteError, Value
+from plimsoll_lab.suite.spec import SuiteError
 
 RANGES = {"connections": "1:10k", "rate": "100:200k"}
-PATIENCE_S = 3600.0
-"""A search of 2 % takes some fifty trials; an hour means that something else is wrong."""
+NAME = "capacity"
+"""Of the suite; a run of that name without a file is this command's."""
+
+Value = str | int | list[str] | list[int] | list[str | int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """How much load a server carries within limits: what is asked."""
+    """How much load a server carries within limits."""
 
-    protocol: str
-    """`echo` or `http`."""
-    target: str
-    """An address, or a URL."""
-    server: Settings
-    """The address to attach to, or the command to start for each trial and its readiness."""
-    over: Literal["connections", "rate"]
-    """What is varied."""
-    load: Settings
-    """The rest of the load."""
-    limits: tuple[Limit, ...]
-    """What has to be met, all of it."""
-    goal: Goal
-    """Where and how finely to search."""
-    warm_up: str
-    """Before each window."""
+    text: str
+    """The suite."""
     command: str
     """The command line that asks the same again."""
+    subject: str
+    """Whose capacity it is, in a sentence."""
 
 
 def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("protocol", choices=("echo", "http"), help="what the server speaks")
     parser.add_argument("target", metavar="ADDR:PORT|URL", help="where it listens")
-    parser.add_argument("--command", metavar="CMD", help="start the server anew for each trial")
+    parser.add_argument("--command", metavar="CMD", help="start the server anew for each trial; {port} is a free port")
     parser.add_argument("--ready", metavar="tcp:PORT", help="with --command: it is ready once this port accepts")
     parser.add_argument("--over", choices=("connections", "rate"), default="connections", help="what is varied")
     parser.add_argument("--limit", action="append", default=[], metavar="EXPR", help="repeatable; all have to be met")
@@ -55,93 +45,108 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", default="2%", metavar="RATIO", help="how near the bounds shall be (default: 2%%)")
     parser.add_argument("--duration", default="1s", metavar="D", help="window of each trial (default: 1s)")
     parser.add_argument("--trials", type=int, default=11, metavar="N", help="trials that decide a load (default: 11)")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread")
+    parser.add_argument("--patience", default="1h", metavar="D", help="then a search ends with the bounds it has")
     parser.add_argument("--warm-up", default="200ms", metavar="D", help="before each window (default: 200ms)")
     parser.add_argument("--think", metavar="D", help="over connections: pause between completion and next send")
     parser.add_argument("--connections", metavar="N", default="256", help="over a rate: connections (default: 256)")
+    parser.add_argument("--cpus", metavar="LIST", help="CPUs to keep the generator on, such as 1 or 2-3")
     parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
 
 
 def read_question(options: argparse.Namespace) -> Question:
-    """Check and type the arguments."""
-    try:
-        goal, load = _goal(options), _load(options)
-        units.duration_s(options.warm_up)
-    except ValueError as refusal:
-        raise SuiteError(f"capacity: {refusal}") from None
+    """Write the suite; reading it checks the values, so only what a suite cannot say is refused here."""
     if not options.limit:
         raise SuiteError(
             "capacity: no limit; say what the server has to keep, such as --limit 'response_time.p99 < 50ms'"
         )
+    limits = dict(_limit(text) for text in options.limit)
+    if len(limits) < len(options.limit):
+        raise SuiteError("capacity: two limits on the same figure; keep the stricter one")
+    subject = options.target if options.command is None else options.command.split()[0].rpartition("/")[2]
+    if options.command is not None and "{port}" not in options.target:
+        subject = f"{subject} at {options.target}"
+    what = "many connections" if options.over == "connections" else "high a rate"
+    kept = " and ".join(f"{name} {condition}" for name, condition in limits.items())
+    tables: dict[str, dict[str, Value]] = {
+        "server": _server(options),
+        "load": _load(options),
+        "run": {"repeat": options.repeat, "warm_up": options.warm_up, "seed": 1},
+        "limits": dict(limits),
+        "search": {
+            "over": f"load.{options.over}",
+            "range": _range(options),
+            "width": options.width,
+            "trials": options.trials,
+            "patience": options.patience,
+        },
+    }
+    lines = [f"name = {_toml(NAME)}", f"question = {_toml(f'How {what} does {subject} carry with {kept}?')}"]
+    for table, values in tables.items():
+        lines += ["", f"[{table}]", *(f"{_toml(key)} = {_toml(value)}" for key, value in values.items())]
+    return Question(text="\n".join(lines) + "\n", command=_command(options), subject=subject)
+
+
+def _toml(value: Value) -> str:
+    """JSON's texts, whole numbers and lists of them are TOML's too."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _command(options: argparse.Namespace) -> str:
     words = ["plimsoll", "lab", "capacity", options.protocol, options.target, "--over", options.over]
-    words += ["--range", f"{goal.lowest}:{goal.highest}", "--width", options.width, "--duration", options.duration]
-    words += ["--trials", str(options.trials), "--warm-up", options.warm_up]
-    optional = (("--command", options.command), ("--ready", options.ready), ("--think", options.think))
-    words += [word for flag, value in optional if value for word in (flag, value)]
+    words += ["--range", options.range or RANGES[options.over], "--width", options.width]
+    words += ["--duration", options.duration, "--trials", str(options.trials), "--warm-up", options.warm_up]
+    words += ["--repeat", str(options.repeat)] if options.repeat != 1 else []
+    words += ["--patience", options.patience] if options.patience != "1h" else []
+    optional = ("command", "ready", "think", "cpus")
+    words += [word for key in optional if getattr(options, key) for word in (f"--{key}", getattr(options, key))]
     words += ["--connections", options.connections] if options.over == "rate" else []
     words += [word for limit in options.limit for word in ("--limit", limit)]
-    return Question(
-        protocol=options.protocol,
-        target=options.target,
-        server=_server(options),
-        over=options.over,
-        load=load,
-        limits=tuple(_limit(text) for text in options.limit),
-        goal=goal,
-        warm_up=options.warm_up,
-        command=shlex.join(words),
-    )
+    return shlex.join(words)
 
 
-def _goal(options: argparse.Namespace) -> Goal:
-    low, colon, high = (options.range or RANGES[options.over]).partition(":")
+def _range(options: argparse.Namespace) -> list[str | int]:
+    given = options.range or RANGES[options.over]
+    low, colon, high = given.partition(":")
     if not colon:
-        raise ValueError(f"--range {options.range}: write LOW:HIGH, such as 100:60k")
-    lowest, highest = units.count(low), units.count(high)
-    width = units.ratio(options.width)
-    if not 0 < lowest < highest:
-        raise ValueError(f"--range {low}:{high}: the low end has to be at least 1 and below the high end")
-    if not 0 < width < 1:
-        raise ValueError(f"--width {options.width}: has to lie between 0 % and 100 %")
-    trial_s = units.duration_s(options.duration)
-    if trial_s <= 0 or options.trials < 1:
-        raise ValueError("--duration and --trials have to be above zero")
-    return Goal(
-        lowest=lowest, highest=highest, width=width, trial_s=trial_s, trials=options.trials, patience_s=PATIENCE_S
-    )
+        raise SuiteError(f"capacity: --range {given}: write LOW:HIGH, such as 100:60k")
+    return [low, high]
 
 
-def _load(options: argparse.Namespace) -> Settings:
-    load: dict[str, Value] = {"protocol": options.protocol, "target": options.target, "duration": options.duration}
+def _load(options: argparse.Namespace) -> dict[str, Value]:
+    load: dict[str, Value] = {"protocol": options.protocol, "duration": options.duration}
+    if "{port}" not in options.target:
+        load["target"] = options.target
+    elif options.protocol == "http":
+        load["path"] = urlsplit(options.target.replace("{port}", "0")).path or "/"
     if options.over == "rate":
-        load["connections"] = units.count(options.connections)
-        if options.think:
-            raise ValueError("--think: a rate has no think time; leave it out, or search --over connections")
-    elif options.think:
-        units.duration_s(options.think.removeprefix("exp:"))
+        load["connections"] = options.connections
+    if options.think:
         load["think"] = options.think
+    if options.cpus:
+        load["cpus"] = options.cpus
     return load
 
 
-def _server(options: argparse.Namespace) -> Settings:
+def _server(options: argparse.Namespace) -> dict[str, Value]:
     if (options.command is None) != (options.ready is None):
         raise SuiteError("capacity: --command and --ready go together, such as --command './server' --ready tcp:8080")
     if options.command is not None:
-        if not re.fullmatch(r"tcp:\d+", options.ready):
-            raise SuiteError(f"capacity: --ready {options.ready}: write tcp:PORT, such as tcp:8080")
-        return {"command": tuple(shlex.split(options.command)), "ready": options.ready}
+        return {"command": shlex.split(options.command), "ready": options.ready}
     if options.protocol == "echo":
         return {"address": options.target}
     parts = urlsplit(options.target)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise SuiteError(f"capacity: {options.target} is no URL; write one such as http://127.0.0.1:8080/")
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    return {"address": f"{parts.hostname}:{port}"}
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return {"address": f"{host}:{port}"}
 
 
-def _limit(text: str) -> Limit:
-    match = re.fullmatch(r"\s*([\w.]+)\s*([<>].*)", text)
+def _limit(text: str) -> tuple[str, str]:
+    match = re.fullmatch(r"\s*([\w.]+)\s*([<>].*?)\s*", text)
     if match is None:
         raise SuiteError(
             f"capacity: --limit {text}: write a figure, an operator and a value: 'response_time.p99 < 50ms'"
         )
-    return read_limit(match[1], match[2], source="capacity")
+    return match[1], match[2]

@@ -21,11 +21,12 @@ from types import FrameType
 from typing import NoReturn, cast
 
 from plimsoll_lab import __version__
+from plimsoll_lab.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.capacity_question import capacity_arguments, read_question
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.progress import Progress
+from plimsoll_lab.progress import Progress, SearchProgress
 from plimsoll_lab.run import FAST_REPEAT, Request, begin, carry_out, make_plan, plan_again
 from plimsoll_lab.store.folder import RunFolder, list_runs, new_run, open_run
 from plimsoll_lab.store.records import Json
@@ -208,9 +209,15 @@ def _verb_resume(options: argparse.Namespace) -> int:
 def _carry_out(
     folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
 ) -> int:
-    progress = Progress(plan, folder, quiet=options.quiet or options.json, json_lines=options.json)
-    interrupted = carry_out(folder, record, plan, host, binary, progress.trial_done)
-    progress.close()
+    if plan.suite.search is not None:
+        from plimsoll_lab.searching import SearchRun  # noqa: PLC0415 - loads the search
+
+        told = SearchProgress(plan.suite.search, quiet=options.quiet or options.json)
+        interrupted = SearchRun(folder, record, plan, host, binary, told.trial_done).carry_out()
+    else:
+        progress = Progress(plan, folder, quiet=options.quiet or options.json, json_lines=options.json)
+        interrupted = carry_out(folder, record, plan, host, binary, progress.trial_done)
+        progress.close()
     code = _report(folder, options)
     return code if interrupted is None else 128 + interrupted.number
 
@@ -249,17 +256,34 @@ def _report(folder: RunFolder, options: argparse.Namespace) -> int:
     summary = summarise_run(folder)
     write_page(folder, summary)
     run = folder.read_run()
-    _say(json.dumps(summary) if options.json else render(summary, run, colour=_colour(options)))
+    if run.get("search") and cast("Json", run["suite"])["name"] == CAPACITY_SUITE:
+        from plimsoll_lab.capacity import capacity_summary, render_capacity  # noqa: PLC0415
+
+        one = capacity_summary(folder, summary)
+        _say(json.dumps(one) if options.json else render_capacity(folder, summary))
+    else:
+        _say(json.dumps(summary) if options.json else render(summary, run, colour=_colour(options)))
     return _exit_code(summary)
 
 
 def _exit_code(summary: Json) -> int:
+    found = cast("list[Json]", summary["capacities"])
+    if found:
+        return _search_exit_code(found)
     outcomes = {point["outcome"] for point in cast("list[Json]", summary["points"])}
     if outcomes & {"generator_limited", "invalid"}:
         return INVALID
     if not outcomes & {"ok", "hard_limit"}:
         return FAILED
     return LIMIT_MISSED if summary["limits_missed"] else DONE
+
+
+def _search_exit_code(found: Sequence[Json]) -> int:
+    if any(each["limited_by"] in {"generator", "environment"} for each in found):
+        return INVALID
+    if any(not each["finished"] for each in found):
+        return FAILED
+    return LIMIT_MISSED if any(each["lower"] is None for each in found) else DONE
 
 
 def _verb_compare(options: argparse.Namespace) -> int:
@@ -274,17 +298,16 @@ def _verb_compare(options: argparse.Namespace) -> int:
 
 def _verb_capacity(options: argparse.Namespace) -> int:
     asked = read_question(options)
+    request = Request(suite=CAPACITY_SUITE, out=options.out)
+    plan = make_plan(asked.text, source="capacity", directory=str(Path.cwd()), request=request, seed=1)
     binary = find_binary()
     with LocalHost() as host:
         folder = new_run(Path(options.out))
         with folder.lock():
-            from plimsoll_lab.capacity import find_capacity, render_capacity  # noqa: PLC0415 - loads the search
-
-            summary = find_capacity(folder, asked, host, binary, quiet=options.quiet or options.json)
-    _say(json.dumps(summary) if options.json else render_capacity(summary))
-    if summary["limited_by"] in {"generator", "environment"}:
-        return INVALID
-    return LIMIT_MISSED if summary["lower"] is None else DONE
+            record = begin(folder, plan, request, binary, host.metering)
+            record["command"] = asked.command
+            record["search"] = cast("Json", record["search"]) | {"subject": asked.subject}
+            return _carry_out(folder, record, plan, host, binary, options)
 
 
 def _verb_suites(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import time
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.suite.expand import as_text, predicted_s
-from plimsoll_lab.suite.spec import Plan
+from plimsoll_lab.suite.spec import Plan, SearchSettings
 
 
 class Progress:
@@ -50,6 +50,21 @@ class Progress:
         if self._rewrite and not self._quiet:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+class SearchProgress:
+    """Told of every trial of a search; a line each, for how many there will be is not known."""
+
+    def __init__(self, search: SearchSettings, *, quiet: bool) -> None:
+        self._key, self._over, self._quiet = search.key, search.over, quiet
+
+    def trial_done(self, trial: TrialRecord, missed: str) -> None:
+        """Say that a trial is on disk, and what it missed."""
+        if self._quiet:
+            return
+        others = [str(value) for path, value in trial.setting.items() if path != self._over]
+        place = " ".join([*others, f"{trial.setting[self._over]:,} {self._key}"])
+        print(f"trial {trial.number}: {place}: {missed or 'met'}", file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

@@ -16,9 +16,9 @@ from plimsoll_lab.samplers.environment import read_environment
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
 from plimsoll_lab.suite.expand import contender_axis, expand
-from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.figures import CAPACITY, FIGURES, capacity_figure
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import Plan, Value
+from plimsoll_lab.suite.spec import Plan, SearchSettings, Value
 from plimsoll_lab.trial.lifecycle import run_trial
 
 FAST_REPEAT = 2
@@ -105,8 +105,17 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
         },
         "figures": [asdict(figure) for figure in FIGURES],
     }
+    if plan.suite.search is not None:
+        record |= searched(plan.suite.search)
+        record["figures"] = [asdict(capacity_figure(plan.suite.search)), *(asdict(figure) for figure in FIGURES)]
+        record["family"] = cast("Json", record["family"]) | {"figures": [CAPACITY]}
     folder.write_run(record)
     return record
+
+
+def searched(search: SearchSettings) -> Json:
+    """What a run that searches has beside."""
+    return {"search": asdict(search), "searches": []}
 
 
 def plan_again(record: Json) -> Plan:
@@ -125,14 +134,15 @@ def plan_again(record: Json) -> Plan:
         request=request,
         seed=cast("int", record["seed"]),
     )
-    if [asdict(trial) for trial in plan.trials] != record["trials"]:
+    # The trials of a search follow from one another, and are held against the record as they are replayed.
+    if plan.suite.search is None and [asdict(trial) for trial in plan.trials] != record["trials"]:
         raise LabError(
             "this lab would measure in another order than the run was begun with; resume with the lab that began it"
         )
     return plan
 
 
-def _again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
+def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
     """A trial that was made again, with what it replaces."""
     attempt = Attempt(
         outcome=discarded.outcome,
@@ -161,7 +171,7 @@ def carry_out(
                 folder.write_trial(trial)
                 while trial.outcome in SUSPECT and len(trial.attempts) < ATTEMPTS and budget > 0:
                     budget -= 1
-                    trial = _again(trial, run_trial(host, binary, plan.suite, point, planned))
+                    trial = again(trial, run_trial(host, binary, plan.suite, point, planned))
                     folder.write_trial(trial)
                 on_trial(trial)
         status = "complete"

@@ -32,6 +32,17 @@ protocol = "echo"
 duration = "1s"
 """
 
+SEARCH = (
+    GOOD
+    + """
+[limits]
+"response_time.p99" = "<50ms"
+[search]
+over = "load.connections"
+range = [1, 60000]
+"""
+)
+
 REFUSALS = {
     "unknown table": (GOOD + "[serverr]\n", "it.toml: 'serverr': unknown key; did you mean 'server'?"),
     "unknown run key": (GOOD + "[run]\nrepeats = 3\n", "[run] repeats: unknown key; did you mean 'repeat'?"),
@@ -48,7 +59,17 @@ REFUSALS = {
     "warm-up in load": (GOOD + 'warm_up = "1s"\n', "[load] warm_up: it belongs under [run]"),
     "listen": (GOOD.replace('"echo"', '"echo"\nlisten = "x"'), "[server] listen: the lab chooses a free port"),
     "network": (GOOD + '[network]\nrate = "1Mbit"\n', "[network]: emulated networks is not supported yet"),
-    "search": (GOOD + "[search]\n", "[search]: searching for the capacity is not supported yet"),
+    "search over nothing": (GOOD + "[search]\n", "[search] over: None is nothing that can be searched over"),
+    "search key": (SEARCH + "step = 3\n", "[search] step: unknown key"),
+    "search range": (SEARCH.replace("[1, 60000]", "[5, 2]"), "[search] range: the low end has to be at least 1"),
+    "search range of one": (SEARCH.replace("[1, 60000]", "[5]"), "[search] range: [5] is no pair of loads"),
+    "search width": (SEARCH + 'width = "0%"\n', "[search] width: it has to lie between"),
+    "search without limits": (SEARCH.replace('"response_time.p99" = "<50ms"', ""), "[search]: no limit"),
+    "search over an axis": (SEARCH + '[matrix]\n"load.connections" = [1, 2]\n', "is an axis of the matrix too"),
+    "search over a rate that thinks": (
+        SEARCH.replace("load.connections", "load.rate").replace("[limits]", 'think = "1s"\n[limits]'),
+        "a rate has no think time",
+    ),
     "limit's figure": (GOOD + '[limits]\n"response_time.p98" = "<1s"\n', "no such figure; did you mean"),
     "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),

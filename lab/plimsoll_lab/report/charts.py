@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from plimsoll_lab.report import words
-from plimsoll_lab.report.summary import contender_label
+from plimsoll_lab.report.summary import CAPACITY
 from plimsoll_lab.store.records import Json, TrialRecord
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
@@ -91,7 +91,7 @@ def shape_of(run: Json) -> Shape:
             load, loads = cast("str", axis["path"]), tuple(cast("list[float]", values))
             break
     contenders = dict.fromkeys(
-        contender_label(cast("Json", point["setting"])[compare]) if compare else "all"
+        words.value(cast("Json", point["setting"])[compare]) if compare else "all"
         for point in cast("list[Json]", run["points"])
     )
     levels = dict.fromkeys(
@@ -104,21 +104,27 @@ def charts(run: Json, summary: Json) -> list[Chart]:
     """Every chart of a run."""
     shape = shape_of(run)
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    wanted = [*CARDS, *cast("list[str]", cast("Json", run["family"])["figures"])]
+    wanted = [*CARDS, *_of_trials(run)]
     found = []
     for name in dict.fromkeys(wanted):
         if shape.load is not None:
             found.append(Chart(name=f"{name}-load", figure=name, kind="load", spec=_against_load(figures[name], shape)))
-        if shape.compare is not None:
+        # A search tries loads where they tell most, seldom the same for two contenders.
+        if shape.compare is not None and not run.get("search"):
             spec = _side_by_side(figures[name], shape, logarithmic=_spread(summary, name, shape) > SPREAD)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
 
+def _of_trials(run: Json) -> list[str]:
+    """The figures of the verdict that a trial has; a capacity is a search's."""
+    return [name for name in cast("list[str]", cast("Json", run["family"])["figures"]) if name != CAPACITY]
+
+
 def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
     """The data behind every chart: a row a valid trial, and a row a point."""
     shape = shape_of(run)
-    names = [*dict.fromkeys([*CARDS, *cast("list[str]", cast("Json", run["family"])["figures"])])]
+    names = [*dict.fromkeys([*CARDS, *_of_trials(run)])]
     axes = {cast("str", each["name"]): _axis(each) for each in cast("list[Json]", run["figures"])}
     dots = [
         _place(trial.setting, shape)
@@ -338,7 +344,7 @@ def _scaled(value: float | None, axis: tuple[float, str]) -> float | None:
 
 
 def _place(setting: Mapping[str, object], shape: Shape) -> Json:
-    contender = contender_label(setting[shape.compare]) if shape.compare else "all"
+    contender = words.value(setting[shape.compare]) if shape.compare else "all"
     return {
         "contender": contender,
         "level": _level(setting, shape.compare),

@@ -17,7 +17,9 @@ from typing import cast
 
 from plimsoll_lab.report import words
 from plimsoll_lab.report.charts import SHAPES, Chart, charts, rows, shape_of
-from plimsoll_lab.report.summary import contender_label
+from plimsoll_lab.report.knees import knee_charts, knees_section
+from plimsoll_lab.report.scores import scores_section
+from plimsoll_lab.report.searches import page_section
 from plimsoll_lab.store.folder import RunFolder, write_atomically
 from plimsoll_lab.store.records import Json
 
@@ -62,10 +64,13 @@ def render_page(folder: RunFolder, summary: Json) -> str:
 
     run = folder.read_run()
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    drawn = charts(run, summary)
+    drawn, trials = charts(run, summary), folder.read_trials()
     data = {
-        "rows": rows(run, summary, folder.read_trials()),
-        "charts": [{"name": chart.name, "spec": chart.spec} for chart in drawn],
+        "rows": rows(run, summary, trials),
+        "charts": [
+            *({"name": chart.name, "spec": chart.spec} for chart in drawn),
+            *knee_charts(cast("list[Json]", summary["knees"]), trials),
+        ],
     }
     engine = vl_convert.javascript_bundle()  # type: ignore[call-arg] # its stub forgets the default
     page_script = _asset("page.js")
@@ -81,8 +86,11 @@ def render_page(folder: RunFolder, summary: Json) -> str:
         scale=_text(_scale(summary)),
         status=_status(summary),
         answers=_answers(summary),
+        capacity=page_section(summary, run),
         warnings=_warnings(summary),
         verdicts=_verdicts(summary, run, figures),
+        scores=scores_section(summary, figures),
+        knees=knees_section(cast("list[Json]", summary["knees"])),
         stops=_stops(summary, run),
         limits=_limits(summary, figures),
         legend=_legend(run),
@@ -185,6 +193,8 @@ def _verdict(verdict: Json, contenders: Sequence[str]) -> str:
 
 def _stops(summary: Json, run: Json) -> str:
     stops = cast("list[Json]", summary["stops"])
+    if summary["capacities"]:
+        return "<p>At its capacity: every search goes on until a limit is missed.</p>"
     if not stops:
         return "<p>Nobody stopped: every contender carried every load it was given.</p>"
     contenders = shape_of(run).contenders
@@ -253,7 +263,7 @@ def _table(summary: Json, run: Json, figures: Mapping[str, Json]) -> str:
     groups: dict[str, list[str]] = {}
     for point in cast("list[Json]", summary["points"]):
         setting = dict(cast("Json", point["point"]))
-        contender = contender_label(setting.pop(shape.compare)) if shape.compare else words.setting(setting)
+        contender = words.value(setting.pop(shape.compare)) if shape.compare else words.setting(setting)
         group = words.setting(setting) if shape.compare else ""
         found = cast("dict[str, Json]", point["figures"])
         if point["outcome"] == "ok":

@@ -8,12 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
+from plimsoll_lab.report import words
 from plimsoll_lab.report.answer import answer
+from plimsoll_lab.report.knees import find_knees
+from plimsoll_lab.report.searches import capacity_family, describe_searches
+from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.stats.verdict import Question, blocks_needed, can_say_better, decide
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Doubt, Json, TrialRecord
 
+CAPACITY = "capacity"
+"""The figure of a run that searches."""
 COMPARE = {"<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__}
 
 
@@ -24,20 +30,25 @@ def summarise_run(folder: RunFolder) -> Json:
     by_point: dict[int, list[TrialRecord]] = {}
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
-    limits = cast("list[dict[str, object]]", run["limits"])
+    limits = cast("list[dict[str, object]]", run["limits"]) if not run.get("search") else []
     points = [
         _point(point, by_point.get(cast("int", point["number"]), []), limits)
         for point in cast("list[Json]", run["points"])
     ]
-    verdicts = decide(
-        _family(run, points, by_point),
-        margin=cast("float", cast("Json", run["family"])["margin"]),
-        seed=cast("int", run["seed"]),
-    )
+    margin, seed = cast("float", cast("Json", run["family"])["margin"]), cast("int", run["seed"])
+    family = _family(run, points, by_point)
+    verdicts = decide(family, margin=margin, seed=seed)
     answered = [asdict(verdict) for verdict in verdicts]
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
     planned = len(cast("list[object]", run["trials"]))
     outcomes = {point["outcome"] for point in points}
+    capacities = describe_searches(run)
+    if capacities:
+        complete = all(each["ended"] == each["searches"] for each in capacities)
+        valid = all(each["finished"] and each["limited_by"] in {None, "server"} for each in capacities)
+    else:
+        complete = len(trials) == planned
+        valid = complete and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
     return {
         "event": "summary",
         "schema_version": SCHEMA_VERSION,
@@ -45,8 +56,8 @@ def summarise_run(folder: RunFolder) -> Json:
         "report": str(folder.report),
         "suite": cast("Json", run["suite"])["name"],
         "question": cast("Json", run["suite"])["question"],
-        "status": "complete" if len(trials) == planned else "interrupted",
-        "valid": len(trials) == planned and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes,
+        "status": "complete" if complete else "interrupted",
+        "valid": valid,
         "trials": {
             "planned": planned,
             "measured": len(trials),
@@ -56,19 +67,18 @@ def summarise_run(folder: RunFolder) -> Json:
         "command": run["command"],
         "seed": run["seed"],
         "points": points,
-        "answers": run.get("answers") or answer(answered, figures),
+        "answers": [*({"label": CAPACITY, "text": each["text"]} for each in capacities), *answer(answered, figures)],
+        "capacities": capacities,
         "verdicts": answered,
-        "stops": _stops(run, points),
+        "scores": [asdict(cell) for cell in score(family, margin=margin, seed=seed)],
+        "knees": find_knees(run, trials),
+        # A search goes past every limit on purpose.
+        "stops": [] if capacities else _stops(run, points),
         "limits_missed": [
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
         ],
         "warnings": _warnings(run, points, trials, len(verdicts)),
     }
-
-
-def contender_label(value: object) -> str:
-    """A setting as a word: a command is its words."""
-    return " ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)
 
 
 def _point(point: Json, trials: Sequence[TrialRecord], limits: Sequence[Mapping[str, object]]) -> Json:
@@ -126,6 +136,8 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
     compare = family["compare"]
     if compare is None:
         return []
+    if run.get("search"):
+        return capacity_family(run, cast("str", compare))
     better = {cast("str", each["name"]): each["better"] for each in cast("list[Json]", run["figures"])}
     places: dict[str, list[Json]] = {}
     for point in points:
@@ -138,7 +150,7 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
             contenders: dict[str, dict[int, float]] = {}
             absent = []
             for point in here:
-                label = contender_label(cast("Json", point["point"])[cast("str", compare)])
+                label = words.value(cast("Json", point["point"])[cast("str", compare)])
                 values = {
                     trial.block: trial.figures[figure]
                     for trial in by_point.get(cast("int", point["number"]), [])
@@ -162,7 +174,7 @@ def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
         if point["outcome"] not in {"hard_limit", "failed"}:
             continue
         setting = dict(cast("Json", point["point"]))
-        contender = contender_label(setting.pop(cast("str", compare))) if compare else ""
+        contender = words.value(setting.pop(cast("str", compare))) if compare else ""
         stops.append({"contender": contender, "at": setting, "outcome": point["outcome"], "reason": point["reason"]})
     return stops
 
@@ -170,7 +182,7 @@ def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
 def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], family: int) -> list[Json]:
     warnings = []
     planned = len(cast("list[object]", run["trials"]))
-    if len(trials) < planned:
+    if len(trials) < planned and not run.get("search"):
         warnings.append(
             _warning(
                 "incomplete",
@@ -181,10 +193,21 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
     repeat = cast("int", cast("Json", run["settings"])["repeat"])
     if family and not can_say_better(blocks=repeat, family=family):
         warnings.append(too_few_repetitions(repeat, family))
-    warnings += _discarded(points, trials)
+    searching = bool(run.get("search"))
+    if searching and run["status"] != "complete":
+        warnings.append(
+            _warning(
+                "incomplete",
+                f"the run was ended after {len(trials)} trials, before its searches had",
+                f"plimsoll lab resume runs/{run['run']} goes on with them",
+            )
+        )
+    warnings += [] if searching else _discarded(points, trials)
     seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
     # Of a trial that is a finding about the server, the finding says all there is to say.
-    for trial in (each for each in trials if each.outcome not in {"hard_limit", "failed"}):
+    # A search goes where there are no results on purpose.
+    silent = {"hard_limit", "failed", *(("generator_limited", "invalid") if searching else ())}
+    for trial in (each for each in trials if each.outcome not in silent):
         for doubt in trial.warnings:
             seen.setdefault(doubt.code, []).append((trial, doubt))
     for code, found in seen.items():
@@ -234,4 +257,4 @@ def _warning(code: str, message: str, remedy: str) -> Json:
 
 
 def _words(setting: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={contender_label(value)}" for path, value in setting.items())
+    return ", ".join(f"{path}={words.value(value)}" for path, value in setting.items())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from plimsoll_lab.report import words
-from plimsoll_lab.report.summary import contender_label
+from plimsoll_lab.report.searches import render_searches
 from plimsoll_lab.store.records import Json
 
 SHOWN = (
@@ -48,7 +48,7 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
         *_answers(summary, paint),
         *_verdicts(summary, figures, paint),
         *_stops(summary, paint),
-        *_tables(summary, run, figures, paint),
+        *(render_searches(summary, run) if run.get("search") else _tables(summary, run, figures, paint)),
         *_limits(summary, figures, paint),
         *_warnings(summary, paint),
         "",
@@ -108,7 +108,7 @@ def _tables(summary: Json, run: Json, figures: Mapping[str, Json], paint: Paint)
     groups: dict[str, list[list[str]]] = {}
     for point in cast("list[Json]", summary["points"]):
         setting = dict(cast("Json", point["point"]))
-        name = contender_label(setting.pop(cast("str", compare))) if compare else words.setting(setting)
+        name = words.value(setting.pop(cast("str", compare))) if compare else words.setting(setting)
         group = words.setting(setting) if compare else "median of the trials"
         found = cast("dict[str, Json]", point["figures"])
         if point["outcome"] == "ok":

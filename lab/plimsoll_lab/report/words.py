@@ -48,6 +48,11 @@ def _one_setting(path: str, value: object) -> str:
     return f"{key} {value}"
 
 
+def value(given: object) -> str:
+    """A setting as a word: a command is its words."""
+    return " ".join(str(each) for each in given) if isinstance(given, list | tuple) else str(given)
+
+
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     """`0.94x [0.92, 0.97]`."""
     if value is None:

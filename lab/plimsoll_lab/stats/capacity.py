@@ -22,6 +22,8 @@ EXCEED_RATIO = 0.5
 """The part of a load's trials that may be bad: more than a tenth of them dipping must not decide."""
 PRECEDING_TARGETS = 2
 """Coarser searches before the final one."""
+NEVER_S = 1e9
+"""MLRsearch's own patience raises and loses the bounds, so it is never used up: ours is the measurement's to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +40,6 @@ class Goal:
     """Length of a trial's window."""
     trials: int
     """Good trials' worth of time that decide about a load."""
-    patience_s: float
-    """The search is given up after this long."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +47,15 @@ class Bounds:
     """Where the capacity lies."""
 
     lower: int | None
-    """The highest load that met the limits; None where the floor failed."""
+    """The highest load that met the limits; None where the floor failed, or where none has been decided yet."""
     upper: int | None
-    """The lowest load that did not; None where it never saturated."""
+    """The lowest load that did not; None where it never saturated, or where none has been decided yet."""
+    finished: bool = True
+    """Whether the bounds are as near as was asked, or one of them does not exist."""
 
 
-class SearchTooLong(Exception):  # noqa: N818 - an outcome, not an error
-    """Patience ended before the bounds were near enough."""
+class OutOfPatience(Exception):  # noqa: N818 - an outcome, not an error
+    """Raised by a measurement that is not to be made any more; the search then ends with the bounds it has."""
 
 
 class _Measurer:
@@ -64,7 +66,7 @@ class _Measurer:
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
         """Make one trial."""
-        from MLRsearch import MeasurementResult  # noqa: PLC0415 - see search()
+        from MLRsearch import MeasurementResult  # noqa: PLC0415 - see Search
 
         lost = self._measure(intended_duration, round(intended_load))
         return MeasurementResult(
@@ -76,34 +78,53 @@ class _Measurer:
         )
 
 
+class Search:
+    """One search, whose bounds are known at any time: when it ends, when it is given up, when it is interrupted."""
+
+    def __init__(self, goal: Goal) -> None:
+        # Only a search has to load it: everything else of the lab reads this module's records alone.
+        from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal  # noqa: PLC0415
+
+        self._wanted = SearchGoal(
+            loss_ratio=0.0,
+            exceed_ratio=EXCEED_RATIO,
+            relative_width=goal.width,
+            initial_trial_duration=goal.trial_s,
+            final_trial_duration=goal.trial_s,
+            duration_sum=goal.trial_s * goal.trials,
+            preceding_targets=PRECEDING_TARGETS,
+            fail_fast=False,
+        )
+        config = Config(
+            goals=[self._wanted],
+            min_load=goal.lowest,
+            max_load=goal.highest,
+            search_duration_max=NEVER_S,
+            warmup_duration=None,
+        )
+        self._search = MultipleLossRatioSearch(config)
+
+    def run(self, measure: Measure) -> Bounds:
+        """Measure until the bounds are near enough, or `measure` raises OutOfPatience."""
+        try:
+            self._search.search(_Measurer(measure), debug=lambda _: None)
+        except OutOfPatience:
+            return self.bounds(finished=False)
+        return self.bounds(finished=True)
+
+    def bounds(self, *, finished: bool = False) -> Bounds:
+        """What the trials made until now have decided."""
+        database = getattr(self._search, "database", None)
+        if database is None:
+            return Bounds(lower=None, upper=None, finished=False)
+        found = database.get_relevant_bounds(target=self._search.scaling.goal_to_final_target[self._wanted])
+        return Bounds(
+            lower=None if found.clo is None else round(float(found.clo)),
+            upper=None if found.chi is None else round(float(found.chi)),
+            finished=finished,
+        )
+
+
 def search(measure: Measure, goal: Goal) -> Bounds:
     """Find the bounds."""
-    # Only a search has to load it: everything else of the lab reads this module's records alone.
-    from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal  # noqa: PLC0415
-
-    wanted = SearchGoal(
-        loss_ratio=0.0,
-        exceed_ratio=EXCEED_RATIO,
-        relative_width=goal.width,
-        initial_trial_duration=goal.trial_s,
-        final_trial_duration=goal.trial_s,
-        duration_sum=goal.trial_s * goal.trials,
-        preceding_targets=PRECEDING_TARGETS,
-        fail_fast=False,
-    )
-    config = Config(
-        goals=[wanted],
-        min_load=goal.lowest,
-        max_load=goal.highest,
-        search_duration_max=goal.patience_s,
-        warmup_duration=None,
-    )
-    try:
-        found = MultipleLossRatioSearch(config).search(_Measurer(measure), debug=lambda _: None)[wanted]
-    except RuntimeError as error:
-        raise SearchTooLong(str(error)) from None
-    lower, upper = found.relevant_lower_bound, found.relevant_upper_bound
-    return Bounds(
-        lower=None if lower is None else round(float(lower)),
-        upper=None if upper is None else round(float(upper)),
-    )
+    return Search(goal).run(measure)

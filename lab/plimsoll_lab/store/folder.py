@@ -39,13 +39,27 @@ class RunFolder:
 
     def write_trial(self, trial: TrialRecord) -> None:
         """Write one trial; once this returns it survives a crash."""
-        path = self.path / "trials" / f"{trial.number:0{DIGITS}d}.json"
-        write_atomically(path, json.dumps(trial.to_json(), ensure_ascii=False) + "\n")
+        self._write_trial("trials", trial)
 
     def read_trials(self) -> list[TrialRecord]:
         """Every trial there is, in order."""
-        paths = sorted((self.path / "trials").glob("*.json"))
-        return [TrialRecord.from_json(_read(path)) for path in paths]
+        return self._read_trials("trials")
+
+    def write_null_trial(self, trial: TrialRecord) -> None:
+        """Write a trial of the generator against a null server: no result, but what results are held against."""
+        (self.path / "null").mkdir(exist_ok=True)
+        self._write_trial("null", trial)
+
+    def read_null_trials(self) -> list[TrialRecord]:
+        """Every trial against a null server, in order."""
+        return self._read_trials("null")
+
+    def _write_trial(self, kind: str, trial: TrialRecord) -> None:
+        path = self.path / kind / f"{trial.number:0{DIGITS}d}.json"
+        write_atomically(path, json.dumps(trial.to_json(), ensure_ascii=False) + "\n")
+
+    def _read_trials(self, kind: str) -> list[TrialRecord]:
+        return [TrialRecord.from_json(_read(path)) for path in sorted((self.path / kind).glob("*.json"))]
 
     def count_trials(self) -> int:
         """How many trials there are."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.spec import Limit, SuiteError
+from plimsoll_lab.suite.spec import Limit, SearchSettings, SuiteError
 
 Unit = Literal["per_s", "bits_per_s", "us", "bytes", "cores", "ratio", "count"]
 
@@ -56,6 +56,15 @@ FIGURES: tuple[Figure, ...] = (
     ),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}
+
+CAPACITY = "capacity"
+"""The figure of a search, where every other one is a trial's."""
+
+
+def capacity_figure(search: SearchSettings) -> Figure:
+    """The capacity that a search finds."""
+    return Figure(name=CAPACITY, label="capacity", unit="per_s" if search.key == "rate" else "count", better="higher")
+
 
 _UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s)(?=\.|$)")
 _LIMIT = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")

@@ -100,8 +100,9 @@ DESTINATIONS: dict[str, dict[str, Flag]] = {
     "echo": {"target": Flag(kind="text")},
     "http": {"target": Flag(kind="text"), "path": Flag(kind="text")},
 }
-"""What says where a load goes: `target`, an address or URL of its own in place of the server's; `path`, what is asked for.
-They are no flags: the lab makes the generator's target of them."""
+"""What says where a load goes: `target`, an address or URL in place of the server's own; `path`, what is asked for.
+
+No flags: the lab makes the generator's target of them."""
 
 ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",

@@ -11,16 +11,16 @@ from typing import cast
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import BY_NAME, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, LOAD_FLAGS, SERVER_FLAGS, check_setting
+from plimsoll_lab.suite.search import check_search, read_search
 from plimsoll_lab.suite.spec import Axis, Limit, RunSettings, Settings, Suite, SuiteError, Value, VerdictSettings
 
 Table = Mapping[str, object]
 
-TABLES = ("name", "question", "server", "load", "matrix", "run", "limits", "verdict")
+TABLES = ("name", "question", "server", "load", "matrix", "run", "limits", "verdict", "search")
 NOT_YET = {
     "network": "emulated networks",
     "place": "placing roles on hosts",
     "role": "further roles",
-    "search": "searching for the capacity",
 }
 """Tables of the interface which this version refuses, and what they would ask for."""
 
@@ -66,7 +66,10 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
         run=_run(_table(tables, "run", source=source), source=source),
         limits=_limits(_table(tables, "limits", source=source), source=source),
         verdict=_verdict(_table(tables, "verdict", source=source), source=source),
+        search=read_search(_table(tables, "search", source=source), source=source) if "search" in tables else None,
     )
+    if suite.search is not None:
+        check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
     compare = suite.verdict.compare
     if compare is not None and compare not in {axis.path for axis in suite.matrix}:
         axes = [axis.path for axis in suite.matrix]

@@ -75,6 +75,29 @@ class VerdictSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSettings:
+    """A capacity to be searched for at each point of the matrix; a repetition is then a whole search."""
+
+    over: str
+    """What is varied: `load.connections` or `load.rate`."""
+    lowest: int
+    """The floor: a load every server should carry."""
+    highest: int
+    """The load beyond which nobody asks."""
+    width: float = 0.02
+    """Relative distance of the bounds at which a search ends."""
+    trials: int = 11
+    """Good trials that decide about a load."""
+    patience_s: float = 3600.0
+    """Seconds of trials after which a search ends with the bounds it has. Of 2 %, it takes some fifty trials."""
+
+    @property
+    def key(self) -> str:
+        """The setting of the load that is varied."""
+        return self.over.partition(".")[2]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
     """A question, typed and checked."""
 
@@ -100,6 +123,8 @@ class Suite:
     """What makes a point pass."""
     verdict: VerdictSettings = field(default_factory=VerdictSettings)
     """What is compared with what."""
+    search: SearchSettings | None = None
+    """A load to be searched for, in place of an axis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,7 @@ from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.flags import as_arguments
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Suite
+from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.validity import Judgement, Observation, ending, judge
 
 SAMPLE_EVERY_S = 0.1
@@ -154,6 +155,7 @@ def _measure(
             steal_cores=cast("float | None", rest.get("steal_cores")),
             window_s=window.length_s or None,
             lag_s=window.lag_s,
+            think_s=_think_s(point),
         )
     )
 
@@ -287,6 +289,13 @@ def _foreign_cores(machine: Json, window: Window, summary: Json) -> float | None
         return None
     server_cores = (window.last.cpu_s - window.first.cpu_s) / window.length_s
     return max(0.0, cast("float", machine["busy_cores"]) - server_cores - generator["cpu_cores"])
+
+
+def _think_s(point: Point) -> float | None:
+    """Of a closed loop over a stated time; any other load has no steady number of connections to reason about."""
+    if "rate" in point.load or "duration" not in point.load:
+        return None
+    return duration_s(str(point.load.get("think", "0")).removeprefix("exp:"))
 
 
 def _timeout_s(suite: Suite, point: Point) -> float:

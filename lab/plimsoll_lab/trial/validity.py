@@ -23,6 +23,9 @@ window of 0.3 s on two CPUs less could not be told from nothing."""
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
 
+TRUNCATED = 1.5
+"""Little's law and the mean that was seen differ by less than this, noise and the window's edges included."""
+
 GENERATOR_DOUBTS = ("generator_", "schedule_")
 """How the codes of doubts begin that are the generator's own doing."""
 
@@ -62,6 +65,8 @@ class Observation:
     """Length of the window."""
     lag_s: float
     """How late the ends of the window were seen, together."""
+    think_s: float | None = None
+    """Closed loop over a stated time: the pause before each request; None of any other load."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,6 +198,7 @@ def _load_doubts(seen: Observation) -> list[Doubt]:
         )
         for each in cast("list[Json]", summary.get("warnings") or [])
     ]
+    doubts += _truncated(seen)
     failed = _failed(summary)
     if failed:
         doubts.append(
@@ -203,6 +209,28 @@ def _load_doubts(seen: Observation) -> list[Doubt]:
             )
         )
     return doubts
+
+
+def _truncated(seen: Observation) -> list[Doubt]:
+    """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, knows of them all the same."""
+    summary = seen.load_summary or {}
+    rate = cast("float", summary.get("completed_rate") or 0.0)
+    mean_us = cast("Mapping[str, float]", summary.get("response_time_us") or {}).get("mean")
+    established = cast("Mapping[str, int]", summary.get("connections") or {}).get("established", 0)
+    if seen.think_s is None or not seen.window_s or not rate or not mean_us:
+        return []
+    implied_s = established / rate - seen.think_s
+    if implied_s < seen.window_s / 2 or implied_s < TRUNCATED * mean_us / 1e6:
+        return []
+    return [
+        Doubt(
+            code="window_too_short",
+            message=f"{established} connections that complete {rate:.0f} requests a second wait {implied_s:.2f} s for "
+            f"each (Little's law), but a window of {seen.window_s:.2f} s saw only those answered in it, "
+            f"{mean_us / 1e6:.2f} s on average",
+            remedy="use a window several times as long as the response time",
+        )
+    ]
 
 
 def _machine_doubts(seen: Observation) -> list[Doubt]:

@@ -1,0 +1,205 @@
+"""Where each curve bends: the measured points, the closed loop's bound, and the fit or why there is none."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import cast
+
+import numpy as np
+
+from plimsoll_lab.report import words
+from plimsoll_lab.stats.knee import Knee, Load, find_knee
+from plimsoll_lab.store.records import Json, TrialRecord
+
+AXIS = "load.connections"
+"""A closed loop's load; over a rate nothing waits for anything, and none of this holds."""
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def find_knees(run: Json, trials: Sequence[TrialRecord]) -> list[Json]:
+    """One entry for each setting besides the connections, of a run that varies them in a closed loop."""
+    axes = {cast("str", axis["path"]): cast("list[object]", axis["values"]) for axis in cast("list[Json]", run["axes"])}
+    if len(axes.get(AXIS, [])) < 2:  # noqa: PLR2004 - one load bends nowhere
+        return []
+    points = {cast("int", point["number"]): point for point in cast("list[Json]", run["points"])}
+    curves: dict[str, list[TrialRecord]] = {}
+    for trial in trials:
+        if trial.outcome == "ok" and trial.point in points and "rate" not in cast("Json", points[trial.point]["load"]):
+            curves.setdefault(repr(_rest(trial.setting)), []).append(trial)
+    found = []
+    for place, curve in enumerate(curves.values()):
+        load = cast("Json", points[curve[0].point]["load"])
+        think_s = _think_s(str(load.get("think", "0")))
+        rng = np.random.default_rng([cast("int", run["seed"]), place, 2])
+        knee = find_knee(_loads(curve), think_s=think_s, rng=rng)
+        found.append({"point": _rest(curve[0].setting), **asdict(knee), "text": _sentence(knee)})
+    return found
+
+
+def _rest(setting: Mapping[str, object]) -> Json:
+    return {path: value for path, value in setting.items() if path != AXIS}
+
+
+def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
+    at: dict[float, list[TrialRecord]] = {}
+    for trial in trials:
+        whole = {"completed_rate", "response_time_us.mean"} <= trial.figures.keys()
+        # A window too short for its responses has seen only the quick ones of them.
+        if whole and not any(doubt.code == "window_too_short" for doubt in trial.warnings):
+            at.setdefault(float(cast("int", trial.setting[AXIS])), []).append(trial)
+    return [
+        Load(
+            load=load,
+            rates=[trial.figures["completed_rate"] for trial in made],
+            responses_s=[trial.figures["response_time_us.mean"] / 1e6 for trial in made],
+        )
+        for load, made in at.items()
+    ]
+
+
+def _think_s(text: str) -> float:
+    """The mean of a think time, whose form was checked when the suite was read."""
+    text = text.removeprefix("exp:").strip()
+    number = text.rstrip("umsh")
+    return float(number) * SECONDS.get(text[len(number) :].strip(), 1.0)
+
+
+def _sentence(knee: Knee) -> str:
+    if knee.bound is None:
+        return f"no knee: {knee.refused}"
+    bound = knee.bound
+    if not bound.reached:
+        return (
+            f"no knee up to the highest load: {bound.at:,.0f} connections were carried without a queue, "
+            "and more were not tried"
+        )
+    interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""
+    text = (
+        f"{bound.at:,.0f}{interval} connections: {words.number(bound.most_rate, 'per_s')} at most, and "
+        f"{words.number(bound.idle_response_s * 1e6, 'us')} when idle"
+    )
+    return text + (f" with {bound.think_s:g} s of think time" if bound.think_s else "")
+
+
+def fit_text(knee: Json) -> str:
+    """What the fit says, or why there is none."""
+    fit = cast("Json | None", knee["fit"])
+    if fit is None:
+        return f"not fitted: {knee['refused']}"
+    peak = cast("float | None", fit["peak_at"])
+    low_high = cast("tuple[float, float] | None", fit["peak_at_ci95"])
+    if peak is None:
+        most = "it does not turn down"
+    elif low_high is None:
+        most = f"it turns down near {peak:,.0f} connections, which some resamples do not show"
+    else:
+        most = f"it turns down at {peak:,.0f} [{low_high[0]:,.0f}, {low_high[1]:,.0f}] connections"
+    contention, coherence = (cast("tuple[float, float]", fit[f"{key}_ci95"]) for key in ("contention", "coherence"))
+    return (
+        f"contention {fit['contention']:.2g} [{contention[0]:.2g}, {contention[1]:.2g}], "
+        f"coherence {fit['coherence']:.2g} [{coherence[0]:.2g}, {coherence[1]:.2g}]; {most}; "
+        f"worst misfit {cast('float', fit['misfit']):.0%}"
+    )
+
+
+def knees_section(knees: Sequence[Json]) -> str:
+    """The section of the page; its charts are drawn by name."""
+    if not knees:
+        return ""
+    rows = "".join(
+        f"<tr><th scope='row'>{html.escape(_title(knee))}</th><td>{html.escape(str(knee['text']))}</td>"
+        f"<td>{html.escape(fit_text(knee))}</td></tr>"
+        for knee in knees
+    )
+    charts = "".join(
+        f"<section class='card'><h3>{html.escape(_title(knee))}</h3><div class='panels'>"
+        f"<div class='chart' data-chart='knee-{place}-rate'></div>"
+        f"<div class='chart' data-chart='knee-{place}-response'></div></div></section>"
+        for place, knee in enumerate(knees)
+    )
+    head = "<tr><th></th><th>closed-loop bound</th><th>Universal Scalability Law</th></tr>"
+    return (
+        "<section><h2>The knee</h2><p class='note'>Where response time starts to rise faster than completed rate. The "
+        "bound needs no fit: with X<sub>max</sub> the most that was completed, R<sub>0</sub> the response time at the "
+        "lowest load and Z the think time, queues begin at N* = X<sub>max</sub> (R<sub>0</sub> + Z) at the latest "
+        "(dashed). A law is drawn (line and 95&nbsp;% band) only where it comes within a tenth of every median.</p>"
+        f"<div class='scroll'><table class='knees'><thead>{head}</thead><tbody>{rows}</tbody></table></div>"
+        f"<details><summary>The curves</summary>{charts}</details></section>"
+    )
+
+
+def _title(knee: Json) -> str:
+    setting = cast("Json", knee["point"])
+    return words.setting(setting) if setting else "the server"
+
+
+def knee_charts(knees: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Json]:
+    """Two charts a curve, each with its own data: name and Vega-Lite."""
+    drawn: list[Json] = []
+    for place, knee in enumerate(knees):
+        curve = [trial for trial in trials if trial.outcome == "ok" and _rest(trial.setting) == knee["point"]]
+        drawn.append({"name": f"knee-{place}-rate", "spec": _rate_chart(knee, curve)})
+        drawn.append({"name": f"knee-{place}-response", "spec": _response_chart(knee, curve)})
+    return drawn
+
+
+def _rate_chart(knee: Json, trials: Sequence[TrialRecord]) -> Json:
+    layers = [_dots(trials, "completed_rate", 1.0)]
+    bound = cast("Json | None", knee["bound"])
+    if bound is not None and trials:
+        loads = [float(cast("int", trial.setting[AXIS])) for trial in trials]
+        slope = 1 / (cast("float", bound["idle_response_s"]) + cast("float", bound["think_s"]))
+        most = cast("float", bound["most_rate"])
+        corner = cast("float", bound["at"])
+        line = [[min(loads), min(loads) * slope], [corner, most], [max(*loads, corner), most]]
+        layers.append(_line(line, [5, 4]))
+    fit = cast("Json | None", knee["fit"])
+    if fit is not None:
+        curve = cast("list[list[float]]", fit["curve"])
+        band = [{"x": x, "low": low, "high": high} for x, _, low, high in curve]
+        encoding = {"x": _x(), "y": _y("low", "requests/s"), "y2": {"field": "high"}}
+        layers.append({"data": {"values": band}, "mark": {"type": "area", "opacity": 0.2}, "encoding": encoding})
+        layers.append(_line([[x, y] for x, y, _, _ in curve], [1, 0]))
+    return {"width": 330, "height": 200, "title": "completed rate", "layer": layers}
+
+
+def _response_chart(knee: Json, trials: Sequence[TrialRecord]) -> Json:
+    layers = [_dots(trials, "response_time_us.mean", 1e-3)]
+    bound = cast("Json | None", knee["bound"])
+    if bound is not None and bound["reached"]:
+        rule = {"type": "rule", "strokeDash": [5, 4]}
+        layers.append({"data": {"values": [{"x": bound["at"]}]}, "mark": rule, "encoding": {"x": _x()}})
+    return {"width": 330, "height": 200, "title": "mean response time", "layer": layers}
+
+
+def _dots(trials: Sequence[TrialRecord], figure: str, scale: float) -> Json:
+    values = [
+        {"x": trial.setting[AXIS], "y": float(f"{trial.figures[figure] * scale:.6g}"), "trial": trial.number}
+        for trial in trials
+        if figure in trial.figures
+    ]
+    unit = "requests/s" if scale == 1.0 else "ms"
+    return {
+        "data": {"values": values},
+        "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.5},
+        "encoding": {"x": _x(), "y": _y("y", unit), "tooltip": [{"field": "x"}, {"field": "y"}, {"field": "trial"}]},
+    }
+
+
+def _line(points: Sequence[Sequence[float]], dash: Sequence[int]) -> Json:
+    return {
+        "data": {"values": [{"x": x, "y": y} for x, y in points]},
+        "mark": {"type": "line", "strokeDash": list(dash), "strokeWidth": 1.5},
+        "encoding": {"x": _x(), "y": _y("y", "requests/s")},
+    }
+
+
+def _x() -> Json:
+    return {"field": "x", "type": "quantitative", "title": "connections", "scale": {"type": "log", "nice": False}}
+
+
+def _y(field: str, unit: str) -> Json:
+    axis = {"format": "~s" if unit == "requests/s" else ",.4~r", "tickCount": 5}
+    return {"field": field, "type": "quantitative", "title": unit, "axis": axis}

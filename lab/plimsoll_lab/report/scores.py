@@ -1,0 +1,67 @@
+"""The scores as tables: a row a contender, a column a figure, for each setting of the other axes."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.report import words
+from plimsoll_lab.store.records import Json
+
+
+def scores_section(summary: Json, figures: Mapping[str, Json]) -> str:
+    """The section of the page; empty where nothing competes."""
+    cells = cast("list[Json]", summary["scores"])
+    if not cells:
+        return ""
+    places: dict[str, list[Json]] = {}
+    for cell in cells:
+        places.setdefault(words.setting(cast("Json", cell["at"])), []).append(cell)
+    tables = "".join(_table(place, here, figures) for place, here in places.items())
+    return (
+        "<section><h2>Scores</h2><p class='note'>The median with its 95&nbsp;% interval, and how many times the best "
+        "one's it is, with the interval of that. Cells that are <b>level</b> with the best are within the margin as a "
+        "whole. There is no score over all figures: how much a response time is worth in memory is yours to say.</p>"
+        f"{tables}</section>"
+    )
+
+
+def _table(place: str, cells: Sequence[Json], figures: Mapping[str, Json]) -> str:
+    names = list(dict.fromkeys(cast("str", cell["figure"]) for cell in cells))
+    rows = list(dict.fromkeys(cast("str", cell["contender"]) for cell in cells))
+    by = {(cell["contender"], cell["figure"]): cell for cell in cells}
+    head = "".join(f"<th scope='col'>{html.escape(str(figures[name]['label']))}</th>" for name in names)
+    body = "".join(
+        f"<tr><th scope='row'>{html.escape(row)}</th>"
+        f"{''.join(_cell(by.get((row, name)), str(figures[name]['unit'])) for name in names)}</tr>"
+        for row in rows
+    )
+    title = f"<caption>{html.escape(place)}</caption>" if place != "every setting" else ""
+    return (
+        f"<div class='scroll'><table class='scores'>{title}<thead><tr><th></th>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Json | None, unit: str) -> str:
+    median = cast("float | None", cell["median"]) if cell else None
+    if cell is None or median is None:
+        return "<td class='none'>&ndash;</td>"
+    interval = cast("tuple[float, float] | None", cell["median_ci95"])
+    within = f" <small>[{_bounds(interval, unit)}]</small>" if interval else ""
+    return f"<td>{words.number(median, unit)}{within}{_margin(cell)}</td>"
+
+
+def _bounds(interval: tuple[float, float], unit: str) -> str:
+    return f"{words.number(interval[0], unit)}, {words.number(interval[1], unit)}"
+
+
+def _margin(cell: Json) -> str:
+    if cell["best"]:
+        return "<span class='margin'><span class='call better'>best</span></span>"
+    if cell["margin"] is None:
+        return ""
+    ratio = words.ratio(cast("float", cell["margin"]), cast("tuple[float, float] | None", cell["margin_ci95"]))
+    level = " <span class='call equivalent'>level</span>" if cell["level"] else ""
+    return f"<span class='margin'>{html.escape(ratio).replace('x', '&times;')}{level}</span>"

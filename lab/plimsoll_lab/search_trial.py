@@ -1,0 +1,185 @@
+"""What one trial says in a search: how much of its load was lost, what was missed, and what the server was short of.
+
+Pure: a record in, words and numbers out.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.report import words
+from plimsoll_lab.report.summary import COMPARE
+from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.suite.figures import BY_NAME
+from plimsoll_lab.suite.spec import Limit, Suite
+
+LOST_TOLERATED = 0.01
+"""Open loop: the part of the requests due that may be failed, late beyond their time-out, or never sent."""
+LEAST_LOST, MOST_LOST = 0.01, 0.9
+"""A missed limit is at least a loss, and leaves MLRsearch something to estimate from."""
+NO_RESULT_LOST = 0.5
+"""Of a trial without a result nothing tells how far off it was."""
+PLATEAU = 1.05
+"""A server that uses no more than this many times the CPU at any higher load has found its limit in the CPU."""
+FULL = 0.95
+"""Above this part of the machine's CPUs, or of its memory, there was none left."""
+
+EVIDENCE = (
+    "completed_rate",
+    "response_time_us.p50",
+    "response_time_us.p99",
+    "failed_ratio",
+    "server.cpu_cores",
+    "server.memory_bytes",
+    "server.descriptors",
+    "generator.cpu_cores",
+)
+"""What is shown of both bounds, so that a reader sees what changed between them."""
+
+
+def lost_part(trial: TrialRecord, suite: Suite) -> float:
+    """0 where every limit was met; else how far off it was, which only guides where the search looks next."""
+    if trial.outcome != "ok":
+        return NO_RESULT_LOST
+    off = max((_off(trial, limit) for limit in suite.limits), default=0.0)
+    if _truncated(trial):
+        off = max(off, NO_RESULT_LOST)
+    if over_a_rate(suite) and (unmet := _unmet(trial)) > LOST_TOLERATED:
+        off = max(off, unmet)
+    return 0.0 if off == 0 else min(MOST_LOST, max(LEAST_LOST, off))
+
+
+def broken_by(trial: TrialRecord, suite: Suite) -> str:
+    """What was missed, in words."""
+    if trial.outcome != "ok":
+        return f"{trial.outcome.replace('_', ' ')}: {trial.reason}"
+    if truncated := _truncated(trial):
+        return truncated
+    for limit in suite.limits:
+        if _off(trial, limit):
+            figure = BY_NAME[limit.figure]
+            return f"{figure.label} was {words.number(trial.figures.get(limit.figure), figure.unit)}"
+    return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
+
+
+def what_broke(suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: Json) -> Json:
+    """What was missed at the upper bound, and what the server was short of there; `every` is the whole search."""
+    kinds = Counter(_kind(trial, suite) for trial in bad)
+    likeliest = kinds.most_common(1)[0][0]
+    examples = [trial for trial in bad if _kind(trial, suite) == likeliest]
+    missed = broken_by(examples[len(examples) // 2], suite)
+    causes = [
+        *_descriptors(bad),
+        *_listen(bad),
+        *_errors(bad),
+        *_cpu(bad, every, environment),
+        *_memory(bad, environment),
+    ]
+    return {"missed": missed, "causes": causes}
+
+
+def medians(trials: Sequence[TrialRecord], names: Sequence[str]) -> dict[str, float]:
+    """The median of each figure over the trials that are results, where there are any."""
+    valid = [trial for trial in trials if trial.outcome == "ok"]
+    return {
+        name: statistics.median(values)
+        for name in names
+        if (values := [trial.figures[name] for trial in valid if name in trial.figures])
+    }
+
+
+def over_a_rate(suite: Suite) -> bool:
+    """Whether the search varies a rate."""
+    return suite.search is not None and suite.search.key == "rate"
+
+
+def _kind(trial: TrialRecord, suite: Suite) -> str:
+    """What two trials share that missed the same thing, whatever their numbers."""
+    if trial.outcome != "ok":
+        return trial.outcome
+    if _truncated(trial):
+        return "window_too_short"
+    return next((limit.figure for limit in suite.limits if _off(trial, limit)), "unmet")
+
+
+def _truncated(trial: TrialRecord) -> str | None:
+    """Why the response times of this trial are none: most requests outlasted the window."""
+    return next((doubt.message for doubt in trial.warnings if doubt.code == "window_too_short"), None)
+
+
+def _off(trial: TrialRecord, limit: Limit) -> float:
+    value = trial.figures.get(limit.figure)
+    if value is None:
+        return MOST_LOST
+    if COMPARE[limit.operator](float(value), float(limit.value)):
+        return 0.0
+    high, low = max(value, limit.value), min(value, limit.value)
+    return max(LEAST_LOST, 1 - low / high) if high > 0 else LEAST_LOST
+
+
+def _unmet(trial: TrialRecord) -> float:
+    requests = cast("dict[str, int]", _summary(trial).get("requests") or {})
+    due = requests.get("scheduled", 0)
+    return sum(requests.get(key, 0) for key in ("failed", "timed_out", "unsent")) / due if due else 0.0
+
+
+def _summary(trial: TrialRecord) -> Json:
+    return cast("Json", trial.load.get("summary")) or {}
+
+
+def _descriptors(bad: Sequence[TrialRecord]) -> list[Json]:
+    found = Counter[str]()
+    for trial in bad:
+        summary = cast("Json", trial.server.get("summary")) or {}
+        errors = cast("Mapping[str, int]", summary.get("errors") or {})
+        found.update({code: errors.get(code, 0) for code in ("emfile", "enfile", "fd_setsize")})
+    words_of = {
+        "emfile": "descriptors: it ran out of them {n} times (ulimit -n)",
+        "enfile": "descriptors: the machine ran out of them {n} times (fs.file-max)",
+        "fd_setsize": "descriptors: select can watch none of 1024 or above, and refused {n} connections",
+    }
+    return [_cause("descriptors", words_of[code].format(n=f"{n:,}")) for code, n in found.items() if n]
+
+
+def _listen(bad: Sequence[TrialRecord]) -> list[Json]:
+    dropped = sum(cast("float", trial.machine.get("listen_overflows") or 0) for trial in bad)
+    if not dropped:
+        return []
+    return [_cause("listen_overflow", f"listen queue: it overflowed {dropped:,.0f} times in {len(bad)} trials")]
+
+
+def _errors(bad: Sequence[TrialRecord]) -> list[Json]:
+    found = Counter[str]()
+    for trial in bad:
+        found.update(cast("Mapping[str, int]", _summary(trial).get("errors") or {}))
+    shown = ", ".join(f"{count:,} {code}" for code, count in found.most_common() if count)
+    return [_cause("errors", f"errors: {shown} in {len(bad)} trials")] if shown else []
+
+
+def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: Json) -> list[Json]:
+    used = medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
+    cpus = cast("int | None", environment.get("cpus"))
+    busy = [cast("float", trial.machine["busy_cores"]) for trial in bad if "busy_cores" in trial.machine]
+    whole = bool(cpus and busy and statistics.median(busy) >= FULL * cpus)
+    most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
+    if used is not None and 0 < most <= PLATEAU * used and not whole:
+        return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]
+    if whole:
+        own = "" if used is None else f", {used:.2f} of them by the server"
+        return [_cause("cpu", f"CPU: {statistics.median(busy):.2f} of the machine's {cpus} CPUs were busy{own}")]
+    return []
+
+
+def _memory(bad: Sequence[TrialRecord], environment: Json) -> list[Json]:
+    used = medians(bad, ("server.memory_bytes",)).get("server.memory_bytes")
+    total = str(environment.get("memory") or "").removesuffix(" kB")
+    if used is None or not total.isdigit() or used < FULL * int(total) * 1024:
+        return []
+    return [_cause("memory", f"memory: it holds {words.number(used, 'bytes')}, all that the machine has")]
+
+
+def _cause(code: str, text: str) -> Json:
+    return {"code": code, "text": text}

@@ -1,0 +1,249 @@
+"""A run that searches: at each point of the matrix, the highest load that meets the limits.
+
+Every trial is on disk before the next one starts. A search is a function of its trials alone, so `resume` gives it
+those that are on disk and goes on where they end.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import cast
+
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, SUSPECT, again
+from plimsoll_lab.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
+from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
+from plimsoll_lab.trial.lifecycle import run_trial
+
+NEAR_CEILING = 0.8
+"""Above this part of what the generator gets from a null server, it cannot be told from the server."""
+CEILING_CONNECTIONS = 64
+"""Enough to keep two cores busy, too few to cost anything by their number."""
+NULL_TRIALS = 3
+"""Of these the best tells the generator's ceiling, and the middle one whether it meets the limits: one may dip."""
+FREE_REPEATS = 4
+"""Suspect trials made again at the start of a search, when a part of few trials is none."""
+
+Say = Callable[[TrialRecord, str], None]
+"""Told of every trial, and what it missed; empty where it met every limit."""
+
+
+class SearchRun:
+    """A run of searches, on disk."""
+
+    def __init__(self, folder: RunFolder, record: Json, plan: Plan, host: Host, binary: str, say: Say) -> None:
+        if plan.suite.search is None:
+            raise AssertionError("a plan without a search")
+        self._folder, self._record, self._plan, self._host, self._binary, self._say = (
+            folder, record, plan, host, binary, say
+        )  # fmt: skip
+        self.settings: SearchSettings = plan.suite.search
+        self._stored = {trial.number: trial for trial in folder.read_trials()}
+        self._stored_null = {trial.number: trial for trial in folder.read_null_trials()}
+        self._null_made = 0
+        self._ceilings: dict[str, float | None] = {}
+        self.trials: list[TrialRecord] = []
+        self.points: dict[tuple[int, int], Point] = {}
+        self.searches: list[Json] = [asdict(each) | {"state": "planned"} for each in plan.trials]
+
+    def carry_out(self) -> Interrupted | None:
+        """Make every search. The status on disk says how it ended."""
+        status, interrupted = "failed", None
+        self._write("running")
+        bases = {point.number: point for point in self._plan.points}
+        try:
+            for number, planned in enumerate(self._plan.trials):
+                self._one(number, bases[planned.point])
+            status = "complete"
+        except Interrupted as signal:
+            status, interrupted = "interrupted", signal
+        finally:
+            self._write(status)
+        return interrupted
+
+    def _one(self, number: int, base: Point) -> None:
+        """One search, from the generator's ceiling to who was the limit."""
+        suite, settings = self._plan.suite, self.settings
+        ceiling = self._ceiling(base)
+        hunt = Search(
+            Goal(
+                lowest=settings.lowest,
+                highest=settings.highest,
+                width=settings.width,
+                trial_s=units.duration_s(str(base.load["duration"])) if "duration" in base.load else 1.0,
+                trials=settings.trials,
+            )
+        )
+        first = len(self.trials)
+
+        def measure(_duration_s: float, load: int) -> float:
+            spent_s = sum(trial.elapsed_s for trial in self.trials[first:])
+            if spent_s >= settings.patience_s:
+                raise OutOfPatience
+            trial = self._measure(number, base, load, len(self.trials) - first)
+            return lost_part(trial, suite)
+
+        try:
+            bounds = hunt.run(measure)
+        except BaseException:
+            self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "interrupted")
+            raise
+        self._note(
+            number, base, bounds, ceiling, self.trials[first:], "complete" if bounds.finished else "out of patience"
+        )
+
+    def _measure(self, search: int, base: Point, load: int, made: int) -> TrialRecord:
+        """The next trial: from the disk, where an earlier start of this run has made it, else for real."""
+        point = self._point(base, load)
+        planned = PlannedTrial(
+            number=len(self.trials) + 1,
+            block=1 + sum(trial.point == point.number for trial in self.trials),
+            point=point.number,
+        )
+        trial = self._stored.pop(planned.number, None)
+        if trial is not None and dict(trial.setting) != dict(point.setting):
+            raise LabError(
+                f"trial {planned.number} was made at {dict(trial.setting)}, and this lab would make it at "
+                f"{dict(point.setting)}; resume with the lab that began the run"
+            )
+        if trial is None:
+            trial = self._trial(self._plan, point, planned, made)
+            missed = broken_by(trial, self._plan.suite) if lost_part(trial, self._plan.suite) else ""
+            self.trials.append(trial)
+            self._say(trial, missed)
+        else:
+            self.trials.append(trial)
+        self.searches[search] |= {"trials": made + 1}
+        return trial
+
+    def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int) -> TrialRecord:
+        trial = run_trial(self._host, self._binary, plan.suite, point, planned)
+        self._folder.write_trial(trial)
+        spent = sum(len(each.attempts) for each in self.trials)
+        at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
+        left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
+        while trial.outcome in SUSPECT and left > 0:
+            left -= 1
+            trial = again(trial, run_trial(self._host, self._binary, plan.suite, point, planned))
+            self._folder.write_trial(trial)
+        return trial
+
+    def _point(self, base: Point, load: int) -> Point:
+        found = self.points.get((base.number, load))
+        if found is None:
+            setting = {**base.setting, self.settings.over: load}
+            found = Point(
+                number=len(self.points),
+                setting=setting,
+                server=base.server,
+                load={**base.load, self.settings.key: load},
+            )
+            self.points[base.number, load] = found
+            self._write("running")  # so that a report can be made of whatever a crash leaves behind
+        return found
+
+    def _null(self, base: Point, load: Settings) -> TrialRecord:
+        """The same generator against a server that does nothing else: our own epoll."""
+        self._null_made += 1
+        stored = self._stored_null.get(self._null_made)
+        if stored is not None:
+            return stored
+        protocol = str(base.load.get("protocol", "echo"))
+        server: Settings = {"protocol": protocol}
+        load = {key: value for key, value in load.items() if key not in {"target", "path"}}
+        if protocol == "http":
+            server, load = {**server, "synthetic": True}, {**load, "path": "/bytes/64"}
+        point = Point(number=base.number, setting=base.setting, server=server, load=load)
+        planned = PlannedTrial(number=self._null_made, block=1, point=base.number)
+        trial = run_trial(self._host, self._binary, self._plan.suite, point, planned)
+        self._folder.write_null_trial(trial)
+        return trial
+
+    def _ceiling(self, base: Point) -> float | None:
+        """The highest rate the generator gets from anything on this machine, with this load."""
+        closed = {key: value for key, value in base.load.items() if key not in {"think", "rate"}}
+        closed = {"connections": CEILING_CONNECTIONS, **closed}
+        if repr(closed) not in self._ceilings:
+            made = [self._null(base, closed).figures for _ in range(NULL_TRIALS)]
+            rates = [figures["completed_rate"] for figures in made if "completed_rate" in figures]
+            self._ceilings[repr(closed)] = max(rates, default=None)
+        return self._ceilings[repr(closed)]
+
+    def _note(
+        self, number: int, base: Point, bounds: Bounds, ceiling: float | None, trials: list[TrialRecord], state: str
+    ) -> None:
+        """What a search has found, or found so far."""
+        limited_by, broke = None, None
+        if bounds.upper is not None and state != "interrupted":
+            limited_by, broke = self._limiter(base, bounds, ceiling, trials)
+        self.searches[number] |= {
+            "state": state,
+            "setting": dict(base.setting),
+            "lower": bounds.lower,
+            "upper": bounds.upper,
+            "limited_by": limited_by,
+            "broke": broke,
+            "generator_ceiling_per_s": ceiling,
+            "loads": self._loads(base, trials),
+        }
+
+    def _limiter(
+        self, base: Point, bounds: Bounds, ceiling: float | None, trials: list[TrialRecord]
+    ) -> tuple[str, Json]:
+        """Who stopped the rise, and what broke first."""
+        suite, upper = self._plan.suite, cast("int", bounds.upper)
+        bad = [trial for trial in self._at(base, upper, trials) if lost_part(trial, suite) > 0]
+        broke = what_broke(suite, bad, trials, cast("Json", self._record["environment"]))
+        outcomes = [trial.outcome for trial in bad]
+        if 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes):
+            return ("generator" if "generator_limited" in outcomes else "environment"), broke
+        rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
+        if ceiling and rate and rate >= NEAR_CEILING * ceiling:
+            near = f"{rate / ceiling:.0%} of what the generator gets from a null server"
+            return "generator", broke | {"near_ceiling": near}
+        load = {**base.load, self.settings.key: upper}
+        lost = [lost_part(self._null(base, load), suite) for _ in range(NULL_TRIALS)]
+        if statistics.median(lost) > 0:
+            return "generator", broke | {"near_ceiling": "the generator misses the limits against a null server too"}
+        return "server", broke
+
+    def _at(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
+        point = self.points.get((base.number, load))
+        return [] if point is None else [trial for trial in trials if trial.point == point.number]
+
+    def _loads(self, base: Point, trials: list[TrialRecord]) -> list[Json]:
+        """A row a load: how many of its trials were good, and the medians of what counts."""
+        suite = self._plan.suite
+        names = tuple(dict.fromkeys((*(limit.figure for limit in suite.limits), *EVIDENCE)))
+        rows: list[Json] = []
+        for load in sorted(load for number, load in self.points if number == base.number):
+            made = self._at(base, load, trials)
+            if made:
+                good = sum(lost_part(trial, suite) == 0 for trial in made)
+                rows.append({"load": load, "trials": len(made), "good": good, "medians": medians(made, names)})
+        return rows
+
+    def _write(self, status: str) -> None:
+        loads = sorted({load for _, load in self.points})
+        axes = [asdict(axis) for axis in self._plan.suite.matrix]
+        self._record |= {
+            "status": status,
+            "finished_unix_s": None if status == "running" else time.time(),
+            "axes": [*axes, {"path": self.settings.over, "values": loads}] if loads else axes,
+            "points": [asdict(point) for point in self.points.values()],
+            "trials": [asdict(_planned(trial)) for trial in self.trials],
+            "searches": self.searches,
+        }
+        self._folder.write_run(self._record)
+
+
+def _planned(trial: TrialRecord) -> PlannedTrial:
+    return PlannedTrial(number=trial.number, block=trial.block, point=trial.point)

@@ -1,0 +1,87 @@
+"""The `[search]` table: in place of a list of loads, the highest one that meets the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings, Settings, SuiteError
+
+OVER = ("load.connections", "load.rate")
+"""What a search may vary."""
+KEYS = ("over", "range", "width", "trials", "patience")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Table:
+    """The table, whose refusals say where they come from."""
+
+    values: Mapping[str, object]
+    source: str
+
+    def refuse(self, key: str, why: str) -> SuiteError:
+        return SuiteError(f"{self.source}: [search] {key}: {why}")
+
+    def read(self, key: str, reader: Callable[[str], T], default: T) -> T:
+        if key not in self.values:
+            return default
+        try:
+            return reader(str(self.values[key]))
+        except ValueError as refusal:
+            raise self.refuse(key, str(refusal)) from None
+
+
+def read_search(values: Mapping[str, object], *, source: str) -> SearchSettings:
+    """Type the table."""
+    table = _Table(values=values, source=source)
+    for key in values:
+        if key not in KEYS:
+            raise SuiteError(f"{source}: [search] {key}: unknown key{suggest(key, KEYS)}")
+    over = values.get("over")
+    if not isinstance(over, str) or over not in OVER:
+        raise table.refuse("over", f"{over!r} is nothing that can be searched over; write one of {', '.join(OVER)}")
+    lowest, highest = _range(table)
+    defaults = SearchSettings(over=over, lowest=lowest, highest=highest)
+    width = table.read("width", units.ratio, defaults.width)
+    trials = table.read("trials", units.count, defaults.trials)
+    patience_s = table.read("patience", units.duration_s, defaults.patience_s)
+    if not 0 < width < 1:
+        raise table.refuse("width", "it has to lie between 0 % and 100 %, such as '2%'")
+    if trials < 1:
+        raise table.refuse("trials", "a load is decided by one trial at least")
+    if patience_s <= 0:
+        raise table.refuse("patience", "it has to be above zero, such as '1h'")
+    return replace(defaults, width=width, trials=trials, patience_s=patience_s)
+
+
+def check_search(
+    search: SearchSettings, matrix: tuple[Axis, ...], load: Settings, limits: tuple[Limit, ...], *, source: str
+) -> None:
+    """Refuse a search that contradicts the rest of its suite."""
+    if any(axis.path == search.over for axis in matrix):
+        raise SuiteError(f"{source}: [search] over: {search.over} is an axis of the matrix too; leave one of them out")
+    if not limits:
+        raise SuiteError(
+            f"{source}: [search]: no limit; say what the server has to keep, such as "
+            "[limits] 'response_time.p99' = '<50ms'"
+        )
+    if search.over == "load.rate" and "think" in load:
+        raise SuiteError(f"{source}: [load] think: a rate has no think time; leave it out, or search over connections")
+
+
+def _range(table: _Table) -> tuple[int, int]:
+    given = table.values.get("range")
+    if not isinstance(given, list) or len(given) != 2 or any(isinstance(end, bool) for end in given):  # noqa: PLR2004
+        raise table.refuse("range", f"{given!r} is no pair of loads; write [100, 60000]")
+    try:
+        lowest, highest = (units.count(end) for end in given)
+    except (TypeError, ValueError) as refusal:
+        raise table.refuse("range", str(refusal)) from None
+    if not 0 < lowest < highest:
+        raise table.refuse("range", "the low end has to be at least 1 and below the high end")
+    return lowest, highest

@@ -1,0 +1,141 @@
+"""A run of searches: a suite's, one that is given up, and one that is killed and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from conftest import FAKE, Lab, lab_environment
+
+SCHEMAS = Path(__file__).parent.parent / "plimsoll_lab" / "store"
+SUITE = """
+name = "most"
+question = "Which one carries most?"
+[server]
+[load]
+duration = "20ms"
+think = "50ms"
+[matrix]
+"server.model" = ["epoll", "uring"]
+[run]
+repeat = 2
+seed = 3
+[limits]
+completed_rate = "<1000"
+[search]
+over = "load.connections"
+range = [1, 200]
+width = "10%"
+trials = 3
+"""
+"""The fake completes 20 requests a second on each connection, a think time of 50 ms: its capacity is 50 connections."""
+
+
+def run_record(folder: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    jsonschema.validate(record, json.loads((SCHEMAS / "run.schema.json").read_text()))
+    return record
+
+
+def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "most.toml").write_text(SUITE)
+    done = lab("run", "most.toml", "--json")
+    # The fake generator gets no more from the null server, so it is the limit, and no winner may be told.
+    assert done.returncode == 4, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    jsonschema.validate(summary, json.loads((SCHEMAS / "summary.schema.json").read_text()))
+    assert [each["point"] for each in summary["capacities"]] == [
+        {"server.model": "epoll"},
+        {"server.model": "uring"},
+    ]
+    for each in summary["capacities"]:
+        assert each["searches"] == each["ended"] == 2
+        assert 40 <= each["lower"] < each["upper"] <= 60
+        assert each["limited_by"] == "generator"
+        assert "the generator was the limit" in each["text"]
+    assert {verdict["call"] for verdict in summary["verdicts"]} == {"invalid"}
+    assert summary["valid"] is False
+    record = run_record(tmp_path / summary["run"])
+    assert len(record["searches"]) == 4
+    assert {each["state"] for each in record["searches"]} == {"complete"}
+    page = (tmp_path / summary["report"]).read_text()
+    assert "every load that was tried" in page
+    assert "most" in lab("plan", "most.toml", "--json").stdout
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[str]:
+    """The address of a server that somebody else runs."""
+    with subprocess.Popen([sys.executable, str(FAKE), "serve", "echo"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["addresses"][0]
+        finally:
+            process.terminate()
+
+
+QUESTION = (
+    "--limit",
+    "completed_rate < 1000",
+    "--range",
+    "1:200",
+    "--duration",
+    "20ms",
+    "--think",
+    "50ms",
+    "--warm-up",
+    "0ms",
+)
+
+
+def test_a_search_out_of_patience_reports_the_bounds_it_has(lab: Lab, tmp_path: Path) -> None:
+    with running_server() as address:
+        done = lab("capacity", "echo", address, *QUESTION, "--patience", "1us", "--json")
+    summary = json.loads(done.stdout)
+    assert (done.returncode, summary["finished"], summary["valid"]) == (1, False, False)
+    assert (summary["lower"], summary["upper"]) == (None, None)
+    assert "not decided" in summary["answer"]
+    assert run_record(tmp_path / summary["run"])["searches"][0]["state"] == "out of patience"
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_search_that_is_stopped_goes_on_with_the_trials_it_has(lab: Lab, tmp_path: Path, by: signal.Signals) -> None:
+    with running_server() as address:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "plimsoll_lab", "capacity", "echo", address, *QUESTION, "--json"],
+            cwd=tmp_path,
+            env=lab_environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        trials = tmp_path / "runs/0001/trials"
+        deadline = time.monotonic() + 60
+        while len(list(trials.glob("*.json"))) < 3:
+            assert time.monotonic() < deadline, "no trial appeared"
+            time.sleep(0.005)
+        started.send_signal(by)
+        said, _ = started.communicate(timeout=60)
+        assert started.returncode in {130, -by}
+        if by == signal.SIGINT:
+            summary = json.loads(said)
+            assert summary["status"] == "interrupted"
+            assert "interrupted" in summary["answer"]
+        kept = {path.name: path.read_bytes() for path in trials.glob("*.json")}
+        # A report can be made of what is there, however the run was stopped.
+        assert lab("report", "runs/0001", "--json").returncode in {1, 4}
+        resumed = lab("resume", "runs/0001", "--json")
+    summary = json.loads(resumed.stdout)
+    assert resumed.returncode == 4, resumed.stderr
+    assert (summary["status"], summary["finished"]) == ("complete", True)
+    assert 40 <= summary["lower"] < summary["upper"] <= 60
+    assert {name: (trials / name).read_bytes() for name in kept} == kept
+    assert run_record(tmp_path / "runs/0001")["status"] == "complete"
