@@ -1,6 +1,5 @@
 //! `plimsoll capture`: an interface's packets, or a file's, and what they come to.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -62,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let record = Event { event: "summary", of: &summary };
-    print(arguments.output, &record, || sentence(&summary));
+    arguments.output.print_result(&record, || sentence(&summary));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,11 +97,11 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
     let output = arguments.output;
     let capture = Capture::open(config).map_err(blame)?;
     let ready = Ready { event: "ready", interface, snap, pid: std::process::id() };
-    print(output, &ready, || format!("capturing on {interface}"));
+    output.print(&ready, || format!("capturing on {interface}"));
     let outcome = capture.run(&signals, |number, interval| {
         let from_s = number as f64 * arguments.interval.as_secs_f64();
         let record = Event { event: "interval", of: &Passed { from_s, interval } };
-        print(output, &record, || {
+        output.print(&record, || {
             format!("{} s: {} packets, {} bytes", units::three_digits(from_s), interval.packets, interval.bytes)
         });
     });
@@ -158,15 +157,4 @@ fn sentence(summary: &Summary) -> String {
         tcp.resets,
         tcp.unanswered_syn
     )
-}
-
-/// Prints a record as a JSON line or as a sentence. A closed standard output ends nothing: the packets may go to a file.
-fn print(output: Output, record: &impl Serialize, sentence: impl FnOnce() -> String) {
-    let line = if output.json {
-        serde_json::to_string(record).expect("a record of numbers and names serialises")
-    } else {
-        sentence()
-    };
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }

@@ -99,10 +99,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let forwarder = Forwarder::bind(config, Box::new(say)).map_err(told)?;
     let addresses: Vec<String> = forwarder.addresses().iter().map(ToString::to_string).collect();
     let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, pid: std::process::id() };
-    print(&arguments.output, &ready, || ready.sentence());
+    arguments.output.print(&ready, || ready.sentence());
     let source = file.map(|path| Source { watch, read: Box::new(move || read_file(&path, toml)) });
     let totals = forwarder.run(&signals, source)?;
-    print(&arguments.output, &Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    arguments.output.print_result(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,7 +139,7 @@ fn check(arguments: &Arguments, table: Table) -> anyhow::Result<ExitCode> {
     plimsoll_forward::check(&table).map_err(told)?;
     table.notes.iter().for_each(|note| say(note));
     let checked = Checked { event: "checked", rules };
-    print(&arguments.output, &checked, || format!("the table is whole: {rules} listeners"));
+    arguments.output.print_result(&checked, || format!("the table is whole: {rules} listeners"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -206,17 +206,4 @@ fn sentence(totals: &Totals) -> String {
         }
     }
     sentence
-}
-
-/// Prints a record as a JSON line or as a sentence, at once. A closed standard output ends nothing: the forwarder is there for its connections.
-fn print(output: &Output, record: &impl Serialize, sentence: impl FnOnce() -> String) {
-    let line = if output.json {
-        serde_json::to_string(record).expect("a record of numbers and names serialises")
-    } else if output.quiet {
-        return;
-    } else {
-        sentence()
-    };
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }

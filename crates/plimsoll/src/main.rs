@@ -13,9 +13,11 @@ mod merge;
 mod outcome;
 mod serve;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 /// Finds how much load a TCP or HTTP server can carry.
 #[derive(Debug, Parser)]
@@ -56,6 +58,27 @@ struct Output {
     /// Use colour: on a terminal only, always, or never. NO_COLOR is honoured.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Output")]
     color: Color,
+}
+
+impl Output {
+    /// Prints a record of how far it has come, at once: as a JSON line, as a sentence, or not at all.
+    fn print(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
+        if self.json || !self.quiet {
+            self.print_result(record, sentence);
+        }
+    }
+
+    /// Prints a record of what came out, at once: as a JSON line or as a sentence. A closed standard output ends nothing: a server is there for its
+    /// connections, and packets may go to a file.
+    fn print_result(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
+        let line = if self.json {
+            serde_json::to_string(record).expect("a record of numbers and names serialises")
+        } else {
+            sentence()
+        };
+        let mut stdout = std::io::stdout().lock();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -163,9 +163,9 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
         workers,
         pid: std::process::id(),
     };
-    print(&common.output, &ready, || ready.sentence());
+    common.output.print(&ready, || ready.sentence());
     let totals = server.run(service, &signals)?;
-    print(&common.output, &Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    common.output.print_result(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -326,17 +326,4 @@ fn sentence(totals: &Totals) -> String {
         sentence += &format!("; errors: {}", causes.join(", "));
     }
     sentence
-}
-
-/// Prints a record as a JSON line or as a sentence, at once. A closed standard output ends nothing: the server is there for its connections.
-fn print(output: &Output, record: &impl Serialize, sentence: impl FnOnce() -> String) {
-    let line = if output.json {
-        serde_json::to_string(record).expect("a record of numbers and names serialises")
-    } else if output.quiet {
-        return;
-    } else {
-        sentence()
-    };
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
