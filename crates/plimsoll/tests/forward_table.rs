@@ -213,7 +213,7 @@ fn ten_thousand_rules_reload_within_a_second_and_have_one_listener_each() {
     let mut forwarder = Forwarder::start(&["--config", &config, "--workers", "4"]);
     let last: SocketAddr = "127.77.10.1:20999".parse().expect("an address");
     assert_eq!(asks(&mut connect(last)), b'1');
-    let inodes = |pid: i32| {
+    let inodes = |pid: u32| {
         let mut listening = std::collections::HashSet::new();
         for line in fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("it runs").lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();

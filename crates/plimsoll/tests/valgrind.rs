@@ -46,7 +46,7 @@ fn churn(model: &str, rounds: usize) {
         "--errors-for-leak-kinds=definite,indirect",
         "--error-exitcode=99",
     ];
-    let server = Server::echo_under(&[&valgrind[..], &[&log_argument]].concat(), model, workers);
+    let server = Server::under(&[&valgrind[..], &[&log_argument]].concat(), "echo", model, workers);
     for _ in 0..rounds {
         let mut streams: Vec<TcpStream> = (0..SLOTS).map(|_| server.connect()).collect();
         for stream in &mut streams {

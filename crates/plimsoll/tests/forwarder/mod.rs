@@ -1,25 +1,33 @@
-//! A `plimsoll forward` process for a test: started, asked, told to stop, and never left behind.
+//! A `plimsoll forward` process for a test, and what it is put between.
 
-#![allow(dead_code, reason = "each test file uses its part of this")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part of this")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
+use std::process::{Command, ExitStatus};
 
 use serde_json::Value;
 
-/// Only against hanging: nothing here is timed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+#[path = "../running/mod.rs"]
+mod running;
+pub(crate) use running::{Folder, Noise, PATIENCE, connect, text_of, until};
+use running::{Running, limited, plimsoll};
 
-pub(crate) struct Forwarder {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
-    pub(crate) ready: Value,
+pub(crate) struct Forwarder(Running);
+
+impl Deref for Forwarder {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
+}
+
+impl DerefMut for Forwarder {
+    fn deref_mut(&mut self) -> &mut Running {
+        &mut self.0
+    }
 }
 
 impl Forwarder {
@@ -30,11 +38,7 @@ impl Forwarder {
 
     /// The same with a descriptor limit.
     pub(crate) fn start_with_limit(descriptors: usize, arguments: &[&str]) -> Forwarder {
-        let inner = command(arguments);
-        let mut limited = Command::new("sh");
-        limited.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
-        limited.arg(inner.get_program()).args(inner.get_args());
-        Forwarder::spawn(limited)
+        Forwarder::spawn(limited(&command(arguments), descriptors))
     }
 
     /// One that leads a free port to `destination`.
@@ -43,68 +47,18 @@ impl Forwarder {
         Forwarder::start(&[&[mapping.as_str()], arguments].concat())
     }
 
-    pub(crate) fn spawn(mut command: Command) -> Forwarder {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the forwarder starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("a ready line");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|_| {
-            let mut why = String::new();
-            let _ = stderr.read_to_string(&mut why);
-            panic!("not a ready line: {line:?}; {why}")
-        });
-        Forwarder { child, stdout, stderr, ready }
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.addresses()[0]
-    }
-
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let addresses = self.ready["addresses"].as_array().expect("addresses");
-        addresses.iter().map(|text| text.as_str().expect("text").parse().expect("an address")).collect()
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    /// A connection whose reads fail rather than wait for ever.
-    pub(crate) fn connect(&self) -> TcpStream {
-        connect(self.address())
-    }
-
-    pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
-        assert!(status.expect("kill runs").success());
-    }
-
-    /// The next sentence on standard error.
-    pub(crate) fn sentence(&mut self) -> String {
-        let mut line = String::new();
-        self.stderr.read_line(&mut line).expect("a line");
-        line
+    pub(crate) fn spawn(command: Command) -> Forwarder {
+        Forwarder(Running::start(command))
     }
 
     /// Waits for the end, and returns the status, the summary and what was said.
-    pub(crate) fn wait(mut self) -> (ExitStatus, Value, String) {
-        let (mut rest, mut said) = (String::new(), String::new());
-        self.stdout.read_to_string(&mut rest).expect("text");
-        self.stderr.read_to_string(&mut said).expect("text");
-        let status = self.child.wait().expect("a status");
-        assert!(!said.contains("panicked"), "{said}");
-        let summary = rest.lines().last().unwrap_or_default();
-        (status, serde_json::from_str(summary).unwrap_or_else(|_| panic!("not a summary: {rest:?}; {said}")), said)
+    pub(crate) fn wait(self) -> (ExitStatus, Value, String) {
+        self.0.wait()
     }
 
     /// Stops the forwarder, asserting that it ends well, and returns its summary.
     pub(crate) fn stop(self) -> Value {
-        self.signal("TERM");
-        let (status, summary, _) = self.wait();
-        assert_eq!(status.code(), Some(0));
-        summary
+        self.0.stop()
     }
 
     /// CPU time so far, in clock ticks, and resident bytes (proc_pid_stat(5)).
@@ -116,24 +70,8 @@ impl Forwarder {
     }
 }
 
-impl Drop for Forwarder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["forward", "--json"]).args(arguments);
-    command
-}
-
-pub(crate) fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("the forwarder takes connections");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    stream
+    plimsoll(&[&["forward", "--json"], arguments].concat())
 }
 
 /// A listener on a free port, and where it is.
@@ -155,72 +93,4 @@ pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
 pub(crate) fn reset(stream: TcpStream) {
     plimsoll_sys::net::reset_on_close(&stream).expect("a socket takes it");
     drop(stream);
-}
-
-/// Waits for something that another process brings about.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "it did not happen that {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// A folder of a test's own, cleared away with it.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Folder {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("plimsoll-forward-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary folder can be written to");
-        Folder(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        let path = self.path(name);
-        fs::write(&path, text).expect("the folder can be written to");
-        text_of(&path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-pub(crate) fn text_of(path: &Path) -> String {
-    path.to_str().expect("temporary folders have plain names").to_owned()
-}
-
-/// Bytes that no shift or swap leaves the same (xorshift64).
-pub(crate) struct Noise(u64);
-
-impl Noise {
-    pub(crate) fn new(seed: u64) -> Noise {
-        Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn word(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.word() >> 11) as usize % bound
-    }
-
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| self.word().to_ne_bytes()).collect();
-        bytes.truncate(length);
-        bytes
-    }
 }

@@ -1,79 +1,51 @@
-//! A `plimsoll serve` process for a test: started, asked, told to stop, and never left behind.
-#![allow(dead_code, reason = "each test file is a program of its own, and none needs all of this")]
+//! A `plimsoll serve` process for a test, and what the system says of it.
+#![allow(dead_code, unused_imports, reason = "each test file is a program of its own, and none needs all of this")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::process::{Command, ExitStatus};
 
-use plimsoll_sys::process;
 use serde_json::Value;
 
-/// Only against hanging: nothing here is timed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+#[path = "../running/mod.rs"]
+mod running;
+pub(crate) use running::{Folder, Noise, PATIENCE, text_of, until};
+use running::{Running, limited, plimsoll};
 
-pub(crate) struct Server {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    pub(crate) ready: Value,
+pub(crate) struct Server(Running);
+
+impl Deref for Server {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
 }
 
 impl Server {
     /// `plimsoll serve echo --json` on a free port of 127.0.0.1, with these arguments too.
     pub(crate) fn echo(model: &str, arguments: &[&str]) -> Server {
-        Server::start(command("echo", model, arguments))
+        Server(Running::start(command("echo", model, arguments)))
     }
 
     /// `plimsoll serve http --json` on a free port of 127.0.0.1, with these arguments too.
     pub(crate) fn http(model: &str, arguments: &[&str]) -> Server {
-        Server::start(command("http", model, arguments))
+        Server(Running::start(command("http", model, arguments)))
     }
 
-    /// The same with a descriptor limit.
+    /// `plimsoll serve echo` with a descriptor limit.
     pub(crate) fn echo_with_limit(model: &str, descriptors: usize, arguments: &[&str]) -> Server {
-        let inner = command("echo", model, arguments);
-        let mut limited = Command::new("sh");
-        limited.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
-        limited.arg(inner.get_program()).args(inner.get_args());
-        Server::start(limited)
+        Server(Running::start(limited(&command("echo", model, arguments), descriptors)))
     }
 
     /// The same, run by another program.
-    pub(crate) fn echo_under(runner: &[&str], model: &str, arguments: &[&str]) -> Server {
-        let inner = command("echo", model, arguments);
+    pub(crate) fn under(runner: &[&str], protocol: &str, model: &str, arguments: &[&str]) -> Server {
+        let inner = command(protocol, model, arguments);
         let mut outer = Command::new(runner[0]);
         outer.args(&runner[1..]).arg(inner.get_program()).args(inner.get_args());
-        Server::start(outer)
-    }
-
-    fn start(mut command: Command) -> Server {
-        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("the server starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("a ready line");
-        let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a ready line: {line:?}"));
-        Server { child, stdout, ready }
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.addresses()[0]
-    }
-
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let addresses = self.ready["addresses"].as_array().expect("addresses");
-        addresses.iter().map(|text| text.as_str().expect("text").parse().expect("an address")).collect()
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// A connection whose reads fail rather than wait for ever.
-    pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address()).expect("the server takes connections");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        stream
+        Server(Running::start(outer))
     }
 
     /// Asserts that the server answers a fresh connection.
@@ -83,30 +55,23 @@ impl Server {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        process::end(process::Child::from_number(self.pid() as i32).expect("not 0"), false);
+        self.signal("TERM");
     }
 
     /// Waits for the end, and returns the status and the summary.
-    pub(crate) fn wait(mut self) -> (ExitStatus, Value) {
-        let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).expect("text");
-        let status = self.child.wait().expect("a status");
-        let summary = rest.lines().last().unwrap_or_default();
-        (status, serde_json::from_str(summary).unwrap_or_else(|_| panic!("not a summary: {rest:?}")))
+    pub(crate) fn wait(self) -> (ExitStatus, Value) {
+        let (status, summary, _) = self.0.wait();
+        (status, summary)
     }
 
     /// Stops the server, asserting that it ends well, and returns its summary.
     pub(crate) fn stop(self) -> Value {
-        self.terminate();
-        let (status, summary) = self.wait();
-        assert_eq!(status.code(), Some(0));
-        summary
+        self.0.stop()
     }
 
     /// SIGKILL: no chance to clean up.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("a status");
+    pub(crate) fn kill(self) {
+        self.0.kill();
     }
 
     /// Whether the server's end of a connection of this test is still established, as /proc/net/tcp has it (proc_net_tcp(5)).
@@ -139,21 +104,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["serve", protocol, "--json", "--model", model]);
-    if !arguments.contains(&"--listen") {
-        command.args(["--listen", "127.0.0.1:0"]);
-    }
-    command.args(arguments);
-    command
+    let free: &[&str] = if arguments.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
+    plimsoll(&[&["serve", protocol, "--json", "--model", model], free, arguments].concat())
 }
 
 /// What /proc says of a process (proc_pid_stat(5)).
@@ -216,40 +169,9 @@ macro_rules! for_every_model {
 #[allow(unused_imports, reason = "each suite uses a part of this module")]
 pub(crate) use for_every_model;
 
-/// Waits for something that another process brings about.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "it did not happen that {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 pub(crate) fn assert_echoes(stream: &mut TcpStream, message: &[u8]) {
     stream.write_all(message).expect("the server reads");
     let mut answer = vec![0; message.len()];
     stream.read_exact(&mut answer).expect("the server answers");
     assert_eq!(answer, message);
-}
-
-/// Bytes that no shift or swap leaves the same (xorshift64).
-pub(crate) struct Noise(u64);
-
-impl Noise {
-    pub(crate) fn new(seed: u64) -> Noise {
-        Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn word(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| self.word().to_ne_bytes()).collect();
-        bytes.truncate(length);
-        bytes
-    }
 }
