@@ -3,12 +3,12 @@
 use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::slab::Key;
 
-use super::{State, Table};
+use super::{Sockets, State, Table};
 use crate::config::Extent;
 use crate::protocol::Protocol;
 use crate::shared::Usage;
 
-impl<P: Protocol> Table<P> {
+impl<P: Protocol, S: Sockets> Table<P, S> {
     /// Does what the instants that have come ask for.
     pub(super) fn cross_boundaries(&mut self, now: u64) {
         let control = &self.shared.control;

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
-use plimsoll_sys::net;
 use rand::Rng;
 
-use super::{READ_BUDGET, State, Table};
+use super::sockets::Arrival;
+use super::{READ_BUDGET, Sockets, State, Table};
 use crate::config::{Extent, Pace, Phase, Recovery};
 use crate::protocol::{Protocol, Reply, Turn};
 use crate::record::Request;
@@ -15,7 +15,7 @@ use crate::record::Request;
 /// Requests claimed at once from the run's budget: few enough that no loop sits on what another could send, many enough that loops seldom meet.
 const CLAIM: u64 = 16;
 
-impl<P: Protocol> Table<P> {
+impl<P: Protocol, S: Sockets> Table<P, S> {
     /// A connection that is up takes its place in the pace.
     pub(super) fn enter(&mut self, key: Key, start: u64) {
         match self.shared.config.pace {
@@ -111,7 +111,7 @@ impl<P: Protocol> Table<P> {
             if bytes.is_empty() {
                 return;
             }
-            match net::write(socket, bytes) {
+            match self.sockets.write(socket, bytes) {
                 Ok(count) => {
                     connection.written += count;
                     self.tally.bytes_sent += count as u64;
@@ -130,14 +130,13 @@ impl<P: Protocol> Table<P> {
         for _ in 0..READ_BUDGET {
             let Some(connection) = self.slab.get_mut(key) else { return };
             let Some(socket) = &connection.socket else { return };
-            let count = match net::read(socket, &mut self.buffer) {
-                Ok(0) => return self.end(key),
-                Ok(count) => count,
+            let Arrival { bytes, more } = match self.sockets.read(socket) {
+                Ok(Arrival { bytes: [], .. }) => return self.end(key),
+                Ok(arrival) => arrival,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return self.lose(key, Cause::Read),
             };
-            self.tally.bytes_received += count as u64;
-            let bytes = &self.buffer[..count];
+            self.tally.bytes_received += bytes.len() as u64;
             let protocol = &self.shared.protocol;
             let reply = match connection.state {
                 State::Busy | State::Greeting => {
@@ -157,7 +156,7 @@ impl<P: Protocol> Table<P> {
                 Reply::Whole { payload, keep, status } => self.complete(key, Answer { payload, keep, status, ended }),
                 Reply::Failed(cause) => return self.lose(key, cause),
             }
-            if count < self.buffer.len() && !ended {
+            if !more && !ended {
                 return;
             }
         }

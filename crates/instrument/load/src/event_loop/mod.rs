@@ -1,20 +1,21 @@
-//! The epoll engine: one event loop over the connections of one descriptor table.
+//! One event loop over the connections of one descriptor table, whichever way its engine moves bytes ([`sockets`]).
 //!
-//! Edge-triggered: a connection is registered once for both directions, so a request costs a receive, a send and its share of a wait. A read
-//! that did not fill the buffer has emptied the socket and ends the turn, unless the end of the stream was reported with it.
-//!
-//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked where they lie in the loop's one buffer.
+//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked where they lie in the engine's own buffers.
 
 mod boundary;
+mod epoll;
 mod exchange;
 mod open_loop;
 mod opening;
+mod sockets;
 
+pub(crate) use epoll::Epoll;
 pub(crate) use opening::{ATTEMPTS, FIRST_ATTEMPTS, rest_ns};
+pub(crate) use sockets::Sockets;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +24,7 @@ use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::{Timer, Wheel};
 use plimsoll_sys::clock;
-use plimsoll_sys::epoll::{Epoll, Trigger};
-use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::readiness::Ready;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -33,11 +33,8 @@ use crate::protocol::Protocol;
 use crate::record::{Recorder, Sequence};
 use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
 use open_loop::Stream;
+use sockets::WAKE;
 
-/// Events taken a wait.
-const EVENT_BATCH: usize = 512;
-/// Bytes taken a read. A full one is followed by another.
-const READ_BYTES: usize = 64 * 1024;
 /// Full reads on one connection before the others have their turn.
 const READ_BUDGET: usize = 16;
 /// Requests begun, and connections opened, between two waits: answers that have come meanwhile are not kept waiting for longer than these take.
@@ -46,8 +43,6 @@ const OPEN_BATCH: usize = 16;
 /// Connections under way to being established, over all loops. A server's full backlog drops what comes on top (listen(2)), and each that is dropped waits a second
 /// for the kernel to try again; so no more are added than a usual backlog holds.
 const PENDING: usize = 1024;
-/// The key of the loop's own wake-up.
-const WAKE: u64 = Key::RESERVED;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +63,7 @@ enum State {
     Finished,
 }
 
-struct Connection<P: Protocol> {
+struct Connection<P: Protocol, S: Sockets> {
     state: State,
     /// Whether it was ever up.
     proven: bool,
@@ -76,7 +71,7 @@ struct Connection<P: Protocol> {
     carries: bool,
     /// Attempts since it last completed a request.
     attempts: u16,
-    socket: Option<OwnedFd>,
+    socket: Option<S::Socket>,
     /// Its number among all connections.
     number: u32,
     timer: Option<Timer>,
@@ -95,19 +90,18 @@ struct Connection<P: Protocol> {
 }
 
 /// What an idle connection takes in an event loop's memory.
-pub(crate) fn slot_bytes<P: Protocol>() -> u64 {
-    size_of::<Connection<P>>() as u64
+pub(crate) fn slot_bytes<P: Protocol, S: Sockets>() -> u64 {
+    size_of::<Connection<P, S>>() as u64
 }
 
 /// One event loop and everything it alone knows.
-struct Table<P: Protocol> {
+struct Table<P: Protocol, S: Sockets> {
     shared: Arc<Shared<P>>,
     number: usize,
-    epoll: Epoll,
+    sockets: S,
     wheel: Wheel,
-    slab: Slab<Connection<P>>,
+    slab: Slab<Connection<P, S>>,
     random: StdRng,
-    buffer: Box<[u8]>,
     /// Keys whose requests are due now, in order.
     due: VecDeque<Key>,
     /// Open loop: when requests are due, and the connections that wait for one, the longest idle first.
@@ -137,22 +131,19 @@ struct Table<P: Protocol> {
 }
 
 /// Runs one event loop until the run is over.
-pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result<Counted> {
+pub(crate) fn run<P: Protocol, S: Sockets>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result<Counted> {
     clock::sharpen_timers();
     pin(&shared.config, seat.worker())?;
     let number = seat.worker() * shared.tables_per_worker + seat.table();
     let tables = shared.control.gauges.len();
     // Connections are dealt to tables in turn, so that each has its share of every target.
     let share = (shared.config.connections + tables - 1 - number) / tables;
-    let epoll = Epoll::new(EVENT_BATCH)?;
-    epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
-    let table = Table {
+    let table = Table::<P, S> {
         number,
-        epoll,
+        sockets: S::new(share, seat.wake().as_fd())?,
         wheel: Wheel::new(shared.control.instant(0)),
         slab: Slab::default(),
         random: StdRng::seed_from_u64(shared.config.seed.wrapping_add(number as u64)),
-        buffer: vec![0; READ_BYTES].into_boxed_slice(),
         due: VecDeque::new(),
         stream: None,
         pool: VecDeque::new(),
@@ -177,30 +168,32 @@ pub(crate) fn run<P: Protocol>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result
     table.serve(&seat)
 }
 
-impl<P: Protocol> Table<P> {
+impl<P: Protocol, S: Sockets> Table<P, S> {
     fn serve(mut self, seat: &Seat) -> io::Result<Counted> {
-        let mut ready: Vec<Ready> = Vec::with_capacity(EVENT_BATCH);
         let mut fired: Vec<u64> = Vec::new();
         loop {
             let timeout = {
                 let _baton = seat.baton();
-                self.turn(seat, &mut ready, &mut fired);
+                self.turn(seat, &mut fired);
                 if self.is_finished() || seat.phase() == Phase::Stop {
                     self.finish();
                     return Ok(self.counted);
                 }
+                if !seat.is_alone() {
+                    self.sockets.submit()?;
+                }
                 self.timeout(self.now())
             };
-            ready.extend(self.epoll.wait(timeout)?);
+            self.sockets.wait(timeout)?;
         }
     }
 
     /// Handles what one wait brought.
-    fn turn(&mut self, seat: &Seat, ready: &mut Vec<Ready>, fired: &mut Vec<u64>) {
+    fn turn(&mut self, seat: &Seat, fired: &mut Vec<u64>) {
         let now = self.now();
         self.cross_boundaries(now);
         self.recorder.pass(now);
-        for event in ready.drain(..) {
+        while let Some(event) = self.sockets.report() {
             if event.key == WAKE {
                 seat.wake().lower();
             } else {
@@ -329,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_million_connections_have_slots_well_under_200_bytes() {
-        assert!(size_of::<Connection<crate::echo::Echo>>() <= 144, "{}", size_of::<Connection<crate::echo::Echo>>());
-        assert!(size_of::<Connection<crate::http::Http>>() <= 192, "{}", size_of::<Connection<crate::http::Http>>());
+        assert!(slot_bytes::<crate::echo::Echo, Epoll>() <= 144, "{}", slot_bytes::<crate::echo::Echo, Epoll>());
+        assert!(slot_bytes::<crate::http::Http, Epoll>() <= 192, "{}", slot_bytes::<crate::http::Http, Epoll>());
     }
 }

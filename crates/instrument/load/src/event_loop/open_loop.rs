@@ -8,7 +8,7 @@ use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
 use rand::rngs::StdRng;
 
-use super::{State, Table};
+use super::{Sockets, State, Table};
 use crate::config::{Extent, Pace};
 use crate::protocol::Protocol;
 
@@ -33,7 +33,7 @@ impl Stream {
     }
 }
 
-impl<P: Protocol> Table<P> {
+impl<P: Protocol, S: Sockets> Table<P, S> {
     pub(super) fn start_stream(&mut self, start: u64) {
         let config = &self.shared.config;
         let Pace::Open { rate, spacing } = config.pace else { return };

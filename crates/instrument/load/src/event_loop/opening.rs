@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
-use plimsoll_sys::epoll::Trigger;
-use plimsoll_sys::net::{self, Mode};
-use plimsoll_sys::readiness::Interest;
 use rand::RngExt;
 
-use super::{Connection, OPEN_BATCH, PENDING, State, Table};
+use super::{Connection, OPEN_BATCH, PENDING, Sockets, State, Table};
 use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
@@ -29,7 +26,7 @@ pub(crate) fn rest_ns(attempts: u16) -> u64 {
     (REST * 2_u32.pow(u32::from(attempts.clamp(1, 10)) - 1)).min(LONGEST_REST).as_nanos() as u64
 }
 
-impl<P: Protocol> Table<P> {
+impl<P: Protocol, S: Sockets> Table<P, S> {
     /// Opens as many connections as may be opened now.
     pub(super) fn open_connections(&mut self) {
         for _ in 0..OPEN_BATCH {
@@ -114,11 +111,7 @@ impl<P: Protocol> Table<P> {
         connection.sent = now;
         connection.attempts = connection.attempts.saturating_add(1);
         let since = if connection.carries { connection.intended } else { now };
-        let outcome = net::connect(targets[target], source, Mode::Nonblocking).and_then(|socket| {
-            self.epoll.add(&socket, key.to_raw(), Interest::BOTH, Trigger::Edge)?;
-            Ok(socket)
-        });
-        match outcome {
+        match self.sockets.connect(key, targets[target], source) {
             Ok(socket) => {
                 connection.socket = Some(socket);
                 connection.state = State::Connecting;
@@ -134,7 +127,7 @@ impl<P: Protocol> Table<P> {
     pub(super) fn connected(&mut self, key: Key) {
         let Some(connection) = self.slab.get_mut(key) else { return };
         let Some(socket) = &connection.socket else { return };
-        if let Err(error) = net::take_error(socket) {
+        if let Err(error) = self.sockets.connected(socket) {
             return self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
         }
         let target = connection.number as usize % self.shared.config.targets.len();
@@ -196,7 +189,6 @@ impl<P: Protocol> Table<P> {
             let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
             self.count_failed(cause, connection.intended);
         }
-        connection.socket = None;
         self.rest_or_give_up(connection);
     }
 
@@ -215,7 +207,6 @@ impl<P: Protocol> Table<P> {
         if busy {
             self.count_failed(cause, connection.intended);
         }
-        connection.socket = None;
         if let Some(sequence) = self.sequence(connection.number) {
             sequence.failed_requests += u64::from(busy);
             sequence.failed_sequences += 1;
@@ -248,7 +239,6 @@ impl<P: Protocol> Table<P> {
     pub(super) fn detach(&mut self, key: Key) -> Key {
         let Some(mut connection) = self.take(key) else { return key };
         self.shared.control.connection_down();
-        connection.socket = None;
         connection.timer = None;
         self.slab.insert(connection)
     }
@@ -265,12 +255,13 @@ impl<P: Protocol> Table<P> {
     }
 
     pub(super) fn close(&mut self, key: Key) {
-        if self.take(key).is_some_and(|connection| connection.socket.is_some()) {
+        if self.slab.get(key).is_some_and(|connection| connection.socket.is_some()) {
             self.shared.control.connection_down();
         }
+        self.take(key);
     }
 
-    fn rest_or_give_up(&mut self, mut connection: Connection<P>) {
+    fn rest_or_give_up(&mut self, mut connection: Connection<P, S>) {
         if self.window_closed {
             return;
         }
@@ -294,7 +285,7 @@ impl<P: Protocol> Table<P> {
         self.set_timer(key, resume);
     }
 
-    fn give_up(&mut self, connection: &Connection<P>) {
+    fn give_up(&mut self, connection: &Connection<P, S>) {
         if self.window_closed {
             return;
         }
@@ -311,8 +302,12 @@ impl<P: Protocol> Table<P> {
         }
     }
 
-    pub(super) fn take(&mut self, key: Key) -> Option<Connection<P>> {
-        let connection = self.slab.remove(key)?;
+    /// Takes a connection out of the slab, and closes its socket.
+    pub(super) fn take(&mut self, key: Key) -> Option<Connection<P, S>> {
+        let mut connection = self.slab.remove(key)?;
+        if let Some(socket) = connection.socket.take() {
+            self.sockets.close(socket);
+        }
         if let Some(timer) = connection.timer {
             self.wheel.cancel(timer);
         }

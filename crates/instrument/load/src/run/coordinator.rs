@@ -11,7 +11,6 @@ use plimsoll_sys::signal::{Signal, Signals};
 
 use super::{Observer, Outcome, Progress, Stage, TICK, Team, place};
 use crate::config::Extent;
-use crate::event_loop::slot_bytes;
 use crate::protocol::Protocol;
 use crate::shared::{Counted, Shared};
 
@@ -33,6 +32,8 @@ pub(super) struct Ends {
 pub(super) struct Coordinator<'a, P> {
     shared: &'a Arc<Shared<P>>,
     workers: usize,
+    /// What an idle connection takes in the engine's own memory.
+    slot_bytes: u64,
     observer: &'a mut dyn Observer,
     signals: Signals,
     interrupted: Option<Signal>,
@@ -47,9 +48,10 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         observer: &'a mut dyn Observer,
         signals: Signals,
         workers: usize,
+        slot_bytes: u64,
     ) -> Coordinator<'a, P> {
         let memory_before = resident_bytes();
-        Coordinator { shared, workers, observer, signals, interrupted: None, memory_before, cpu: None }
+        Coordinator { shared, workers, slot_bytes, observer, signals, interrupted: None, memory_before, cpu: None }
     }
 
     /// What is known before the first connection: requests may be sent at once unless there is a barrier, and a run of counted
@@ -217,7 +219,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             bytes_each: match control.peak() {
                 // Over fewer the loops' own buffers and histograms would be taken for the connections'.
                 peak @ MANY.. => ends.memory_bytes.saturating_sub(self.memory_before) / peak,
-                _ => slot_bytes::<P>(),
+                _ => self.slot_bytes,
             },
             interrupted: self.interrupted,
             ..Outcome::nothing_yet()

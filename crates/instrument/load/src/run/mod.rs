@@ -19,11 +19,11 @@ use thiserror::Error;
 
 use crate::config::{Config, Engine, Extent};
 use crate::control::Control;
-use crate::event_loop;
+use crate::event_loop::{self, Epoll, Sockets, slot_bytes};
 use crate::protocol::Protocol;
 use crate::record::Sequence;
 use crate::shared::{Counted, Shared};
-use crate::threads::Threads;
+use crate::threads::{self, Threads};
 use coordinator::Coordinator;
 
 /// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the coordinator had open.
@@ -164,7 +164,7 @@ pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observe
     let signals =
         Signals::take(&[Signal::Interrupt, Signal::Terminate]).map_err(kernel("signals cannot be received"))?;
     match config.engine {
-        Engine::Epoll => run_loops(config, protocol, signals, observer),
+        Engine::Epoll => run_loops::<P, Epoll>(config, protocol, signals, observer),
         Engine::Threads => run_threads(config, protocol, signals, observer),
     }
 }
@@ -173,7 +173,7 @@ fn kernel(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |source| RunError::Kernel { what, source }
 }
 
-fn run_loops<P: Protocol>(
+fn run_loops<P: Protocol, S: Sockets>(
     config: &Config,
     protocol: P,
     signals: Signals,
@@ -188,14 +188,14 @@ fn run_loops<P: Protocol>(
     let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
     let mut crew = Crew::new(workers, Growth::Never, move |seat| {
-        let counted = event_loop::run(seat, Arc::clone(&body));
+        let counted = event_loop::run::<P, S>(seat, Arc::clone(&body));
         if counted.is_err() {
             body.control.give_up();
         }
         counted
     })
     .map_err(kernel("an event cannot be made"))?;
-    let mut coordinator = Coordinator::new(&shared, observer, signals, workers);
+    let mut coordinator = Coordinator::new(&shared, observer, signals, workers, slot_bytes::<P, S>());
     coordinator.set_first_moments();
     for table in 0..tables_per_worker * workers {
         crew.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
@@ -227,7 +227,7 @@ fn run_threads<P: Protocol>(
         team.join();
         return Ok(Outcome::nothing(interrupted));
     }
-    let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections);
+    let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections, threads::bytes_each::<P>());
     coordinator.set_first_moments();
     team.wake();
     let ends = coordinator.see_through(&team);

@@ -34,6 +34,11 @@ pub(crate) struct Threads<P: Protocol> {
     members: Vec<JoinHandle<Counted>>,
 }
 
+/// What a connection takes in memory: what its thread keeps, and the buffer that it reads into.
+pub(crate) fn bytes_each<P: Protocol>() -> u64 {
+    (size_of::<Client<'static, P>>() + READ_BYTES) as u64
+}
+
 impl<P: Protocol> Threads<P> {
     /// Starts a thread for each connection; they wait for the start. Fails where the machine has no room for so many.
     pub(crate) fn start(shared: &Arc<Shared<P>>) -> io::Result<Threads<P>> {

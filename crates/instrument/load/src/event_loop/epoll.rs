@@ -1,0 +1,82 @@
+//! epoll(7): the kernel reports what can be done, and each connection's bytes are moved by a call of their own.
+//!
+//! Edge-triggered: a connection is registered once for both directions, so a request costs a receive, a send and its share of a wait. A read
+//! that did not fill the buffer has emptied the socket and ends the turn, unless the end of the stream was reported with it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use plimsoll_reactor::slab::Key;
+use plimsoll_sys::epoll::{self, Trigger};
+use plimsoll_sys::net::{self, Mode};
+use plimsoll_sys::readiness::{Interest, Ready};
+
+use super::sockets::{Arrival, Sockets, WAKE};
+
+/// Events taken a wait.
+const EVENT_BATCH: usize = 512;
+/// Bytes taken a read. A full one is followed by another.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Sockets of one epoll instance.
+pub(crate) struct Epoll {
+    instance: epoll::Epoll,
+    /// What the last wait brought, and how much of it was reported.
+    ready: Vec<Ready>,
+    reported: usize,
+    buffer: Box<[u8]>,
+}
+
+impl Sockets for Epoll {
+    type Socket = OwnedFd;
+
+    fn new(_connections: usize, wake: BorrowedFd<'_>) -> io::Result<Epoll> {
+        let instance = epoll::Epoll::new(EVENT_BATCH)?;
+        instance.add(wake, WAKE, Interest::READ, Trigger::Level)?;
+        let ready = Vec::with_capacity(EVENT_BATCH);
+        Ok(Epoll { instance, ready, reported: 0, buffer: vec![0; READ_BYTES].into_boxed_slice() })
+    }
+
+    fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+        let socket = net::connect(target, source, Mode::Nonblocking)?;
+        self.instance.add(&socket, key.to_raw(), Interest::BOTH, Trigger::Edge)?;
+        Ok(socket)
+    }
+
+    fn connected(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        net::take_error(socket)
+    }
+
+    fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+        net::write(socket, bytes)
+    }
+
+    fn read(&mut self, socket: &OwnedFd) -> io::Result<Arrival<'_>> {
+        let count = net::read(socket, &mut self.buffer)?;
+        Ok(Arrival { bytes: &self.buffer[..count], more: count == self.buffer.len() })
+    }
+
+    fn close(&mut self, socket: OwnedFd) {
+        // Its entry goes with it: the descriptor was never duplicated.
+        drop(socket);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.ready.clear();
+        self.reported = 0;
+        self.ready.extend(self.instance.wait(timeout)?);
+        Ok(())
+    }
+
+    fn report(&mut self) -> Option<Ready> {
+        let ready = self.ready.get(self.reported).copied();
+        self.reported += 1;
+        ready
+    }
+}

@@ -1,0 +1,58 @@
+//! The seam between an event loop and the kernel's ways to move bytes. Engines differ behind it and nowhere else: what a request is, when it is due
+//! and how it is counted is the loop's alone.
+//!
+//! The rule: an engine reports what has happened to a socket under its connection's key, and moves bytes when it is asked to. It must not know what
+//! the bytes mean.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use plimsoll_reactor::slab::Key;
+use plimsoll_sys::readiness::Ready;
+
+/// The key under which the loop's own wake-up is reported.
+pub(crate) const WAKE: u64 = Key::RESERVED;
+
+/// What has arrived at a socket.
+pub(crate) struct Arrival<'a> {
+    /// The bytes; none is the end of the stream.
+    pub(crate) bytes: &'a [u8],
+    /// Whether more may lie there already, of which nothing will be reported.
+    pub(crate) more: bool,
+}
+
+/// The sockets of one event loop.
+pub(crate) trait Sockets: Sized {
+    /// A connection's socket, until it is given back to [`Sockets::close`].
+    type Socket: Send;
+
+    /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised.
+    fn new(connections: usize, wake: BorrowedFd<'_>) -> io::Result<Self>;
+
+    /// Begins to connect. Once the outcome is known the socket is reported writable or ended.
+    fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self::Socket>;
+
+    /// How the connect that was reported came out.
+    fn connected(&mut self, socket: &Self::Socket) -> io::Result<()>;
+
+    /// Sends what there is room for, and says how much of it that was. Where it was not all, or nothing (`WouldBlock`), the socket is reported writable
+    /// once there is more room.
+    fn write(&mut self, socket: &Self::Socket, bytes: &[u8]) -> io::Result<usize>;
+
+    /// What has arrived, or `WouldBlock`; more than that is reported.
+    fn read(&mut self, socket: &Self::Socket) -> io::Result<Arrival<'_>>;
+
+    /// Closes a socket; nothing more is reported of it.
+    fn close(&mut self, socket: Self::Socket);
+
+    /// Does what was asked for and needs no waiting, while no other table of the worker runs.
+    fn submit(&mut self) -> io::Result<()>;
+
+    /// Waits until there is something to report, or the time is over.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// The next thing to report of what the last wait brought. `ended` says that the end of the stream is there already, behind the bytes.
+    fn report(&mut self) -> Option<Ready>;
+}
