@@ -96,16 +96,22 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
 /// With a `source` the port is chosen at connect and may be shared between destinations (IP_BIND_ADDRESS_NO_PORT, ip(7)): a plain bind would
 /// use each port once for the whole machine.
 pub fn connect(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) -> io::Result<OwnedFd> {
+    let socket = unconnected(destination, source, mode)?;
+    match net::connect(&socket, &destination) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A socket to connect to `destination` with, from `source` where that is given, that has not begun to.
+pub fn unconnected(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(destination.ip()), SocketType::STREAM, mode.flags(), None)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     if let Some(source) = source {
         bind_address_no_port(&socket)?;
         net::bind(&socket, &SocketAddr::new(source, 0))?;
     }
-    match net::connect(&socket, &destination) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error.into()),
-    }
+    Ok(socket)
 }
 
 /// The error that ended a connection or an attempt at one, collected once (SO_ERROR).

@@ -53,6 +53,8 @@ impl Config {
 pub enum Engine {
     /// Event loops over epoll: a few threads for any number of connections.
     Epoll,
+    /// Event loops over io_uring.
+    Uring,
     /// A thread for each connection, as the reports' clients have it. Closed loop only.
     Threads,
 }
@@ -62,6 +64,7 @@ impl Engine {
     pub fn name(self) -> &'static str {
         match self {
             Engine::Epoll => "epoll",
+            Engine::Uring => "uring",
             Engine::Threads => "threads",
         }
     }

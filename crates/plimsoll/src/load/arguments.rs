@@ -163,6 +163,7 @@ pub(super) struct Common {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum EngineName {
     Epoll,
+    Uring,
     Threads,
     Fork,
 }
@@ -272,6 +273,7 @@ impl Common {
     fn engine(&self) -> anyhow::Result<Engine> {
         let each = match self.engine {
             EngineName::Epoll => return Ok(Engine::Epoll),
+            EngineName::Uring => return Ok(Engine::Uring),
             EngineName::Threads => "thread",
             EngineName::Fork => "process",
         };

@@ -6,6 +6,7 @@
 //!
 //! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2), io_uring_prep_{accept,recv,send,close}(3).
 
+mod client;
 mod pool;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::net::SocketAddrAny;
 
 pub use pool::Buffer;
 use pool::Pool;
@@ -90,6 +92,13 @@ pub enum Completion {
     },
     /// A socket has room for what is to be sent, or has failed.
     Room(Slot),
+    /// A connect ended.
+    Connected {
+        /// Where.
+        slot: Slot,
+        /// Whether the socket is connected.
+        outcome: io::Result<()>,
+    },
     /// Bytes arrived, or with `None` the end of the stream.
     Received {
         /// Where.
@@ -134,6 +143,7 @@ enum Kind {
     Adopt,
     Install,
     Room,
+    Connect,
     /// Requests whose own completion says nothing that matters.
     Aside,
 }
@@ -144,7 +154,7 @@ impl Kind {
     }
 
     fn of(tag: u64) -> Option<Kind> {
-        const ALL: [Kind; 10] = [
+        const ALL: [Kind; 11] = [
             Kind::Wake,
             Kind::Accept,
             Kind::Receive,
@@ -154,6 +164,7 @@ impl Kind {
             Kind::Adopt,
             Kind::Install,
             Kind::Room,
+            Kind::Connect,
             Kind::Aside,
         ];
         ALL.get((tag >> 32) as usize).copied()
@@ -185,6 +196,8 @@ pub struct Ring {
     pool: Pool,
     accepts: Vec<AcceptPlace>,
     adoptions: Vec<Option<Adoption>>,
+    /// Where sockets are being connected to, by slot.
+    destinations: Vec<Option<Box<SocketAddrAny>>>,
     /// What is being sent, and where; a send's number is its place here.
     lent: Vec<Option<(Slot, Payload)>>,
     /// The empty places.
@@ -213,6 +226,7 @@ impl Ring {
             pool,
             accepts: accepts.collect(),
             adoptions: Vec::new(),
+            destinations: Vec::new(),
             lent: Vec::new(),
             unlent: Vec::new(),
             arrived: VecDeque::new(),
@@ -453,6 +467,10 @@ impl Ring {
                 Some(Completion::Installed { slot, outcome })
             }
             Kind::Room => Some(Completion::Room(slot)),
+            Kind::Connect => {
+                self.destinations[slot.index()] = None;
+                Some(Completion::Connected { slot, outcome: outcome.map(drop) })
+            }
             Kind::Aside => None,
         }
     }
@@ -489,6 +507,7 @@ impl Drop for Ring {
             std::mem::forget(std::mem::take(&mut self.lent));
             std::mem::forget(std::mem::take(&mut self.accepts));
             std::mem::forget(std::mem::take(&mut self.adoptions));
+            std::mem::forget(std::mem::take(&mut self.destinations));
         }
     }
 }
@@ -531,6 +550,6 @@ fn empty_address() -> (libc::sockaddr_storage, libc::socklen_t) {
 fn read_address(place: &(libc::sockaddr_storage, libc::socklen_t)) -> SocketAddr {
     let (storage, length) = place;
     // SAFETY: the kernel has written `length` bytes of an address into the storage, which is large enough for any.
-    let address = unsafe { rustix::net::SocketAddrAny::read(std::ptr::from_ref(storage).cast(), *length) };
+    let address = unsafe { SocketAddrAny::read(std::ptr::from_ref(storage).cast(), *length) };
     SocketAddr::try_from(address).unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
 }

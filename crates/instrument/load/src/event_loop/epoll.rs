@@ -32,6 +32,10 @@ pub(crate) struct Epoll {
 impl Sockets for Epoll {
     type Socket = OwnedFd;
 
+    fn room(descriptors: usize) -> usize {
+        descriptors
+    }
+
     fn new(_connections: usize, wake: BorrowedFd<'_>) -> io::Result<Epoll> {
         let instance = epoll::Epoll::new(EVENT_BATCH)?;
         instance.add(wake, WAKE, Interest::READ, Trigger::Level)?;

@@ -8,10 +8,12 @@ mod exchange;
 mod open_loop;
 mod opening;
 mod sockets;
+mod uring;
 
 pub(crate) use epoll::Epoll;
 pub(crate) use opening::{ATTEMPTS, FIRST_ATTEMPTS, rest_ns};
 pub(crate) use sockets::Sockets;
+pub(crate) use uring::Uring;
 
 use std::collections::VecDeque;
 use std::io;

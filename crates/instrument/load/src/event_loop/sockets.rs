@@ -28,6 +28,9 @@ pub(crate) trait Sockets: Sized {
     /// A connection's socket, until it is given back to [`Sockets::close`].
     type Socket: Send;
 
+    /// How many sockets there is room for at once where so many descriptors may be open.
+    fn room(descriptors: usize) -> usize;
+
     /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised.
     fn new(connections: usize, wake: BorrowedFd<'_>) -> io::Result<Self>;
 

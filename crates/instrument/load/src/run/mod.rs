@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::config::{Config, Engine, Extent};
 use crate::control::Control;
-use crate::event_loop::{self, Epoll, Sockets, slot_bytes};
+use crate::event_loop::{self, Epoll, Sockets, Uring, slot_bytes};
 use crate::protocol::Protocol;
 use crate::record::Sequence;
 use crate::shared::{Counted, Shared};
@@ -165,6 +165,7 @@ pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observe
         Signals::take(&[Signal::Interrupt, Signal::Terminate]).map_err(kernel("signals cannot be received"))?;
     match config.engine {
         Engine::Epoll => run_loops::<P, Epoll>(config, protocol, signals, observer),
+        Engine::Uring => run_loops::<P, Uring>(config, protocol, signals, observer),
         Engine::Threads => run_threads(config, protocol, signals, observer),
     }
 }
@@ -180,7 +181,7 @@ fn run_loops<P: Protocol, S: Sockets>(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let workers = config.workers.min(config.connections).max(1);
-    let room = descriptor::limit().saturating_sub(RESERVED_DESCRIPTORS).max(1);
+    let room = S::room(descriptor::limit().saturating_sub(RESERVED_DESCRIPTORS)).max(1);
     let tables_per_worker = config.connections.div_ceil(workers).div_ceil(room);
     if let Some(interrupted) = wait_for_start(config, &signals, observer) {
         return Ok(Outcome::nothing(interrupted));

@@ -230,6 +230,8 @@ impl<P: Service> Table<'_, P> {
             }
             Completion::Installed { slot, outcome } => self.installed(slot, outcome),
             Completion::Room(slot) => self.has_room_to_send(slot),
+            // A server connects to nobody.
+            Completion::Connected { .. } => Ok(()),
             Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(_) => {

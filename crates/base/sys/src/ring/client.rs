@@ -1,0 +1,99 @@
+//! What a client needs of a ring: sockets of its own making in the ring's table, and connects.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use io_uring::opcode;
+use io_uring::types::Fixed;
+use rustix::net::SocketAddrAny;
+
+use super::{Kind, Ring, Slot};
+
+impl Ring {
+    /// Moves a socket into the ring's table at once, to a place below [`super::Sizes::slots`] where none is; the descriptor is closed. Such places must not be
+    /// mixed with those that the kernel chooses.
+    pub fn adopt_at(&mut self, place: u32, socket: OwnedFd) -> io::Result<Slot> {
+        let installed = self.uring.submitter().register_files_update(place, &[socket.as_raw_fd()])?;
+        if installed == 1 { Ok(Slot(place)) } else { Err(io::ErrorKind::QuotaExceeded.into()) }
+    }
+
+    /// Connects an adopted socket, one made to block: the kernel would not wait for the outcome on another.
+    pub fn connect(&mut self, slot: Slot, address: SocketAddr) -> io::Result<()> {
+        if self.destinations.len() <= slot.index() {
+            self.destinations.resize_with(slot.index() + 1, || None);
+        }
+        // Boxed, so that it stays where the kernel was told to read it.
+        let address = &**self.destinations[slot.index()].insert(Box::new(SocketAddrAny::from(address)));
+        let request = opcode::Connect::new(Fixed(slot.0), address.as_ptr().cast(), address.addr_len()).build();
+        self.push(request.user_data(Kind::Connect.tag(slot.0)))
+    }
+
+    /// Ends a connect that is under way.
+    pub fn cancel_connect(&mut self, slot: Slot) -> io::Result<()> {
+        self.cancel(Kind::Connect.tag(slot.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::super::{Completion, Patience, Payload, Sizes};
+    use super::*;
+    use crate::net;
+
+    const SIZES: Sizes =
+        Sizes { submissions: 8, completions: 64, slots: 8, buffers: 8, buffer_bytes: 1024, accepts: 0 };
+
+    fn next(ring: &mut Ring) -> Completion {
+        loop {
+            if let Some(completion) = ring.next_completion() {
+                return completion;
+            }
+            ring.wait(None).expect("a wait");
+        }
+    }
+
+    fn connect(ring: &mut Ring, place: u32, address: SocketAddr) -> (Slot, io::Result<()>) {
+        let socket = net::unconnected(address, None, net::Mode::Blocking).expect("a socket");
+        let slot = ring.adopt_at(place, socket).expect("a place");
+        ring.connect(slot, address).expect("it is handed in");
+        match next(ring) {
+            Completion::Connected { slot: at, outcome } if at == slot => (slot, outcome),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_connected_socket_sends_receives_and_is_closed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let mut ring = Ring::new(SIZES).expect("a ring");
+        let (slot, outcome) = connect(&mut ring, 3, listener.local_addr().expect("it is bound"));
+        outcome.expect("somebody listens");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        ring.receive(slot).expect("it is handed in");
+        ring.send(slot, Payload::Owned(b"hello".to_vec(), 0), Patience::All).expect("it is handed in");
+        assert!(matches!(next(&mut ring), Completion::Sent { outcome: Ok(5), .. }));
+        let mut heard = [0; 5];
+        peer.read_exact(&mut heard).expect("it was sent");
+        peer.write_all(&heard).expect("the ring receives");
+        let Completion::Received { outcome: Ok(Some(buffer)), .. } = next(&mut ring) else { panic!("no bytes") };
+        assert_eq!(ring.bytes(&buffer), b"hello");
+        ring.recycle(buffer);
+        ring.cancel_receive(slot).expect("it is handed in");
+        assert!(matches!(next(&mut ring), Completion::Received { more: false, .. }));
+        ring.close(slot).expect("it is handed in");
+        assert!(matches!(next(&mut ring), Completion::Closed(at) if at == slot));
+        assert_eq!(peer.read(&mut heard).expect("the end"), 0);
+    }
+
+    #[test]
+    fn a_refused_connect_says_so() {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr());
+        let mut ring = Ring::new(SIZES).expect("a ring");
+        let (_, outcome) = connect(&mut ring, 0, address.expect("a port"));
+        assert_eq!(outcome.expect_err("nobody listens").kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

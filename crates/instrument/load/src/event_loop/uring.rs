@@ -1,0 +1,354 @@
+//! io_uring(7): the kernel is told what to do and reports what it has done, all connections' with one call a turn.
+//!
+//! The rule: what was lent to the kernel is its own until the completion that gives it back. So a socket's place is given to another only when nothing is
+//! outstanding on it and its close has completed, and bytes to send are copied into memory that is lent with them: a message is smaller than what the kernel does to send
+//! it, and a shared one could change hands meanwhile. Bytes that arrive are looked at where they lie, and their buffer goes back with the next report.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use plimsoll_reactor::slab::Key;
+use plimsoll_sys::net::{self, Mode};
+use plimsoll_sys::readiness::Ready;
+use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
+
+use super::sockets::{Arrival, Sockets, WAKE};
+
+/// Bytes lent with one send; the rest of a longer message follows when they are sent.
+const SEND_BYTES: usize = 256 * 1024;
+/// errno(3): no place is left in the ring's table.
+const ENFILE: i32 = 23;
+/// Lent memory that is kept for the next send, and how large it may be for that.
+const SPARES: usize = 256;
+const SPARE_BYTES: usize = 16 * 1024;
+
+/// Sockets of one ring.
+pub(crate) struct Uring {
+    ring: Ring,
+    wake: OwnedFd,
+    /// By place in the ring's table.
+    lines: Vec<Line>,
+    vacant: Vec<u32>,
+    room: usize,
+    /// What was reported last, and whether it was read.
+    arrived: Option<Content>,
+    unread: bool,
+    /// The end of the stream stands behind what was reported last.
+    ends: bool,
+    /// Taken from the ring to see what comes next, and not looked at.
+    ahead: Option<Completion>,
+    /// Places whose receive ended for want of a buffer.
+    hungry: VecDeque<Slot>,
+    spares: Vec<Vec<u8>>,
+    /// The ring could not take a request: said with the next wait.
+    broken: Option<io::Error>,
+}
+
+/// What a report was of.
+enum Content {
+    Bytes(Buffer),
+    End,
+    /// errno(3).
+    Error(i32),
+}
+
+/// A place in the ring's table.
+struct Line {
+    key: u64,
+    connecting: bool,
+    receiving: bool,
+    sending: bool,
+    /// A write found a send outstanding, and wants to hear of its end.
+    blocked: bool,
+    /// To be closed once nothing is outstanding.
+    closing: bool,
+    /// How the connect, or the last send that failed, came out.
+    outcome: Option<io::Error>,
+}
+
+impl Line {
+    fn new(key: u64) -> Line {
+        Line { key, connecting: true, receiving: false, sending: false, blocked: false, closing: false, outcome: None }
+    }
+}
+
+impl Uring {
+    fn note(&mut self, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    fn line(&mut self, slot: Slot) -> &mut Line {
+        &mut self.lines[slot.index()]
+    }
+
+    fn recycle(&mut self) {
+        self.ends = false;
+        self.unread = false;
+        if let Some(Content::Bytes(buffer)) = self.arrived.take() {
+            self.ring.recycle(buffer);
+        }
+    }
+
+    fn take(&mut self, completion: Completion) -> Option<Ready> {
+        match completion {
+            Completion::Woken { more } => {
+                if !more {
+                    let outcome = self.ring.watch(self.wake.as_fd());
+                    self.note(outcome);
+                }
+                Some(Ready { key: WAKE, readable: true, writable: false, ended: false })
+            }
+            Completion::Connected { slot, outcome } => {
+                let line = self.line(slot);
+                line.connecting = false;
+                line.outcome = outcome.err();
+                self.unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false })
+            }
+            Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
+            Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
+            Completion::Closed(slot) => {
+                self.vacant.push(slot.index() as u32);
+                None
+            }
+            // Nothing else is ever asked for here.
+            _ => None,
+        }
+    }
+
+    fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> Option<Ready> {
+        self.line(slot).receiving &= more;
+        let content = match outcome {
+            Ok(Some(buffer)) => Content::Bytes(buffer),
+            Ok(None) => Content::End,
+            Err(error) if ring::is_out_of_buffers(&error) => {
+                if self.line(slot).closing {
+                    self.go_on_closing(slot);
+                } else {
+                    self.hungry.push_back(slot);
+                }
+                return None;
+            }
+            Err(error) => Content::Error(error.raw_os_error().unwrap_or_default()),
+        };
+        let whole = matches!(content, Content::Bytes(_));
+        self.arrived = Some(content);
+        self.unread = true;
+        if whole && !more && !self.line(slot).closing {
+            self.arm(slot);
+        }
+        // The kernel reports the end right behind the last bytes where both were there.
+        if whole && more {
+            self.ahead = self.ring.next_completion();
+            if matches!(self.ahead, Some(Completion::Received { slot: next, outcome: Ok(None), .. }) if next == slot) {
+                self.ahead = None;
+                self.ends = true;
+                self.line(slot).receiving = false;
+            }
+        }
+        let ended = self.ends;
+        self.unless_closing(slot, |key| Ready { key, readable: true, writable: false, ended })
+    }
+
+    fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> Option<Ready> {
+        let line = self.line(slot);
+        line.sending = false;
+        let Payload::Owned(mut bytes, from) = payload else { return None };
+        match outcome {
+            Ok(count) if from + count < bytes.len() && !line.closing => {
+                line.sending = true;
+                let outcome = self.ring.send(slot, Payload::Owned(bytes, from + count), Patience::All);
+                self.note(outcome);
+                return None;
+            }
+            Ok(_) => {}
+            Err(error) => line.outcome = Some(error),
+        }
+        let told = std::mem::take(&mut line.blocked) || line.outcome.is_some();
+        if self.spares.len() < SPARES && bytes.capacity() <= SPARE_BYTES {
+            bytes.clear();
+            self.spares.push(bytes);
+        }
+        self.unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false }).filter(|_| told)
+    }
+
+    /// Reports of a socket, or goes on to close it.
+    fn unless_closing(&mut self, slot: Slot, report: impl FnOnce(u64) -> Ready) -> Option<Ready> {
+        let line = self.line(slot);
+        if line.closing {
+            self.go_on_closing(slot);
+            return None;
+        }
+        Some(report(line.key))
+    }
+
+    fn go_on_closing(&mut self, slot: Slot) {
+        let line = self.line(slot);
+        if !(line.connecting || line.receiving || line.sending) {
+            let outcome = self.ring.close(slot);
+            self.note(outcome);
+        }
+    }
+
+    fn arm(&mut self, slot: Slot) {
+        self.line(slot).receiving = true;
+        let outcome = self.ring.receive(slot);
+        self.note(outcome);
+    }
+}
+
+impl Sockets for Uring {
+    type Socket = Slot;
+
+    fn room(descriptors: usize) -> usize {
+        // A ring's table may have as many places as there may be descriptors (io_uring/rsrc.c, io_sqe_files_register), and half of them may be closing.
+        descriptors / 2
+    }
+
+    fn new(connections: usize, wake: BorrowedFd<'_>) -> io::Result<Uring> {
+        // As many may be closing as are open.
+        let room = 2 * connections;
+        let mut ring = Ring::new(Sizes {
+            submissions: 1024,
+            completions: 4096,
+            slots: u32::try_from(room).unwrap_or(u32::MAX),
+            // A request's answer is looked at in the turn that it came in, so these are as many as answers come in one.
+            buffers: 512,
+            buffer_bytes: 8192,
+            accepts: 0,
+        })?;
+        ring.watch(wake)?;
+        Ok(Uring {
+            ring,
+            wake: wake.try_clone_to_owned()?,
+            lines: Vec::new(),
+            vacant: Vec::new(),
+            room,
+            arrived: None,
+            unread: false,
+            ends: false,
+            ahead: None,
+            hungry: VecDeque::new(),
+            spares: Vec::new(),
+            broken: None,
+        })
+    }
+
+    fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<Slot> {
+        let place = match self.vacant.pop() {
+            Some(place) => place,
+            None if self.lines.len() < self.room => self.lines.len() as u32,
+            None => return Err(io::Error::from_raw_os_error(ENFILE)),
+        };
+        let slot = net::unconnected(target, source, Mode::Blocking).and_then(|socket| self.ring.adopt_at(place, socket));
+        let new = place as usize == self.lines.len();
+        let slot = slot.inspect_err(|_| {
+            if !new {
+                self.vacant.push(place)
+            }
+        })?;
+        if new {
+            self.lines.push(Line::new(key.to_raw()));
+        } else {
+            self.lines[place as usize] = Line::new(key.to_raw());
+        }
+        let outcome = self.ring.connect(slot, target);
+        self.note(outcome);
+        Ok(slot)
+    }
+
+    fn connected(&mut self, socket: &Slot) -> io::Result<()> {
+        match self.line(*socket).outcome.take() {
+            Some(error) => Err(error),
+            None => {
+                self.arm(*socket);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, socket: &Slot, bytes: &[u8]) -> io::Result<usize> {
+        let line = self.line(*socket);
+        if let Some(error) = line.outcome.take() {
+            return Err(error);
+        }
+        if line.sending {
+            line.blocked = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        line.sending = true;
+        let count = bytes.len().min(SEND_BYTES);
+        line.blocked = count < bytes.len();
+        let mut lent = self.spares.pop().unwrap_or_default();
+        lent.extend_from_slice(&bytes[..count]);
+        let outcome = self.ring.send(*socket, Payload::Owned(lent, 0), Patience::All);
+        self.note(outcome);
+        Ok(count)
+    }
+
+    fn read(&mut self, _socket: &Slot) -> io::Result<Arrival<'_>> {
+        // The loop reads what was reported, of the socket that it was reported of.
+        if !std::mem::take(&mut self.unread) {
+            let ends = std::mem::take(&mut self.ends);
+            return if ends { Ok(Arrival { bytes: &[], more: false }) } else { Err(io::ErrorKind::WouldBlock.into()) };
+        }
+        match &self.arrived {
+            Some(Content::Bytes(buffer)) => Ok(Arrival { bytes: self.ring.bytes(buffer), more: false }),
+            Some(Content::Error(number)) => Err(io::Error::from_raw_os_error(*number)),
+            Some(Content::End) | None => Ok(Arrival { bytes: &[], more: false }),
+        }
+    }
+
+    fn close(&mut self, socket: Slot) {
+        let line = self.line(socket);
+        line.closing = true;
+        let (connecting, receiving, sending) = (line.connecting, line.receiving, line.sending);
+        if connecting {
+            let outcome = self.ring.cancel_connect(socket);
+            self.note(outcome);
+        }
+        if receiving {
+            let outcome = self.ring.cancel_receive(socket);
+            self.note(outcome);
+        }
+        if sending {
+            let outcome = self.ring.end_both(socket);
+            self.note(outcome);
+        }
+        self.go_on_closing(socket);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.ring.submit()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.recycle();
+        for _ in 0..self.hungry.len() {
+            let Some(slot) = self.hungry.pop_front() else { break };
+            // Its place may have been given to another meanwhile, which asks for itself.
+            let line = self.line(slot);
+            if !(line.closing || line.connecting || line.receiving) {
+                self.arm(slot);
+            }
+        }
+        match self.broken.take() {
+            Some(error) => Err(error),
+            None => self.ring.wait(timeout),
+        }
+    }
+
+    fn report(&mut self) -> Option<Ready> {
+        loop {
+            self.recycle();
+            let completion = self.ahead.take().or_else(|| self.ring.next_completion())?;
+            if let Some(ready) = self.take(completion) {
+                return Some(ready);
+            }
+        }
+    }
+}
