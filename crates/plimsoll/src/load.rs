@@ -13,6 +13,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use plimsoll_load::config::Config;
 use plimsoll_load::doubt;
 use plimsoll_load::echo::Echo;
@@ -46,7 +47,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         arguments::Protocol::Echo(echo) => {
             let config = echo.common.config(echo.targets()?)?;
             let messages = echo.messages(config.seed)?;
-            carry_out(config, Echo::new(messages), &echo.common, Some(echo.size))
+            let payload = Payload { server: echo.first_target(), bytes: echo.size };
+            carry_out(config, Echo::new(messages), &echo.common, Some(&payload))
         }
         arguments::Protocol::Http(http) => {
             let plan = http.plan()?;
@@ -61,24 +63,36 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// `size` is the size of a request's payload, where the protocol has one.
+/// What an echo sends, and to whom, as it was asked for.
+struct Payload<'a> {
+    /// The first of the servers.
+    server: &'a str,
+    /// Its size.
+    bytes: u64,
+}
+
+/// `payload` is that of a request, where the protocol has one.
 fn carry_out<P: Protocol>(
     mut config: Config,
     protocol: P,
     common: &arguments::Common,
-    size: Option<u64>,
+    payload: Option<&Payload<'_>>,
 ) -> anyhow::Result<ExitCode> {
     let tcpbenchmark = common.csv == Some(csv::Form::Tcpbenchmark);
     let (records, files) = common.files.open(tcpbenchmark)?;
     config.records = records;
-    let mut stdout = std::io::stdout();
+    let size = payload.map(|payload| payload.bytes);
     if tcpbenchmark {
-        let _ = csv::write_parameters(&mut stdout, &config, size.unwrap_or_default());
+        csv::write_parameters(&mut std::io::stdout(), &config, payload).with_context(lost)?;
     }
-    let mut live = live::Live::new(common.output, &config, common.countdown.filter(|_| tcpbenchmark).map(u64::from));
+    let countdown = tcpbenchmark.then(|| common.countdown.unwrap_or_default().into());
+    let mut live = live::Live::new(common.output, &config, countdown);
     if common.forks() {
         let fork::Forked { summary, interrupted } = fork::run(&config, protocol, &mut live)?;
-        return conclude(summary, interrupted, &[], &config, common, size);
+        let percentiles = summary.clone();
+        let code = conclude(summary, interrupted, &[], &config, common, size);
+        files.finish(&percentiles)?;
+        return code;
     }
     let outcome = run::run(&config, protocol, &mut live)?;
     live.finish();
@@ -86,9 +100,15 @@ fn carry_out<P: Protocol>(
     config.records = Records::default();
     let summary = doubt::summarise(&config, &outcome);
     let percentiles = summary.clone();
-    let code = conclude(summary, outcome.interrupted, &outcome.sequences, &config, common, size)?;
+    let code = conclude(summary, outcome.interrupted, &outcome.sequences, &config, common, size);
+    // The records are brought to their end whatever became of the summary.
     files.finish(&percentiles)?;
-    Ok(code)
+    code
+}
+
+/// What is said where the result reaches nobody.
+fn lost() -> &'static str {
+    "the result could not be written to standard output, and is lost; make room where it goes, or keep its reader open"
 }
 
 /// Checks the summary, holds it against the limits and prints it; the exit code that follows.
@@ -107,9 +127,7 @@ fn conclude(
     );
     summary.limits = common.limit.iter().map(|limit| limit.check(&summary)).collect();
     let mut stdout = std::io::stdout().lock();
-    // A closed standard output is nobody's to tell: the exit code still says how it went.
-    let _ = print(&mut stdout, &summary, sequences, config, common, size);
-    let _ = stdout.flush();
+    print(&mut stdout, &summary, sequences, config, common, size).and_then(|()| stdout.flush()).with_context(lost)?;
     Ok(exit_code(&summary, interrupted))
 }
 
@@ -122,7 +140,7 @@ fn print(
     size: Option<u64>,
 ) -> std::io::Result<()> {
     if common.csv == Some(csv::Form::Tcpbenchmark) {
-        csv::write_connections(out, sequences)?;
+        csv::write_connections(out, sequences, config)?;
         return csv::write_tcpbenchmark(out, sequences, Duration::from_secs_f64(summary.elapsed_s));
     }
     let json = common.output.json;

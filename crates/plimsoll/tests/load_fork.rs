@@ -69,7 +69,7 @@ fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
 
 #[test]
 fn what_processes_cannot_do_is_refused() {
-    for arguments in ["-R 100", "-t 2", "--barrier", "--per-connection", "--csv=tcpbenchmark"] {
+    for arguments in ["-t 2", "--barrier", "--per-connection", "--csv=tcpbenchmark"] {
         let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         load.args(["load", "echo", "127.0.0.1:7", "--engine", "fork"]).args(arguments.split_whitespace());
         let output = load.output().expect("it runs");

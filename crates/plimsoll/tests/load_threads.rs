@@ -86,7 +86,9 @@ fn the_report_tcpbenchmark_is_run_in_its_own_form() {
     let target = echo().to_string();
     load.args(["load", "echo", &target, "--engine", "threads", "--payload", "text", "--restart-sequence"]);
     load.args(["-c", "3", "--each", "2", "-s", "5", "--countdown", "1", "--csv=tcpbenchmark"]);
+    let begun = std::time::Instant::now();
     let output = load.output().expect("the binary runs");
+    let elapsed = begun.elapsed().as_secs_f64();
     let text = String::from_utf8(output.stdout).expect("text");
     for line in ["3 thread with 2 echoback.", "start count down: 1", "Thread Start!!", "Thread(2): true"] {
         assert!(text.lines().any(|each| each == line), "{line} in {text}");
@@ -94,20 +96,14 @@ fn the_report_tcpbenchmark_is_run_in_its_own_form() {
     let row: Vec<&str> = text.lines().rev().nth(1).expect("a row").split(',').collect();
     assert_eq!(row[..5], ["3", "3", "0", "0", "0"]);
     let benchmark_time: f64 = row[13].parse().expect("seconds");
-    assert!(benchmark_time < 0.9, "the countdown is not in it: {benchmark_time}");
+    assert!(elapsed > 0.99 + benchmark_time, "the countdown is not in it: {benchmark_time} of {elapsed}");
 }
 
 #[test]
 fn what_threads_cannot_do_is_refused() {
-    for (arguments, says) in [
-        ("-R 100", "use --engine epoll"),
-        ("-t 2", "each connection has a thread of its own"),
-        ("--connect-rate 10", "use --engine epoll"),
-    ] {
-        let run = command("echo", "127.0.0.1:7", &format!("--engine threads {arguments}")).output().expect("it runs");
-        assert_eq!(run.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&run.stderr).contains(says));
-    }
+    let run = command("echo", "127.0.0.1:7", "--engine threads -t 2").output().expect("it runs");
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("each connection has a thread of its own"));
     let many = command("echo", "127.0.0.1:7", "--engine threads -c 10M").output().expect("it runs");
     assert_eq!(many.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&many.stderr).contains("use the epoll engine"));

@@ -38,6 +38,27 @@ pub struct Config {
     pub recovery: Recovery,
     /// What is recorded beside the summary.
     pub records: Records,
+    /// its part among the generators that carry a load together.
+    pub part: Part,
+}
+
+/// A generator's place among those that carry a load together, each its part of the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its number, from 0.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Part {
+    /// The only one.
+    pub const ALONE: Part = Part { number: 0, of: 1 };
+
+    /// By how much of a distance requests at fixed distances are moved in one of `parts` parts of this generator, so that no two send together.
+    pub(crate) fn phase(self, part: usize, parts: usize) -> f64 {
+        (self.number as f64 + part as f64 / parts as f64) / self.of as f64
+    }
 }
 
 impl Config {

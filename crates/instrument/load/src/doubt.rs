@@ -243,3 +243,6 @@ fn percent(ratio: f64) -> String {
 fn time(microseconds: f64) -> String {
     write_duration(std::time::Duration::from_nanos((microseconds * 1000.0) as u64))
 }
+
+#[cfg(test)]
+mod tests;

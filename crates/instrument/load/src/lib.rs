@@ -18,4 +18,7 @@ pub mod record;
 pub mod run;
 pub mod secure;
 mod shared;
+mod stream;
 mod threads;
+
+pub use threads::STACK_BYTES;

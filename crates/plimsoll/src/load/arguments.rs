@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
-use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Phase, Recovery};
+use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Part, Phase, Recovery};
 use plimsoll_load::record::Records;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::Limit;
@@ -106,7 +106,7 @@ pub(super) struct Common {
     /// Open loop: how requests are spaced around their rate.
     #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
-    /// How connections are driven: by event loops, or by a thread or a process each, as the reports' clients do (closed loop only).
+    /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a process each, as the reports' clients do.
     #[arg(long, value_enum, default_value = "epoll")]
     engine: EngineName,
     /// Event loops [default: one a CPU].
@@ -188,6 +188,11 @@ impl Echo {
         self.targets.iter().map(|target| resolve(target)).collect()
     }
 
+    /// The first target, as it was written.
+    pub(super) fn first_target(&self) -> &str {
+        &self.targets[0]
+    }
+
     pub(super) fn messages(&self, seed: u64) -> anyhow::Result<Messages> {
         if self.size == 0 || self.size > MOST_BYTES {
             return usage(format!(
@@ -248,6 +253,7 @@ impl Common {
                 Recovery::GiveUp
             },
             records: Records::default(),
+            part: Part::ALONE,
         })
     }
 
@@ -277,16 +283,6 @@ impl Common {
             EngineName::Threads => "thread",
             EngineName::Fork => "process",
         };
-        if self.rate.is_some() {
-            return usage(format!(
-                "--rate needs connections that wait for requests, and a {each} has one of its own; use --engine epoll"
-            ));
-        }
-        if self.connect_rate.is_some() {
-            return usage(format!(
-                "--connect-rate paces an event loop, and each {each} connects on its own; use --engine epoll"
-            ));
-        }
         if self.threads.is_some() {
             return usage(format!(
                 "--threads counts event loops, and each connection has a {each} of its own; leave it out"
@@ -300,7 +296,7 @@ impl Common {
                 "--barrier needs connections that know of each other, and processes share nothing; use --engine threads or epoll",
             );
         }
-        if self.files.any() || self.csv == Some(Form::Tcpbenchmark) {
+        if self.files.any_while_it_runs() || self.csv == Some(Form::Tcpbenchmark) {
             return usage(
                 "processes keep no common record of requests, seconds or connections; use --engine threads or epoll",
             );

@@ -4,10 +4,13 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use plimsoll_load::config::{Config, Extent};
+use plimsoll_load::STACK_BYTES;
+use plimsoll_load::config::{Config, Engine, Extent};
 use plimsoll_load::record::Sequence;
 use plimsoll_measure::summary::Summary;
 use serde_json::Value;
+
+use super::Payload;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Form {
@@ -53,16 +56,30 @@ fn flatten(path: &str, value: &Value, columns: &mut Vec<(String, String)>) {
 }
 
 /// What tcpbenchmark says before it starts. Its threads are our connections.
-pub(super) fn write_parameters(out: &mut impl Write, config: &Config, size: u64) -> io::Result<()> {
-    let target = config.targets[0];
+pub(super) fn write_parameters(out: &mut impl Write, config: &Config, payload: Option<&Payload<'_>>) -> io::Result<()> {
     let each = if let Extent::Each(each) = config.extent { each } else { 0 };
-    writeln!(out, "hostname = {}, port = {}", target.ip(), target.port())?;
+    let (server, size) = payload.map_or(("", 0), |payload| (payload.server, payload.bytes));
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
+    writeln!(out, "hostname = {host}, port = {port}")?;
     writeln!(out, "{} thread with {each} echoback.", config.connections)?;
-    writeln!(out, "message size is {size} bytes.")
+    writeln!(out, "message size is {size} bytes.")?;
+    if config.engine == Engine::Threads {
+        writeln!(out, "Thread stack size = {STACK_BYTES} bytes")?;
+    }
+    Ok(())
 }
 
-/// The result of each connection in tcpbenchmark's words.
-pub(super) fn write_connections(out: &mut impl Write, sequences: &[Sequence]) -> io::Result<()> {
+/// What tcpbenchmark says of its threads once they are there.
+pub(super) fn write_threads(out: &mut impl Write, threads: usize) -> io::Result<()> {
+    (0..threads).try_for_each(|number| writeln!(out, "thread {number} created."))
+}
+
+/// Whom each connection reached, and its result, in tcpbenchmark's words.
+pub(super) fn write_connections(out: &mut impl Write, sequences: &[Sequence], config: &Config) -> io::Result<()> {
+    for sequence in sequences.iter().filter(|sequence| sequence.connect_ns > 0) {
+        let target = config.targets[sequence.number as usize % config.targets.len()];
+        writeln!(out, "addr={}\nport={}", target.ip(), target.port())?;
+    }
     for sequence in sequences {
         writeln!(out, "Thread({}): {}", sequence.number, sequence.success)?;
         writeln!(out, "  connectTime: UsedTime: {:.10}(sec)", seconds(connect_ns(sequence)))?;

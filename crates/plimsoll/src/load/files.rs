@@ -35,8 +35,8 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Whether anything is recorded while the run goes on.
-    pub(super) fn any(&self) -> bool {
-        self.request_log.is_some() || self.timeseries.is_some() || self.hdr.is_some() || self.per_connection
+    pub(super) fn any_while_it_runs(&self) -> bool {
+        self.request_log.is_some() || self.timeseries.is_some() || self.per_connection
     }
 }
 

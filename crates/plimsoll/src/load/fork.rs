@@ -7,10 +7,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use plimsoll_load::config::{Config, Extent};
+use plimsoll_load::config::{Config, Extent, Opening, Pace, Part};
 use plimsoll_load::doubt;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::run::{self, Observer, Progress, unix_seconds};
+use plimsoll_measure::arrivals::Rate;
 use plimsoll_measure::merge::merge;
 use plimsoll_measure::summary::{Summary, Warning};
 use plimsoll_sys::poll::{self, Place};
@@ -80,13 +81,24 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
     };
     let target = config.targets[number % config.targets.len()];
     let seed = config.seed.wrapping_add(place);
+    let pace = match config.pace {
+        Pace::Open { rate, spacing } => {
+            let (from, to) = (rate.from / count as f64, rate.to / count as f64);
+            Pace::Open { rate: Rate { from, to, ..rate }, spacing }
+        }
+        closed @ Pace::Closed { .. } => closed,
+    };
+    let turn = config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(place as f64 / rate));
     Some(Config {
         connections: 1,
         workers: 1,
         extent,
+        pace,
+        opening: Opening { rate: None, ..config.opening.clone() },
         targets: vec![target],
         seed,
-        start_at: Some(start),
+        start_at: Some(start + turn),
+        part: Part { number, of: config.connections },
         ..config.clone()
     })
 }

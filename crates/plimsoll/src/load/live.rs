@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
-use plimsoll_load::config::{Config, Extent};
+use plimsoll_load::config::{Config, Engine, Extent};
 use plimsoll_load::run::{Observer, Progress, Stage, unix_seconds};
 use plimsoll_measure::units::three_digits;
 use serde::Serialize;
 
+use super::csv;
 use crate::Output;
 
 /// Where there is no terminal a line a second would fill a log: one every so often says that the run lives.
@@ -19,6 +20,8 @@ pub(super) struct Live {
     json: bool,
     /// What is counted down aloud on standard output, as tcpbenchmark does: the seconds last said.
     countdown: Option<u64>,
+    /// The threads that tcpbenchmark would name, until they are named.
+    threads: Option<usize>,
     form: Form,
     extent: Extent,
     connections: usize,
@@ -41,7 +44,7 @@ struct Event {
 }
 
 impl Live {
-    /// `countdown` is the number of seconds to count down aloud.
+    /// `countdown` is the number of seconds to count down aloud, in tcpbenchmark's form.
     pub(super) fn new(output: Output, config: &Config, countdown: Option<u64>) -> Live {
         let form = match (output.quiet, std::io::stderr().is_terminal()) {
             (true, _) => Form::None,
@@ -50,6 +53,7 @@ impl Live {
         };
         Live {
             json: output.json,
+            threads: countdown.filter(|_| config.engine == Engine::Threads).map(|_| config.connections),
             countdown: countdown.map(|seconds| seconds + 1),
             form,
             extent: config.extent,
@@ -79,6 +83,9 @@ impl Live {
     fn count_down(&mut self, progress: &Progress) {
         let Some(said) = self.countdown else { return };
         let mut stdout = std::io::stdout().lock();
+        if let Some(threads) = self.threads.take() {
+            let _ = csv::write_threads(&mut stdout, threads);
+        }
         let left = progress.left.as_secs_f64().ceil() as u64;
         if progress.stage != Stage::Waiting {
             self.countdown = None;
@@ -104,7 +111,7 @@ impl Live {
             Stage::Window => {
                 let in_window = elapsed.saturating_sub(self.window_began).as_secs_f64();
                 let done = match self.extent {
-                    Extent::Lasts(length) => format!("{in_window:.1} of {:.0} s", length.as_secs_f64()),
+                    Extent::Lasts(length) => format!("{in_window:.1} of {} s", three_digits(length.as_secs_f64())),
                     Extent::Requests(requests) => format!("{completed} of {requests} requests"),
                     Extent::Each(each) => format!("{completed} of {} requests", each * self.connections as u64),
                 };

@@ -46,10 +46,12 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
 
     /// Ends the window: what is under way stays so, for the record, and has a little time yet to come to an end that is not counted.
     fn close_window(&mut self, now: u64) {
-        self.count_unfinished(now);
-        self.end_stream(now);
+        // A loop that comes late to it has had no more time than the others.
+        let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
+        self.count_unfinished(end);
+        self.end_stream(end);
         self.window_closed = true;
-        self.counted.ended_at = now;
+        self.counted.ended_at = end;
         self.usage_at_open.note_since(&mut self.counted);
         self.counted.window = std::mem::take(&mut self.tally);
         self.shared.control.give_back(std::mem::take(&mut self.claims));
@@ -71,20 +73,20 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         }
     }
 
-    fn count_unfinished(&mut self, now: u64) {
+    fn count_unfinished(&mut self, end: u64) {
         let unopened = (self.share - self.opened) as u64 * self.each();
         let Tally { requests, unanswered, .. } = &mut self.tally;
         requests.in_flight += self.busy;
         for key in self.slab.keys() {
             let Some(connection) = self.slab.get(key) else { continue };
             match connection.state {
-                State::Busy => unanswered.record_ns(now - connection.intended),
+                State::Busy => unanswered.record_ns(end.saturating_sub(connection.intended)),
                 State::Connecting | State::Greeting if connection.carries => {
-                    unanswered.record_ns(now - connection.intended)
+                    unanswered.record_ns(end.saturating_sub(connection.intended))
                 }
                 // Due, and the generator has not come to send it. Where requests are counted these are among the ones left.
-                State::Due if connection.intended <= now && !self.shared.config.extent.is_count() => {
-                    unanswered.record_ns(now - connection.intended);
+                State::Due if connection.intended <= end && !self.shared.config.extent.is_count() => {
+                    unanswered.record_ns(end - connection.intended);
                     requests.scheduled += 1;
                     requests.unsent += 1;
                 }

@@ -34,7 +34,7 @@ use crate::config::Extent;
 use crate::protocol::Protocol;
 use crate::record::{Recorder, Sequence};
 use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
-use open_loop::Stream;
+use crate::stream::Stream;
 use sockets::WAKE;
 
 /// Full reads on one connection before the others have their turn.

@@ -3,48 +3,19 @@
 //! A request that is due while no connection is free stays in the stream, and is sent on the first that becomes free: the time until then is
 //! *pool wait*, the server's doing. What is lost after both were there is *schedule lag*, the generator's.
 
-use plimsoll_measure::arrivals::{Arrivals, Rate};
-use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
-use rand::rngs::StdRng;
 
 use super::{Sockets, State, Table};
-use crate::config::{Extent, Pace};
 use crate::protocol::Protocol;
-
-/// When this loop's requests are due.
-pub(super) struct Stream {
-    arrivals: Arrivals,
-    /// When the stream began.
-    start: u64,
-    /// When the next request is due.
-    next: u64,
-}
-
-impl Stream {
-    fn new(arrivals: Arrivals, start: u64) -> Stream {
-        let next = start.saturating_add(arrivals.next_ns());
-        Stream { arrivals, start, next }
-    }
-
-    fn advance(&mut self, random: &mut StdRng) {
-        self.arrivals.advance(random);
-        self.next = self.start.saturating_add(self.arrivals.next_ns());
-    }
-}
+use crate::stream::{Stream, count_expired};
 
 impl<P: Protocol, S: Sockets> Table<P, S> {
     pub(super) fn start_stream(&mut self, start: u64) {
         let config = &self.shared.config;
-        let Pace::Open { rate, spacing } = config.pace else { return };
-        let tables = self.shared.control.gauges.len();
         let share = self.share as f64 / config.connections as f64;
-        let phase = self.number as f64 / tables as f64;
-        // A ramp takes up the window; during the warm-up its first rate holds.
-        let ramp = if let Extent::Lasts(length) = config.extent { length } else { std::time::Duration::ZERO };
-        let rate = Rate { ramp_start: config.warm_up, ramp, ..rate };
-        let arrivals = Arrivals::new(rate, spacing, share, phase, &mut self.random);
-        self.stream = Some(Stream::new(arrivals, start));
+        let tables = self.shared.control.gauges.len();
+        let phase = config.part.phase(self.number, tables);
+        self.stream = Stream::begin(config, share, phase, start, &mut self.random);
     }
 
     /// A connection is free for a request.
@@ -59,7 +30,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
 
     /// When there is something to send and something to send it on; `None` where one of them is missing.
     pub(super) fn next_dispatch(&self) -> Option<u64> {
-        self.stream.as_ref().filter(|_| !self.pool.is_empty()).map(|stream| stream.next)
+        self.stream.as_ref().filter(|_| !self.pool.is_empty()).map(Stream::next)
     }
 
     /// Sends up to `most` requests that are due.
@@ -68,7 +39,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         for _ in 0..most {
             let now = self.now();
             let Some(stream) = &mut self.stream else { return };
-            let due = stream.next;
+            let due = stream.next();
             if due > now || self.pool.is_empty() {
                 return;
             }
@@ -100,11 +71,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
             return;
         }
         self.shown.1 += 1;
-        self.tally.errors.count(Cause::Timeout);
-        self.tally.requests.scheduled += 1;
-        self.tally.requests.timed_out += 1;
-        self.tally.pool_wait.record_ns(age);
-        self.tally.unanswered.record_ns(age);
+        count_expired(age, &mut self.tally);
     }
 
     /// Every request there was to send is sent: connections close as they become free.
@@ -119,22 +86,13 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
     }
 
     /// Accounts for what was due by the window's end and had not been sent.
-    pub(super) fn end_stream(&mut self, now: u64) {
+    pub(super) fn end_stream(&mut self, end: u64) {
         let timeout = self.timeout_ns();
-        let counted = matches!(self.shared.config.extent, Extent::Requests(_) | Extent::Each(_));
-        let Some(mut stream) = self.stream.take() else { return };
         self.pool.clear();
-        while stream.next <= now && !counted {
-            let age = now - stream.next;
-            stream.advance(&mut self.random);
-            if age >= timeout {
-                self.expire(timeout);
-                continue;
-            }
-            self.tally.requests.scheduled += 1;
-            self.tally.requests.unsent += 1;
-            self.tally.pool_wait.record_ns(age);
-            self.tally.unanswered.record_ns(age);
+        let Some(stream) = self.stream.take() else { return };
+        // Where requests are counted, those never sent are among the ones left.
+        if !self.shared.config.extent.is_count() {
+            self.shown.1 += stream.count_unsent(end, timeout, &mut self.random, &mut self.tally);
         }
     }
 }

@@ -272,7 +272,7 @@ fn wait_for_start(config: &Config, signals: &Signals, observer: &mut dyn Observe
 }
 
 impl Outcome {
-    fn nothing_yet() -> Outcome {
+    pub(crate) fn nothing_yet() -> Outcome {
         Outcome {
             warm_up: Tally::default(),
             window: Tally::default(),

@@ -13,10 +13,11 @@ use plimsoll_sys::readiness::Interest;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::config::{Extent, Pace, Phase as Start};
+use crate::config::Extent;
 use crate::protocol::{Protocol, Reply, Turn};
 use crate::record::Recorder;
 use crate::shared::{Counted, Shared, Usage};
+use crate::stream::Stream;
 
 use super::{GLANCE, READ_BYTES};
 
@@ -36,6 +37,9 @@ pub(super) struct Client<'a, P: Protocol> {
     pub(super) sequence_number: u64,
     /// The intended start of the request under way.
     pub(super) under_way: Option<u64>,
+    /// Open loop: the requests to come, and since when the connection is free for one.
+    pub(super) stream: Option<Stream>,
+    pub(super) free: u64,
     pub(super) window_open: bool,
     pub(super) window_closed: bool,
     pub(super) tally: Tally,
@@ -77,6 +81,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             left,
             sequence_number: 0,
             under_way: None,
+            stream: None,
+            free: 0,
             window_open: false,
             window_closed: false,
             tally: Tally::default(),
@@ -103,76 +109,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.counted
     }
 
-    /// Waits until the run starts, and connects; whether requests can be sent.
-    fn wait_for_start(&mut self) -> bool {
-        let control = &self.shared.control;
-        while !control.starts.has_come(control.now()) {
-            if self.is_over() {
-                return false;
-            }
-            thread::park_timeout(GLANCE);
-        }
-        if self.shared.config.opening.reconnect {
-            control.settle();
-        } else if !self.reopen() {
-            return false;
-        }
-        while !control.gate.has_come(control.now()) {
-            if self.is_over() {
-                return false;
-            }
-            thread::park_timeout(GLANCE);
-        }
-        true
-    }
-
-    fn stay_until_all_have_finished(&mut self) {
-        if self.shared.config.stays_whole() {
-            self.shared.control.finish();
-            while self.sleep_until(u64::MAX) {}
-        }
-    }
-
-    fn carry_requests(&mut self) {
-        let Pace::Closed { think, phase } = self.shared.config.pace else { return };
-        let mut due = self.now();
-        if phase == Start::Spread {
-            due += think.draw_phase_ns(&mut self.random);
-        } else if self.shared.config.opening.barrier {
-            due = self.shared.control.gate.get().unwrap_or(due);
-        }
-        while self.sleep_until(due) && self.claim() {
-            let now = self.now();
-            let scheduled = self.shared.config.pace.has_schedule();
-            let intended = if scheduled { due } else { now };
-            self.left = self.left.saturating_sub(1);
-            self.tally.requests.scheduled += 1;
-            self.tally.sent += 1;
-            if scheduled {
-                self.tally.schedule_lag.record_ns(now - due);
-            }
-            self.under_way = Some(intended);
-            let on_demand = self.socket.is_none();
-            let (end, sent) = if on_demand && !self.open() {
-                (End::Lost(Cause::Connect), now)
-            } else {
-                let sent = self.now();
-                (self.exchange(intended), sent)
-            };
-            let go_on = match end {
-                End::Whole { payload, keep, status } => self.complete(payload, status, intended, sent, keep),
-                End::Lost(cause) => self.lose(cause),
-                End::Stopped => return,
-            };
-            if !go_on {
-                return;
-            }
-            due = self.now() + think.draw_ns(&mut self.random);
-        }
-    }
-
     /// Sends a request and reads its answer.
-    fn exchange(&mut self, intended: u64) -> End {
+    pub(super) fn exchange(&mut self, intended: u64) -> End {
         let target = self.number % self.shared.config.targets.len();
         let random = self.random.next_u64();
         let turn = Turn { target, sequence: self.sequence_number, random };
@@ -245,7 +183,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    fn claim(&self) -> bool {
+    pub(super) fn claim(&self) -> bool {
         !matches!(self.shared.config.extent, Extent::Requests(_)) || self.shared.control.claim(1) == 1
     }
 

@@ -111,14 +111,21 @@ impl<P: Protocol> Client<'_, P> {
     }
 
     pub(super) fn close_window(&mut self, now: u64) {
+        // A thread that comes late to it has had no more time than the others.
+        let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
         if let Some(intended) = self.under_way {
             self.tally.requests.in_flight += 1;
-            self.tally.unanswered.record_ns(now.saturating_sub(intended));
+            self.tally.unanswered.record_ns(end.saturating_sub(intended));
+        }
+        let stream = self.stream.take().filter(|_| !self.shared.config.extent.is_count());
+        if let Some(stream) = stream {
+            let timeout = self.shared.config.timeout.as_nanos() as u64;
+            stream.count_unsent(end, timeout, &mut self.random, &mut self.tally);
         }
         self.tally.requests.scheduled += self.left;
         self.tally.requests.unsent += self.left;
         self.window_closed = true;
-        self.counted.ended_at = now;
+        self.counted.ended_at = end;
         self.usage_at_open.note_since(&mut self.counted);
         self.counted.window = std::mem::take(&mut self.tally);
     }

@@ -6,6 +6,7 @@
 mod client;
 mod connecting;
 mod counting;
+mod pace;
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::run::Team;
 use crate::shared::{Counted, Shared, pin};
 use client::Client;
 
-/// A thread's buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.
-const STACK_BYTES: usize = 256 * 1024;
+/// Bytes of stack that a thread may come to use. Its buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.
+pub const STACK_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// How long a thread waits before it looks whether it is to stop.
 const GLANCE: Duration = Duration::from_millis(100);
