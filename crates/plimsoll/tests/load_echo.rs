@@ -56,7 +56,8 @@ fn the_window_has_the_length_asked_for_and_its_ends_are_announced() {
     };
     let length = at(1, "window_closed") - at(0, "window_opened");
     assert_eq!(run.lines.len(), 3);
-    assert!((0.29..5.0).contains(&length), "{length}");
+    // They are told as the coordinator comes to them, which may be late.
+    assert!((0.1..30.0).contains(&length), "{length}");
     assert!((0.2999..0.3001).contains(&run.figure("elapsed_s")));
     assert!(run.count("warm_up.requests.completed") > 0 && run.count("requests.completed") > 0);
     let rate = run.figure("requests.completed") / run.figure("elapsed_s");
@@ -130,7 +131,7 @@ fn a_connection_that_ends_between_requests_is_opened_again_and_fails_none() {
         }
     });
     let run = load(target, "-n 6 -c 2 --think 50ms");
-    assert!(matches!(run.code, Some(0 | 4)), "on a busy machine the generator may be late, and says so");
+    assert_eq!(run.code, Some(0));
     assert_eq!((run.count("requests.completed"), run.count("requests.failed")), (6, 0));
     assert!(run.count("connections.reopened") >= 2);
     assert!(run.count("errors.closed") >= 4);
@@ -195,7 +196,9 @@ fn count_at_the_first_request_and_the_last(listener: &TcpListener) -> (usize, us
 #[test]
 fn behind_a_barrier_all_connections_are_up_from_before_the_first_request_until_after_the_last_answer() {
     // The 39 intervals of 25 ms before the barrier are not in the window.
-    for (engine, pace, opening) in [("epoll", "--connect-rate 40", 0.975), ("threads", "", 0.0)] {
+    for (engine, pace, opening) in
+        [("epoll", "--connect-rate 40", 0.975), ("uring", "--connect-rate 40", 0.975), ("threads", "", 0.0)]
+    {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
         let target = listener.local_addr().expect("an address");
         let server = thread::spawn(move || count_at_the_first_request_and_the_last(&listener));
@@ -271,10 +274,11 @@ fn more_connections_than_a_descriptor_table_holds_get_further_tables() {
 
 #[test]
 fn a_missed_limit_is_exit_code_3_and_a_met_one_is_not() {
-    let mut met = command("echo", &echo().to_string(), "-n 2000 -c 2");
+    let mut met = command("echo", &echo().to_string(), "-n 2000 -c 1");
     let run = outcome(&met.args(["--limit", "response_time.p99 < 1h"]).output().expect("the binary runs"));
     assert_eq!(run.code, Some(0));
-    let mut missed = command("echo", &echo().to_string(), "-n 2000 -c 2");
+    // One connection: while the server has its request the generator has nothing to do, so that it is not the limit.
+    let mut missed = command("echo", &echo().to_string(), "-n 2000 -c 1");
     let run = outcome(&missed.args(["--limit", "completed_rate > 100M"]).output().expect("the binary runs"));
     assert_eq!((run.code, &run.summary()["limits"][0]["met"]), (Some(3), &serde_json::Value::Bool(false)));
 }
@@ -301,19 +305,41 @@ fn an_interrupted_run_keeps_its_partial_result() {
     }
 }
 
+fn full() -> Stdio {
+    Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full opens"))
+}
+
+/// A pipe that nobody reads.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    Stdio::from(writer)
+}
+
 #[test]
-fn a_closed_or_full_standard_output_is_no_panic() {
-    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full opens"));
-    let closed = || {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        Stdio::from(writer)
-    };
-    for (stdout, stderr) in [(full(), Stdio::piped()), (closed(), Stdio::piped()), (closed(), full())] {
+fn a_result_that_reaches_nobody_is_a_failure_with_a_clear_line() {
+    let forms = ["--json", "--csv", "--csv=tcpbenchmark", "--per-connection", "--engine fork", ""];
+    for form in forms {
+        for (stdout, reason) in [(full(), "No space left on device"), (closed(), "Broken pipe")] {
+            let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+            load.args(["load", "echo", &echo().to_string(), "--each", "50", "-c", "2", "--quiet"]);
+            let output = load.args(form.split_whitespace()).stdout(stdout).output().expect("the binary runs");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{form}: {stderr}");
+            assert!(stderr.contains("the result could not be written to standard output"), "{form}: {stderr}");
+            assert!(stderr.contains(reason) && !stderr.contains("panicked"), "{form}: {stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{form}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_is_no_failure() {
+    for stderr in [full(), closed()] {
         let mut load = command("echo", &echo().to_string(), "-n 100 -c 2");
-        let output = load.stdout(stdout).stderr(stderr).output().expect("the binary runs");
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
+        let output = load.stderr(stderr).output().expect("the binary runs");
+        assert!(matches!(output.status.code(), Some(0 | 4)));
+        assert!(!output.stdout.is_empty());
     }
 }
 

@@ -155,6 +155,25 @@ fn a_body_is_sent_with_its_length() {
 }
 
 #[test]
+fn a_body_is_sent_in_chunks_where_the_header_says_so() {
+    let target = serve(|mut stream| {
+        while let Some(head) = request(&mut stream) {
+            assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n") && !head.contains("Content-Length"), "{head}");
+            let mut body = vec![0; 6 + 16_384 + 2 + 5 + 3616 + 2 + 5];
+            stream.read_exact(&mut body).expect("the body comes");
+            assert!(body.starts_with(b"4000\r\n\x07") && body.ends_with(b"\x07\r\n0\r\n\r\n"));
+            assert_eq!(&body[6 + 16_384..][..7], b"\r\ne20\r\n");
+            let _ = stream.write_all(EMPTY.as_bytes());
+        }
+    });
+    let file = std::env::temp_dir().join(format!("plimsoll-chunks-{}", std::process::id()));
+    std::fs::write(&file, vec![7; 20_000]).expect("a file");
+    let run = fetch(target, &format!("-n 4 -c 2 -H Transfer-Encoding:chunked -b {}", file.display()));
+    std::fs::remove_file(file).expect("it is there");
+    assert_eq!((run.count("requests.completed"), run.count("requests.failed")), (4, 0), "{}", run.summary());
+}
+
+#[test]
 fn several_urls_are_fetched_in_turn() {
     let (target, heads) = listening(EMPTY);
     let run = fetch(target, &format!("http://{target}/y http://{target}/z -n 30 -c 1"));

@@ -1,16 +1,18 @@
 //! The open loop and the truth of its times: a frozen server shows as pool wait, a late generator as lag, a known delay as itself.
 
 mod peer;
+mod server;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use peer::{Run, command, echo, load, outcome, serve};
+use server::Server;
 
 /// Runs the generator and calls `meanwhile` once its window is open.
 fn load_while(target: SocketAddr, arguments: &str, meanwhile: impl FnOnce(&Child)) -> Run {
@@ -43,11 +45,11 @@ fn delayed(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> SocketA
 fn a_rate_is_offered_and_a_count_of_requests_ends_it() {
     for arrivals in ["poisson", "fixed"] {
         let run = load(echo(), &format!("-R 2k --arrivals {arrivals} -n 1000 -c 8"));
-        // On a busy machine the generator may well have been late, and says so (exit code 4).
-        assert!(matches!(run.code, Some(0 | 4)), "{:?}", run.warnings());
+        assert_eq!(run.code, Some(0), "{:?}", run.warnings());
         assert_eq!(run.count("requests.completed"), 1000);
         let seconds = run.figure("elapsed_s");
-        assert!((0.40..0.8).contains(&seconds), "1000 at 2000 a second took {seconds}");
+        // The thousandth of a Poisson process at 2000 a second is due after 0.5 s, give or take 0.016; the machine may make it later, and nothing sooner.
+        assert!(seconds >= 0.40, "1000 at 2000 a second took {seconds}");
         assert_eq!(run.count("pool_wait_us.count"), 1000);
         assert_eq!(run.figure("intended_rate"), 2000.0);
     }
@@ -67,63 +69,73 @@ fn each_connection_carries_its_number_in_an_open_loop_too() {
     assert_eq!((run.code, run.count("requests.completed")), (Some(0), 100));
 }
 
+/// Stops a process for a time, and lets it go on.
+fn freeze(process: u32, time: Duration) {
+    let kill = |signal: &str| {
+        let status = Command::new("kill").args(["-s", signal, &process.to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    };
+    kill("STOP");
+    sleep(time);
+    kill("CONT");
+}
+
 #[test]
-fn a_frozen_server_shows_as_pool_wait_and_response_time_and_not_as_lag() {
-    // The shape of the freeze is one of the ten parts of the run, as a second of ten would be.
-    let frozen = Arc::new(AtomicBool::new(false));
-    let is_frozen = Arc::clone(&frozen);
-    let target = delayed(move |_| {
-        while is_frozen.load(Ordering::SeqCst) {
-            sleep(Duration::from_millis(1));
-        }
-        Duration::ZERO
-    });
-    let run = load_while(target, "-R 1k -d 4s -c 8 -t 1", |_| {
-        sleep(Duration::from_secs(1));
-        frozen.store(true, Ordering::SeqCst);
-        sleep(Duration::from_millis(400));
-        frozen.store(false, Ordering::SeqCst);
-    });
-    assert_eq!((run.code, run.summary()["valid"].as_bool()), (Some(0), Some(true)), "{:?}", run.warnings());
-    assert!(run.figure("response_time_us.p99") >= 320_000.0, "{}", run.figure("response_time_us.p99"));
-    assert!(run.figure("pool_wait_us.p99") >= 300_000.0);
-    assert!(run.figure("schedule_lag_us.p99") < 50_000.0);
-    // Only the eight under way when it froze took that long from their send on.
-    assert!(run.figure("service_time_us.p99") < 100_000.0 && run.figure("service_time_us.max") >= 350_000.0);
-    assert!(run.warnings().contains(&"connections_busy"));
+fn a_server_frozen_for_one_second_of_ten_shows_as_pool_wait_and_response_time_and_not_as_lag() {
+    let server = Server::echo("epoll", &["--workers", "1"]);
+    for engine in ["epoll", "uring"] {
+        let run = load_while(server.address(), &format!("--engine {engine} -R 1k -d 10s -c 8 -t 1"), |_| {
+            sleep(Duration::from_secs(4));
+            freeze(server.pid(), Duration::from_secs(1));
+        });
+        let times = |name: &str| run.figure(&format!("{name}_us.p99")) / 1e6;
+        let (response, wait, lag) = (times("response_time"), times("pool_wait"), times("schedule_lag"));
+        let told = run.summary();
+        assert_eq!(told["valid"], true, "{:?}", run.warnings());
+        assert_eq!(run.code, Some(0), "{told}");
+        // A tenth of the requests were due while it was frozen, the first of them for all of the second: of all requests one in a hundred waited for 0.9 s or more.
+        assert!(response >= 0.8, "{told}");
+        assert!(wait >= 0.8 * response, "it is the server's doing: {told}");
+        assert!(lag <= 0.2 * response, "and not the generator's: {told}");
+        // Only the eight under way when it froze took that long from their send on.
+        assert!(run.figure("service_time_us.max") >= 0.9e6, "{told}");
+        assert!(times("service_time") <= 0.2 * response, "{told}");
+        assert!(run.warnings().contains(&"connections_busy"));
+    }
 }
 
 #[test]
 fn a_generator_that_was_stopped_shows_it_as_its_own_lag_and_in_the_response_time() {
-    let run = load_while(echo(), "-R 1k -d 2s -c 64", |child| {
-        sleep(Duration::from_millis(500));
-        let kill = |signal: &str| {
-            let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
-            assert!(status.expect("kill runs").success());
-        };
-        kill("STOP");
-        sleep(Duration::from_millis(200));
-        kill("CONT");
-    });
-    assert!(run.figure("schedule_lag_us.p99") >= 150_000.0, "{}", run.figure("schedule_lag_us.p99"));
-    assert!(run.figure("response_time_us.p99") >= 150_000.0);
-    assert_eq!((run.code, run.summary()["valid"].as_bool()), (Some(4), Some(false)));
-    assert!(run.warnings().contains(&"generator_late"));
+    for engine in ["epoll", "uring", "threads"] {
+        let run = load_while(echo(), &format!("--engine {engine} -R 1k -d 2s -c 64"), |child| {
+            sleep(Duration::from_millis(500));
+            freeze(child.id(), Duration::from_millis(200));
+        });
+        assert!(run.figure("schedule_lag_us.p99") >= 150_000.0, "{}", run.figure("schedule_lag_us.p99"));
+        assert!(run.figure("response_time_us.p99") >= 150_000.0);
+        assert_eq!(run.summary()["valid"], false);
+        assert!(run.warnings().contains(&"generator_late"));
+    }
 }
 
 #[test]
 fn a_known_delay_is_measured_as_itself() {
-    // Every tenth answer takes 50 ms, the others 5 ms.
-    let delay = |request: usize| Duration::from_millis(if request % 10 == 9 { 50 } else { 5 });
-    for arguments in ["-d 2s -c 10", "-d 2s -c 50 -R 200 --arrivals fixed"] {
+    // Every tenth answer takes 100 ms, the others 20 ms.
+    let delay = |request: usize| Duration::from_millis(if request % 10 == 9 { 100 } else { 20 });
+    for arguments in [
+        "-d 2s -c 20",
+        "-d 2s -c 50 -R 200 --arrivals fixed",
+        "-d 2s -c 50 -R 200 --engine uring",
+        "-d 2s -c 20 --engine threads",
+    ] {
         let run = load(delayed(delay), arguments);
         let figure = |name: &str| run.figure(name) / 1000.0;
         // A busy machine adds to a tail, and takes nothing away.
         let near = |value: f64, delay: f64| (delay..delay * 2.0).contains(&value);
         for times in ["response_time_us", "service_time_us"] {
-            assert!(near(figure(&format!("{times}.p50")), 5.0), "{arguments}: {}", run.summary()[times]);
-            assert!(near(figure(&format!("{times}.p99")), 50.0), "{arguments}: {}", run.summary()[times]);
-            assert!(figure(&format!("{times}.min")) >= 5.0);
+            assert!(near(figure(&format!("{times}.p50")), 20.0), "{arguments}: {}", run.summary()[times]);
+            assert!(near(figure(&format!("{times}.p99")), 100.0), "{arguments}: {}", run.summary()[times]);
+            assert!(figure(&format!("{times}.min")) >= 20.0);
         }
     }
 }

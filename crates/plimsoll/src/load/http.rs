@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     /// The method [default: GET, or POST with a body].
     #[arg(short, long, value_name = "METHOD", help_heading = "HTTP")]
     method: Option<String>,
-    /// A file that is sent as the body of every request.
+    /// A file that is sent as the body of every request: with its length, or with -H 'Transfer-Encoding: chunked' in chunks.
     #[arg(short, long, value_name = "FILE", help_heading = "HTTP")]
     body: Option<PathBuf>,
     /// HTTPS: believe any certificate.
@@ -100,6 +100,7 @@ impl Arguments {
         let version = if self.http == Version::Http10 { "1.0" } else { "1.1" };
         let mut head = format!("{method} {} HTTP/{version}\r\n", url.path);
         let mut given = Vec::new();
+        let mut chunked = false;
         for field in &self.headers {
             let Some((name, value)) = field.split_once(':') else {
                 return usage(format!(
@@ -115,6 +116,7 @@ impl Arguments {
                 ));
             }
             given.push(name.to_ascii_lowercase());
+            chunked |= name.eq_ignore_ascii_case("transfer-encoding") && value.trim().eq_ignore_ascii_case("chunked");
             head += &format!("{name}: {}\r\n", value.trim());
         }
         let absent = |name: &str| !given.iter().any(|known| known == name);
@@ -128,8 +130,24 @@ impl Arguments {
         if self.body.is_some() && absent("content-length") && absent("transfer-encoding") {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
-        Ok([head.as_bytes(), b"\r\n", body].concat())
+        let chunks = if chunked { in_chunks(body) } else { Vec::new() };
+        Ok([head.as_bytes(), b"\r\n", if chunked { &chunks } else { body }].concat())
     }
+}
+
+/// A chunk's size is the sender's choice; this one lets a large body have several.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// A body in the chunked transfer coding (RFC 9112, section 7.1).
+fn in_chunks(body: &[u8]) -> Vec<u8> {
+    let mut chunks = Vec::new();
+    for chunk in body.chunks(CHUNK_BYTES) {
+        chunks.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        chunks.extend_from_slice(chunk);
+        chunks.extend_from_slice(b"\r\n");
+    }
+    chunks.extend_from_slice(b"0\r\n\r\n");
+    chunks
 }
 
 /// The host names of HOST:PORT.
