@@ -77,6 +77,8 @@ _ANY_LOAD = {
     "barrier": Flag(kind="switch"),
     "source_ip": Flag(kind="texts"),
     "timeout": Flag(kind="duration"),
+    "restart_sequence": Flag(kind="switch"),
+    "attempts": Flag(kind="count", least=1),
 }
 LOAD_FLAGS: dict[str, dict[str, Flag]] = {
     "echo": _ANY_LOAD
@@ -106,6 +108,14 @@ No flags: the lab makes the generator's target of them."""
 
 ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",
+    "load.limit": "it belongs under [limits]",
+    "load.start_at": "the lab starts the generators of a trial together",
+    "load.countdown": "the lab starts the generators of a trial together",
+    "load.hdr": "the record of each trial holds its histograms",
+    "load.timeseries": "the lab samples each trial itself",
+    "load.request_log": "each trial would write over the one file; run `plimsoll load` by hand for a log",
+    "load.per_connection": "the lab keeps figures of the whole; run `plimsoll load` by hand for a result a connection",
+    "load.csv": "the lab reads the generator's JSON",
     "server.listen": "the lab chooses a free port for each trial",
 }
 """Settings that have another home than the one a person may look in first."""
