@@ -11,6 +11,9 @@ SOURCES = lab tests bench
 # Rows of ratios; the others ask questions of their own.
 BENCHES = $(filter-out bench/harness.py bench/scale.py bench/link_grid.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))
 MDBOOK  = target/tools/bin/mdbook
+# Peers that distributions do not have. A row whose peer could not be had says so.
+OHA     = target/tools/bin/oha
+FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint fmt bench million soak docs build install lock clean binary
@@ -26,7 +29,7 @@ test: $(VENV)/.locked binary ## run every test
 	$(CARGO) test --workspace --release --locked --quiet
 	$(LAB) $(PYTHON) -m pytest
 
-bench: $(VENV)/.locked binary ## hold the tools beside their peers, as ratios
+bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## hold the tools beside their peers, as ratios
 	@set -e; for script in $(BENCHES); do $(PYTHON) $$script; done
 
 lint: $(VENV)/.locked ## check format, lint, types and documentation
@@ -45,9 +48,10 @@ fmt: $(VENV)/.locked ## format everything
 million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server and one generator command
 	$(PYTHON) bench/scale.py
 
-soak: $(VENV)/.locked binary ## what takes long: a million connections, every model churned for long under Valgrind, judgement over many seeds, the forwarder tortured
+soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections, every model churned for long under Valgrind, judgement over many seeds, the forwarder tortured
 	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(CARGO) test --release --locked --quiet -p plimsoll --test forward_torture
 	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
+	PLIMSOLL_PARITY_ROUNDS=5 $(CARGO) test --release --locked --quiet -p plimsoll --test load_parity -- --nocapture --test-threads 1
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py
 
@@ -57,6 +61,13 @@ docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates 
 
 $(MDBOOK):
 	$(CARGO) install --locked --quiet --root target/tools mdbook --version 0.5.0
+
+$(OHA):
+	-$(CARGO) install --locked --quiet --root target/tools oha --version 1.16.0
+
+# Pinned: later versions need modules that the public proxy did not have.
+$(FORTIO):
+	-GOFLAGS=-mod=mod GOBIN=$(CURDIR)/target/tools/bin go install fortio.org/fortio@v1.66.5
 
 build: binary ## build the release binary
 

@@ -1,20 +1,26 @@
-"""The generators: what a completed HTTP request costs ours, beside wrk, h2load, ab, oha and fortio on the same nginx.
+"""The generators: what a completed request costs ours, beside its peers on the same server.
 
-nginx with one worker on one CPU, the generator with one thread on the other, 64 keep-alive connections in a closed
-loop, a file of 600 bytes. A peer that is not installed has no row.
+HTTP: nginx with one worker on one CPU, the generator with one thread on the other, 64 keep-alive connections in a
+closed loop, a file of 600 bytes; wrk, h2load, ab, oha and fortio. Echo: `plimsoll serve echo` with one worker in
+nginx's place, messages of 64 bytes; fortio, which speaks plain TCP too. A ratio is of costs, so that below 1 ours is
+the cheaper: 1/1.10 is 1.10 times as many requests for a CPU second.
+
+A peer that is not here has no row, and that is said. `make bench` puts oha and fortio into target/tools where it can.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
-from harness import PLIMSOLL, BenchError, Contender, Row, compare, run_to_end, save, serving
+from harness import PLIMSOLL, ROOT, BenchError, Contender, Row, compare, run_to_end, save, serving
 
 SERVER_CPU, LOAD_CPU = 0, 1
 FILE_BYTES = 600
@@ -40,51 +46,88 @@ http {{
 
 COMPLETED = {
     "plimsoll": r'"completed":(\d+)',
-    "plimsoll again": r'"completed":(\d+)',
     "wrk": r"(\d+) requests in",
     "h2load": r"(\d+) succeeded",
     "ab": r"Complete requests:\s+(\d+)",
     "oha": r"\[200\] (\d+) responses",
-    "fortio": r"Code 200 : (\d+)",
+    "fortio": r"(?:Code 200|tcp OK) : (\d+)",
 }
 """How each says how many requests it completed."""
 
 
-def generator(name: str, *command: str) -> Contender:
-    """A generator; `{url}` stands for what it fetches."""
-    return Contender(name=name, command=command, cpu=LOAD_CPU)
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One row: ours, one of its peers, and what is to be reached."""
+
+    title: str
+    ours: tuple[str, ...]
+    peer: tuple[str, ...]
+    reach: float | None = None
 
 
-def contenders(seconds: int) -> tuple[Contender, Contender, list[tuple[Contender, float | None]]]:
-    """Ours, ours again, and the peers that are here with the ratio to reach."""
-    ours = (PLIMSOLL, "load", "http", "{url}", "-c", "64", "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")
-    peers = [
-        (generator("wrk", "wrk", "-c", "64", "-t", "1", "-d", f"{seconds}s", "{url}"), 1 / 1.10),
-        (generator("h2load", "h2load", "--h1", "-c", "64", "-t", "1", "-D", str(seconds), "{url}"), None),
-        (generator("ab", "ab", "-q", "-k", "-c", "64", "-t", str(seconds), "-n", "100000000", "{url}"), 1.0),
-        (generator("oha", "oha", "--no-tui", "-c", "64", "-z", f"{seconds}s", "{url}"), 1 / 1.30),
-        (generator("fortio", "fortio", "load", "-c", "64", "-qps", "0", "-t", f"{seconds}s", "{url}"), 1 / 3),
+def comparisons(seconds: int) -> list[Comparison]:
+    """The rows; `{url}` stands for what is fetched, `{address}` for the echo server."""
+    http = ("load", "http", "{url}")
+    echo = ("load", "echo", "{address}", "-s", "64")
+    how = ("-c", "64", "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")
+    ours, epoll, ring = (PLIMSOLL, *http, *how), (PLIMSOLL, *echo, *how), (PLIMSOLL, *echo, *how, "--engine", "uring")
+    fortio = ("fortio", "load", "-quiet", "-c", "64", "-qps", "0", "-t", f"{seconds}s")
+    peers = {
+        ("wrk", "-c", "64", "-t", "1", "-d", f"{seconds}s", "{url}"): 1 / 1.10,
+        ("h2load", "--h1", "-c", "64", "-t", "1", "-D", str(seconds), "{url}"): None,
+        ("ab", "-q", "-k", "-c", "64", "-t", str(seconds), "-n", "100000000", "{url}"): 1.0,
+        ("oha", "--no-tui", "-c", "64", "-z", f"{seconds}s", "{url}"): 1 / 1.30,
+        (*fortio, "{url}"): None,
+    }
+    rows = [Comparison(title="load http / itself", ours=ours, peer=ours)]
+    rows += [
+        Comparison(title=f"load http / {peer[0]}", ours=ours, peer=peer, reach=reach) for peer, reach in peers.items()
     ]
-    here = [(peer, reach) for peer, reach in peers if shutil.which(peer.command[0])]
-    return generator("plimsoll", *ours), generator("plimsoll again", *ours), here
+    tcp = (*fortio, "-payload-size", "64", "tcp://{address}")
+    rows.append(Comparison(title="load echo / fortio tcp", ours=epoll, peer=tcp, reach=1 / 3))
+    rows.append(Comparison(title="load echo: uring / epoll", ours=ring, peer=epoll))
+    return rows
+
+
+def program(name: str) -> str | None:
+    """Where a generator is: among the tools that `make bench` installs, or on the machine."""
+    return shutil.which(name, path=f"{ROOT / 'target/tools/bin'}:{os.environ['PATH']}")
+
+
+def contender(command: tuple[str, ...]) -> Contender | None:
+    """A generator, if it is here."""
+    found = program(command[0])
+    name = Path(command[0]).name
+    return Contender(name=name, command=(found, *command[1:]), cpu=LOAD_CPU) if found else None
+
+
+def server(folder: Path, *, http: bool) -> Contender:
+    """What is loaded."""
+    if not http:
+        command = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
+        return Contender(name="serve echo", command=command, cpu=SERVER_CPU)
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if nginx is None:
+        raise BenchError("no nginx to load: install one (`apt-get install nginx-light`)")
+    script = f"sed s/PORT/{{port}}/ {folder}/template > {folder}/nginx.conf && exec {nginx} -c {folder}/nginx.conf"
+    return Contender(name="nginx", command=("sh", "-c", script), cpu=SERVER_CPU)
 
 
 def cost(folder: Path) -> Callable[[Contender], float]:
     """What a completed request costs a generator, in CPU seconds of its own."""
 
-    def measure(contender: Contender) -> float:
-        nginx = shutil.which("nginx")
-        if nginx is None:
-            raise BenchError("no nginx to load: install one (`apt-get install nginx-light`)")
-        script = f"sed s/PORT/{{port}}/ {folder}/template > {folder}/nginx.conf && exec {nginx} -c {folder}/nginx.conf"
-        server = Contender(name="nginx", command=("sh", "-c", script), cpu=SERVER_CPU)
-        with serving(server) as running:
-            url = f"http://127.0.0.1:{running.port}/file"
-            command = [part.replace("{url}", url) for part in contender.command]
-            said, seconds = run_to_end(replace(contender, command=command))
-        found = re.findall(COMPLETED[contender.name], said)
+    def measure(generator: Contender) -> float:
+        with serving(server(folder, http="{url}" in generator.command)) as running:
+            address = f"127.0.0.1:{running.port}"
+            filled = {"{url}": f"http://{address}/file", "{address}": address}
+            command = [
+                reduce(lambda text, place: text.replace(place, filled[place]), filled, part)
+                for part in generator.command
+            ]
+            said, seconds = run_to_end(replace(generator, command=command))
+        found = re.findall(COMPLETED[generator.name], said)
         if not found or int(found[0]) == 0:
-            raise BenchError(f"{contender.name} did not say how many requests it completed: {said[-300:]!r}")
+            raise BenchError(f"{generator.name} did not say how many requests it completed: {said[-300:]!r}")
         return seconds / int(found[0])
 
     return measure
@@ -95,8 +138,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--only", default="", help="rows whose title has this in it")
     options = parser.parse_args()
-    ours, again, peers = contenders(options.seconds)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -104,10 +147,15 @@ def main() -> None:
         folder.chmod(0o755)
         (folder / "file").write_bytes(b"x" * FILE_BYTES)
         (folder / "template").write_text(NGINX.format(folder=folder))
-        for peer, reach in [(again, None), *peers]:
-            title = f"load http: {ours.name} / {peer.name}"
+        for row in comparisons(options.seconds):
+            ours, peer = contender(row.ours), contender(row.peer)
+            if options.only not in row.title or ours is None:
+                continue
+            if peer is None:
+                print(f"{row.title:<44} no row: {row.peer[0]} is not installed")
+                continue
             rows.append(
-                compare(title, "CPU us a request", ours, peer, cost(folder), rounds=options.rounds, reach=reach)
+                compare(row.title, "CPU us a request", ours, peer, cost(folder), rounds=options.rounds, reach=row.reach)
             )
     save("generators", rows)
 
