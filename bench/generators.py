@@ -50,7 +50,7 @@ COMPLETED = {
     "h2load": r"(\d+) succeeded",
     "ab": r"Complete requests:\s+(\d+)",
     "oha": r"\[200\] (\d+) responses",
-    "fortio": r"(?:Code 200|tcp OK) : (\d+)",
+    "fortio": r'"(?:200|OK)": (\d+)',
 }
 """How each says how many requests it completed."""
 
@@ -63,6 +63,8 @@ class Comparison:
     ours: tuple[str, ...]
     peer: tuple[str, ...]
     reach: float | None = None
+    cpu: int | None = LOAD_CPU
+    """Where both are kept."""
 
 
 def comparisons(seconds: int) -> list[Comparison]:
@@ -71,7 +73,7 @@ def comparisons(seconds: int) -> list[Comparison]:
     echo = ("load", "echo", "{address}", "-s", "64")
     how = ("-c", "64", "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")
     ours, epoll, ring = (PLIMSOLL, *http, *how), (PLIMSOLL, *echo, *how), (PLIMSOLL, *echo, *how, "--engine", "uring")
-    fortio = ("fortio", "load", "-quiet", "-c", "64", "-qps", "0", "-t", f"{seconds}s")
+    fortio = ("fortio", "load", "-quiet", "-json", "-", "-c", "64", "-qps", "0", "-t", f"{seconds}s")
     peers = {
         ("wrk", "-c", "64", "-t", "1", "-d", f"{seconds}s", "{url}"): 1 / 1.10,
         ("h2load", "--h1", "-c", "64", "-t", "1", "-D", str(seconds), "{url}"): None,
@@ -85,6 +87,8 @@ def comparisons(seconds: int) -> list[Comparison]:
     ]
     tcp = (*fortio, "-payload-size", "64", "tcp://{address}")
     rows.append(Comparison(title="load echo / fortio tcp", ours=epoll, peer=tcp, reach=1 / 3))
+    # As it is usually run: with a thread for each CPU that there is.
+    rows.append(Comparison(title="load echo / fortio tcp, both unpinned", ours=epoll, peer=tcp, cpu=None))
     rows.append(Comparison(title="load echo: uring / epoll", ours=ring, peer=epoll))
     return rows
 
@@ -94,11 +98,11 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=f"{ROOT / 'target/tools/bin'}:{os.environ['PATH']}")
 
 
-def contender(command: tuple[str, ...]) -> Contender | None:
+def contender(command: tuple[str, ...], cpu: int | None) -> Contender | None:
     """A generator, if it is here."""
     found = program(command[0])
     name = Path(command[0]).name
-    return Contender(name=name, command=(found, *command[1:]), cpu=LOAD_CPU) if found else None
+    return Contender(name=name, command=(found, *command[1:]), cpu=cpu) if found else None
 
 
 def server(folder: Path, *, http: bool) -> Contender:
@@ -148,7 +152,7 @@ def main() -> None:
         (folder / "file").write_bytes(b"x" * FILE_BYTES)
         (folder / "template").write_text(NGINX.format(folder=folder))
         for row in comparisons(options.seconds):
-            ours, peer = contender(row.ours), contender(row.peer)
+            ours, peer = contender(row.ours, row.cpu), contender(row.peer, row.cpu)
             if options.only not in row.title or ours is None:
                 continue
             if peer is None:
