@@ -89,6 +89,7 @@ fn carry_out<P: Protocol>(
     let mut live = live::Live::new(common.output, &config, countdown);
     if common.forks() {
         let fork::Forked { summary, interrupted } = fork::run(&config, protocol, &mut live)?;
+        live.finish();
         let percentiles = summary.clone();
         let code = conclude(summary, interrupted, &[], &config, common, size);
         files.finish(&percentiles)?;

@@ -4,13 +4,13 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
 use plimsoll_load::config::{Config, Extent, Opening, Pace, Part};
 use plimsoll_load::doubt;
 use plimsoll_load::protocol::Protocol;
-use plimsoll_load::run::{self, Observer, Progress, unix_seconds};
+use plimsoll_load::run::{self, Observer, Progress, Stage, unix_seconds};
 use plimsoll_measure::arrivals::Rate;
 use plimsoll_measure::merge::merge;
 use plimsoll_measure::summary::{Summary, Warning};
@@ -30,13 +30,15 @@ pub(super) struct Forked {
     pub(super) interrupted: Option<Signal>,
 }
 
-/// One process, and what it has said so far.
+/// One process, and what it has said so far and was not looked at.
 struct Member {
     child: Child,
     pipe: Option<File>,
     said: Vec<u8>,
-    /// How many lines of it were looked at.
-    lines: usize,
+    /// Its connections, and its completed and failed requests, as it last said.
+    progress: [u64; 3],
+    /// Its record.
+    result: Option<String>,
 }
 
 /// Runs a process for each connection. `announce` hears when the first window opens and the last one closes.
@@ -115,7 +117,7 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
         let line = serde_json::to_string(&super::Event::summary(&summary)).unwrap_or_default();
         i32::from(writeln!(told.0, "{line}").is_err())
     })?;
-    Ok(Member { child, pipe: Some(File::from(reader)), said: Vec::new(), lines: 0 })
+    Ok(Member { child, pipe: Some(File::from(reader)), said: Vec::new(), progress: [0; 3], result: None })
 }
 
 /// A child's events, told to its parent.
@@ -137,16 +139,21 @@ impl Observer for Told {
         self.tell(CLOSED, at);
     }
 
-    fn progress(&mut self, _progress: &Progress) {}
+    fn progress(&mut self, progress: &Progress) {
+        let Progress { connections, completed, failed, .. } = progress;
+        let _ = writeln!(self.0, "{PROGRESS} {connections} {completed} {failed}");
+    }
 }
 
 const OPENED: &str = "opened";
 const CLOSED: &str = "closed";
+const PROGRESS: &str = "progress";
 
 /// Listens until every process has said all it has to say.
 fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
     let mut interrupted = None;
     let (mut opened, mut closed) = (0, 0);
+    let begun = Instant::now();
     while members.iter().any(|member| member.pipe.is_some()) {
         let pipes = members.iter().filter_map(|member| member.pipe.as_ref()).map(AsRawFd::as_raw_fd);
         let mut places: Vec<Place> =
@@ -163,22 +170,34 @@ fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer
         let open = members.iter_mut().filter(|member| member.pipe.is_some());
         for member in open.zip(ready).filter(|(_, ready)| *ready).map(|(member, _)| member) {
             for line in member.hear() {
-                if line.starts_with(OPENED) {
-                    opened += 1;
-                    if opened == 1 {
-                        announce.window_opened(SystemTime::now());
-                    }
-                } else if line.starts_with(CLOSED) {
-                    closed += 1;
+                match member.take(line) {
+                    Some(OPENED) => opened += 1,
+                    Some(CLOSED) => closed += 1,
+                    _ => continue,
+                }
+                if opened == 1 && closed == 0 {
+                    announce.window_opened(SystemTime::now());
                 }
             }
         }
+        let stage = match (opened, closed) {
+            (0, _) => Stage::Opening,
+            (_, closed) if closed >= members.len() => Stage::Drain,
+            _ => Stage::Window,
+        };
+        announce.progress(&progress(members, stage, begun.elapsed()));
         if closed == members.len() {
             closed += 1;
             announce.window_closed(SystemTime::now());
         }
     }
     interrupted
+}
+
+/// Where the processes stand together.
+fn progress(members: &[Member], stage: Stage, elapsed: Duration) -> Progress {
+    let sum = |place: usize| members.iter().map(|member| member.progress[place]).sum();
+    Progress { stage, elapsed, left: Duration::ZERO, connections: sum(0), completed: sum(1), failed: sum(2) }
 }
 
 impl Member {
@@ -189,11 +208,24 @@ impl Member {
             Some(Ok(count @ 1..)) => self.said.extend_from_slice(&buffer[..count]),
             _ => self.pipe = None,
         }
-        let text = String::from_utf8_lossy(&self.said);
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let new: Vec<String> = whole.lines().skip(self.lines).map(str::to_owned).collect();
-        self.lines += new.len();
-        new
+        let whole = self.said.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = self.said.drain(..whole).collect();
+        String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
+    }
+
+    /// Takes one line; whether the process's window has opened, or closed, with it.
+    fn take(&mut self, line: String) -> Option<&'static str> {
+        let mut words = line.split(' ');
+        match words.next() {
+            Some(OPENED) => return Some(OPENED),
+            Some(CLOSED) => return Some(CLOSED),
+            Some(PROGRESS) => {
+                let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
+                self.progress = [number(), number(), number()];
+            }
+            _ => self.result = Some(line),
+        }
+        None
     }
 }
 
@@ -209,8 +241,7 @@ fn reap(count: usize) {
 }
 
 fn record((member, number): (&Member, usize)) -> anyhow::Result<Summary> {
-    let text = String::from_utf8_lossy(&member.said);
-    let Some(line) = text.lines().rfind(|line| line.starts_with('{')) else {
+    let Some(line) = &member.result else {
         bail!(
             "process {number} ended without a result; it may have been killed, or found no memory: look into the kernel's log"
         );

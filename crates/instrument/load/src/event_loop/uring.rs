@@ -244,7 +244,8 @@ impl Sockets for Uring {
             None if self.lines.len() < self.room => self.lines.len() as u32,
             None => return Err(io::Error::from_raw_os_error(ENFILE)),
         };
-        let slot = net::unconnected(target, source, Mode::Blocking).and_then(|socket| self.ring.adopt_at(place, socket));
+        let slot =
+            net::unconnected(target, source, Mode::Blocking).and_then(|socket| self.ring.adopt_at(place, socket));
         let new = place as usize == self.lines.len();
         let slot = slot.inspect_err(|_| {
             if !new {
