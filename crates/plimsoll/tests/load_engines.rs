@@ -110,7 +110,8 @@ fn misfortunes() -> Vec<Misfortune> {
 
 fn meet(misfortune: &Misfortune, engine: &str, pace: &str) -> Run {
     let target = misfortune.target.to_string();
-    let arguments = format!("--engine {engine} -c 4 --timeout 150ms {pace}");
+    let timeout = if misfortune.causes.contains(&"timeout") { "300ms" } else { "30s" };
+    let arguments = format!("--engine {engine} -c 4 --timeout {timeout} {pace}");
     let (protocol, target) = if misfortune.url { ("http", format!("http://{target}/")) } else { ("echo", target) };
     outcome(&command(protocol, &target, &arguments).output().expect("the binary runs"))
 }
@@ -122,22 +123,29 @@ fn check(misfortune: &Misfortune, engine: &str, pace: &str) {
     let [scheduled, completed, failed, timed_out, in_flight, unsent] =
         ["scheduled", "completed", "failed", "timed_out", "in_flight", "unsent"]
             .map(|name| run.count(&format!("requests.{name}")));
-    assert_eq!(completed > 0, misfortune.completes, "{told}");
-    // A slow machine may let any request time out.
-    for cause in ["connect", "read", "write", "mismatch", "closed", "status"] {
+    for cause in ["connect", "read", "write", "mismatch", "closed", "status", "timeout"] {
         let count = run.count(&format!("errors.{cause}"));
-        assert!(count == 0 || misfortune.causes.contains(&cause) || cause == "closed", "{cause}: {told}");
+        // A connection may be closed while nothing is under way on it; where answers may take 300 ms only, so may connects.
+        let possible = cause == "closed" || cause == "connect" && misfortune.causes.contains(&"timeout");
+        assert!(count == 0 || misfortune.causes.contains(&cause) || possible, "{cause}: {told}");
     }
     if misfortune.causes.is_empty() {
-        assert_eq!(failed, 0, "{told}");
-    } else if scheduled > unsent + in_flight {
-        assert!(failed + timed_out > 0, "{told}");
+        assert_eq!((failed, timed_out), (0, 0), "{told}");
+    }
+    if !misfortune.completes {
+        assert_eq!(completed, 0, "{told}");
+    }
+    // In a window of a set time a slow machine may not come so far.
+    if !pace.contains("-d") {
+        assert_eq!(completed > 0, misfortune.completes, "{told}");
+        let lost = failed + timed_out + run.count("connections.failed");
+        assert_eq!(lost > 0, !misfortune.causes.is_empty(), "{told}");
     }
     let answered = run.count("response_time_us.count") - run.count("response_time_us.unanswered");
     assert_eq!(answered, completed, "{told}");
     assert!(run.count("response_time_us.unanswered") <= timed_out + in_flight + unsent, "{told}");
-    if pace.contains("-n") {
-        assert_eq!(scheduled, 40, "{told}");
+    if let Some(count) = pace.strip_prefix("-n ") {
+        assert_eq!(scheduled.to_string(), count, "{told}");
     } else if pace.contains("--each") {
         assert_eq!(scheduled, 4 * 8, "{told}");
     }
@@ -145,7 +153,9 @@ fn check(misfortune: &Misfortune, engine: &str, pace: &str) {
 
 fn nothing_vanishes(engine: &str) {
     for misfortune in misfortunes() {
-        for pace in ["-d 300ms", "-n 40", "--each 8", "-d 300ms -R 200"] {
+        // Where nothing is ever answered, the rests between a connection's attempts grow.
+        let count = if misfortune.completes { "-n 40" } else { "-n 8" };
+        for pace in ["-d 400ms", count, "--each 8", "-d 400ms -R 200"] {
             check(&misfortune, engine, pace);
         }
     }

@@ -42,7 +42,13 @@ impl Drop for Server {
 #[test]
 fn a_believed_server_is_loaded_over_tls() {
     let server = Server::start();
-    for arguments in ["-n 60 -c 3", "-n 60 -c 3 --engine threads", "--each 20 -c 3 --barrier", "-n 60 -c 3 -R 1k"] {
+    for arguments in [
+        "-n 60 -c 3",
+        "-n 60 -c 3 --engine threads",
+        "-n 60 -c 3 --engine uring",
+        "--each 20 -c 3 --barrier",
+        "-n 60 -c 3 -R 1k",
+    ] {
         let run = server.fetch(100_000, arguments, true);
         assert_eq!(
             (run.count("requests.completed"), run.count("requests.failed")),
@@ -62,7 +68,7 @@ fn a_believed_server_is_loaded_over_tls() {
 #[test]
 fn a_stranger_is_refused_unless_anyone_is_believed() {
     let server = Server::start();
-    for engine in ["epoll", "threads"] {
+    for engine in ["epoll", "uring", "threads"] {
         let refused = server.fetch(10, &format!("-n 4 -c 2 --engine {engine}"), false);
         assert_eq!((refused.code, refused.count("connections.failed")), (Some(1), 2));
         let warnings = refused.summary()["warnings"].to_string();

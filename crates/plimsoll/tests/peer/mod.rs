@@ -46,6 +46,8 @@ pub(crate) fn echo() -> SocketAddr {
 pub(crate) struct Run {
     /// Its exit code, where 4 counts as 0: that the machine was too busy for the timing to be trusted is nothing that a test can help. Whether the result was valid, the summary says.
     pub(crate) code: Option<i32>,
+    /// Its exit code as it was.
+    pub(crate) told: Option<i32>,
     /// The JSON lines of standard output.
     pub(crate) lines: Vec<Value>,
     pub(crate) stderr: String,
@@ -102,5 +104,5 @@ pub(crate) fn outcome(output: &Output) -> Run {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!stderr.contains("panicked"), "{stderr}");
     let code = output.status.code().map(|code| if code == 4 { 0 } else { code });
-    Run { code, lines: lines.lines().map(parse).collect(), stderr }
+    Run { code, told: output.status.code(), lines: lines.lines().map(parse).collect(), stderr }
 }
