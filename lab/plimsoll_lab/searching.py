@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import cast
 
 from plimsoll_lab.hosts.host import Host
@@ -29,6 +29,8 @@ CEILING_CONNECTIONS = 64
 """Enough to keep two cores busy, too few to cost anything by their number."""
 NULL_TRIALS = 3
 """Of these the best tells the generator's ceiling, and the middle one whether it meets the limits: one may dip."""
+SETTLING_CONNECTIONS = 8
+"""Enough to reach every event loop of a server on a small machine."""
 FREE_REPEATS = 4
 """Suspect trials made again at the start of a search, when a part of few trials is none."""
 
@@ -124,7 +126,22 @@ class SearchRun:
         self.searches[search] |= {"trials": made + 1}
         return trial
 
+    def _settle(self, point: Point) -> None:
+        """Wait until a server that outlives its trials has done with the last one's requests, as far as it shows.
+
+        A server that was asked for more than it can do goes on answering connections long closed, and the next trial
+        would measure that. A request on a few new connections waits behind all of them.
+        """
+        if "address" not in point.server:
+            return
+        kept = {key: value for key, value in point.load.items() if key in {"protocol", "target", "path"}}
+        load: Settings = {**kept, "connections": SETTLING_CONNECTIONS, "each": 1, "timeout": "30s"}
+        suite = replace(self._plan.suite, run=replace(self._plan.suite.run, warm_up=None))
+        planned = PlannedTrial(number=0, block=0, point=point.number)
+        run_trial(self._host, self._binary, suite, replace(point, load=load), planned)
+
     def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int) -> TrialRecord:
+        self._settle(point)
         trial = run_trial(self._host, self._binary, plan.suite, point, planned)
         self._folder.write_trial(trial)
         spent = sum(len(each.attempts) for each in self.trials)
@@ -132,6 +149,7 @@ class SearchRun:
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
         while trial.outcome in SUSPECT and left > 0:
             left -= 1
+            self._settle(point)
             trial = again(trial, run_trial(self._host, self._binary, plan.suite, point, planned))
             self._folder.write_trial(trial)
         return trial
