@@ -11,6 +11,7 @@ from plimsoll_lab.stats.verdict import blocks_needed, can_say_better
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import as_text, contender_axis, predicted_s
+from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.spec import Plan
 
 
@@ -27,6 +28,15 @@ def describe_plan(plan: Plan) -> Json:
     warnings: list[Json] = []
     if family and not can_say_better(blocks=repeat, family=family):
         warnings.append(too_few_repetitions(repeat, family))
+    warnings += [
+        {
+            "code": "window_too_short_for_limit",
+            "message": f"'{limit.text}' needs {needed:,} requests in each window to be told from luck, "
+            f"and the smallest load here brings about {fewest:,.0f}",
+            "remedy": "a longer [load] duration, more connections or a higher rate, or a limit less strict",
+        }
+        for limit, needed, fewest in too_short(plan)
+    ]
     most = max(units.count(cast("str", point.load.get("connections", 64))) for point in plan.points)
     warnings += [
         {"code": "machine_lacks", "message": what.partition("; ")[0], "remedy": what.partition("; ")[2]}

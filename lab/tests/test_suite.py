@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plimsoll_lab.suite import shipped, units
 from plimsoll_lab.suite.expand import expand, trial_s
 from plimsoll_lab.suite.flags import MODELS, as_arguments
+from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.read import read_file, read_text
 from plimsoll_lab.suite.spec import Plan, Suite, SuiteError, Value
 
@@ -189,3 +190,29 @@ def test_the_prediction_follows_the_window() -> None:
 @pytest.mark.parametrize("name", [name for name, _ in shipped.suites()])
 def test_every_shipped_suite_can_be_run(name: str) -> None:
     assert expand(read_file(shipped.find(name)), seed=1).trials
+
+
+TOO_SHORT = {
+    # Without a failure among n requests the ratio is below 3 / n: 0.001 % needs 300,000.
+    "a strict ratio": ('failed_ratio = "<0.001%"', 'duration = "1s"', [300_000]),
+    "a ratio the window is long enough for": ('failed_ratio = "<0.1%"', 'duration = "1s"', []),
+    "a ratio in an open loop": ('failed_ratio = "<0.1%"', 'duration = "1s"\nrate = 2000', [3000]),
+    "a percentile of a few": ('"response_time.p99" = "<1s"', 'duration = "1s"\nthink = "1s"', [1000]),
+    "a percentile of enough": ('"response_time.p99" = "<1s"', "each = 60", []),
+    "no limit on anything rare": ('completed_rate = ">1k"', 'duration = "1s"', []),
+}
+
+
+@pytest.mark.parametrize("name", TOO_SHORT)
+def test_a_window_too_short_for_its_limits_is_told_beforehand(name: str) -> None:
+    limit, load, needed = TOO_SHORT[name]
+    text = GOOD.replace('duration = "1s"', load) + f"[limits]\n{limit}\n"
+    assert [each for _, each, _ in too_short(plan(text))] == needed
+
+
+def test_an_order_comes_again_from_its_seed() -> None:
+    text = GOOD + '[matrix]\n"load.connections" = [1, 2, 3, 4, 5]\n[run]\nrepeat = 4\n'
+    orders = [tuple(trial.point for trial in expand(suite(text), seed=seed).trials) for seed in (7, 7, 8)]
+    assert orders[0] == orders[1] != orders[2]
+    # Written down once: whoever changes how an order is drawn breaks the resuming of every run that was begun.
+    assert orders[0] == (3, 1, 0, 4, 2, 3, 1, 0, 4, 2, 0, 1, 4, 2, 3, 0, 4, 3, 1, 2)

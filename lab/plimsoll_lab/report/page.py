@@ -20,6 +20,7 @@ from plimsoll_lab.report.charts import SHAPES, Chart, charts, rows, shape_of
 from plimsoll_lab.report.knees import knee_charts, knees_section
 from plimsoll_lab.report.scores import scores_section
 from plimsoll_lab.report.searches import page_section
+from plimsoll_lab.report.trials import left_out_section, summaries_section
 from plimsoll_lab.store.folder import RunFolder, write_atomically
 from plimsoll_lab.store.records import Json
 
@@ -96,6 +97,8 @@ def render_page(folder: RunFolder, summary: Json) -> str:
         legend=_legend(run),
         cards=_cards(drawn, figures),
         table=_table(summary, run, figures),
+        summaries=summaries_section(summary, figures),
+        left_out=left_out_section(cast("list[Json]", summary["left_out"])),
         environment=_environment(run),
         command=_text(summary["command"]),
         seed=_text(summary["seed"]),

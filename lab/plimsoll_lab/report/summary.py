@@ -12,6 +12,7 @@ from plimsoll_lab.report import words
 from plimsoll_lab.report.answer import answer
 from plimsoll_lab.report.knees import find_knees
 from plimsoll_lab.report.searches import capacity_family, describe_searches
+from plimsoll_lab.report.trials import left_out
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.stats.verdict import Question, blocks_needed, can_say_better, decide
@@ -77,6 +78,7 @@ def summarise_run(folder: RunFolder) -> Json:
         "limits_missed": [
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
         ],
+        "left_out": [] if capacities else left_out(trials),
         "warnings": _warnings(run, points, trials, len(verdicts)),
     }
 

@@ -1,0 +1,53 @@
+"""What can be known of a suite's windows before anything runs: whether they hold requests enough for its limits."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import BY_NAME
+from plimsoll_lab.suite.spec import Limit, Plan, Settings
+
+RULE_OF_THREE = 3.0
+"""Without one failure in n requests the ratio is below 3 / n with 95 % (Hanley and Lippman-Hand, JAMA 1983)."""
+BEYOND_A_PERCENTILE = 10
+"""Requests that have to lie beyond a percentile before it is more than the luck of a few."""
+BUSY_RATE = 20_000.0
+"""Requests a second that a closed loop without think time is taken to complete: of this no more than a guess."""
+
+_PERCENTILE = re.compile(r"\.p(\d+)(?:_(\d+))?$")
+
+
+def requests_needed(limit: Limit) -> int:
+    """How many requests a window has to hold before this limit can be told from luck."""
+    if limit.figure == "failed_ratio" and limit.value > 0:
+        return math.ceil(round(RULE_OF_THREE / limit.value, 6))
+    match = _PERCENTILE.search(limit.figure)
+    if match and BY_NAME[limit.figure].unit == "us":
+        quantile = float(f"{match[1]}.{match[2] or 0}") / 100
+        return math.ceil(round(BEYOND_A_PERCENTILE / (1 - quantile), 6))
+    return 0
+
+
+def requests_expected(load: Settings) -> float:
+    """How many requests a window of this load will hold, roughly, from a server that keeps up."""
+    connections = units.count(str(load.get("connections", 64)))
+    if "each" in load:
+        return float(connections * units.count(str(load["each"])))
+    if "requests" in load:
+        return float(units.count(str(load["requests"])))
+    window_s = units.duration_s(str(load.get("duration", "0")))
+    if "rate" in load:
+        low, _, high = str(load["rate"]).partition(":")
+        return window_s * (units.count(low) + units.count(high or low)) / 2
+    think_s = units.duration_s(str(load.get("think", "0")).removeprefix("exp:"))
+    return window_s * (min(BUSY_RATE, connections / think_s) if think_s else BUSY_RATE)
+
+
+def too_short(plan: Plan) -> list[tuple[Limit, int, float]]:
+    """Limits that some window is too short for: the limit, the requests it needs, and the fewest a window holds."""
+    search = plan.suite.search
+    loads = [{**point.load, search.key: search.lowest} if search else point.load for point in plan.points]
+    fewest = min((requests_expected(load) for load in loads), default=0.0)
+    return [(limit, needed, fewest) for limit in plan.suite.limits if (needed := requests_needed(limit)) > fewest]
