@@ -20,10 +20,9 @@ from plimsoll_lab.suite.figures import CAPACITY, FIGURES, capacity_figure
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Plan, SearchSettings, Value
 from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 FAST_REPEAT = 2
-SUSPECT = {"generator_limited", "invalid"}
-"""Outcomes that say something of the machine, not of the server: worth measuring again."""
 ATTEMPTS = 2
 """Times a suspect trial is made again: a passing disturbance is over by then, a machine too small is not."""
 REPEAT_BUDGET = 0.25
@@ -145,8 +144,8 @@ def plan_again(record: Json) -> Plan:
 def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
     """A trial that was made again, with what it replaces."""
     attempt = Attempt(
-        outcome=discarded.outcome,
-        reason=discarded.reason,
+        outcome=discarded.outcome if discarded.outcome in SUSPECT else "invalid",
+        reason=suspicion(discarded),
         started_unix_s=discarded.started_unix_s,
         elapsed_s=discarded.elapsed_s,
     )
@@ -169,7 +168,7 @@ def carry_out(
                 point = points[planned.point]
                 trial = run_trial(host, binary, plan.suite, point, planned)
                 folder.write_trial(trial)
-                while trial.outcome in SUSPECT and len(trial.attempts) < ATTEMPTS and budget > 0:
+                while suspicion(trial) and len(trial.attempts) < ATTEMPTS and budget > 0:
                     budget -= 1
                     trial = again(trial, run_trial(host, binary, plan.suite, point, planned))
                     folder.write_trial(trial)

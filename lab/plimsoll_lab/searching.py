@@ -14,7 +14,7 @@ from typing import cast
 
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, SUSPECT, again
+from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, again
 from plimsoll_lab.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
 from plimsoll_lab.store.folder import RunFolder
@@ -22,6 +22,7 @@ from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
 from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 NEAR_CEILING = 0.8
 """Above this part of what the generator gets from a null server, it cannot be told from the server."""
@@ -147,7 +148,7 @@ class SearchRun:
         spent = sum(len(each.attempts) for each in self.trials)
         at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
-        while trial.outcome in SUSPECT and left > 0:
+        while suspicion(trial) and left > 0:
             left -= 1
             self._settle(point)
             trial = again(trial, run_trial(self._host, self._binary, plan.suite, point, planned))

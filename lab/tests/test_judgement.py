@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.samplers.throttle import read_throttled_s
+from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
+from plimsoll_lab.trial.suspicion import suspicion
 from plimsoll_lab.trial.validity import Observation, judge
 
 GOOD_LOAD: Json = {
@@ -133,3 +137,60 @@ def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:
     assert judge(replace(short, window_s=4.0)).warnings == ()
     assert judge(replace(short, think_s=0.4)).warnings == ()
     assert judge(replace(short, think_s=None)).warnings == ()
+
+
+def ramp(*cores: float) -> tuple[Sample, ...]:
+    """Samples a tenth of a second apart, of a server that uses so many cores between them."""
+    used = [0.0, *itertools.accumulate(each * 0.1 for each in cores)]
+    return tuple(Sample(at_s=place * 0.1, cpu_s=cpu_s, memory_bytes=1) for place, cpu_s in enumerate(used))
+
+
+STEADINESS = {
+    "steady": (ramp(1, 1, 1, 1, 1, 1), []),
+    "still starting": (ramp(0.1, 0.2, 0.5, 1, 1, 1), ["unstable_window"]),
+    "dying away": (ramp(1, 1, 1, 0.5, 0.2, 0.1), ["unstable_window"]),
+    "idle": (ramp(0.01, 0.01, 0.01, 0.05, 0.05, 0.05), []),
+    "too short to tell": (ramp(0.1, 1), []),
+}
+
+
+@pytest.mark.parametrize("name", STEADINESS)
+def test_a_window_without_a_steady_state_is_told(name: str) -> None:
+    samples, codes = STEADINESS[name]
+    assert [doubt.code for doubt in judge(replace(GOOD, samples=samples)).warnings] == codes
+
+
+def test_a_quota_that_held_threads_back_is_told() -> None:
+    assert [doubt.code for doubt in judge(replace(GOOD, throttled_s=0.2)).warnings] == ["throttled"]
+    assert judge(replace(GOOD, throttled_s=0.001)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("stat", "seconds"),
+    [("nr_throttled 3\nthrottled_usec 2500000\n", 2.5), ("nr_throttled 3\nthrottled_time 2500000000\n", 2.5)],
+)
+def test_throttling_is_read_from_either_version_of_control_groups(tmp_path: Path, stat: str, seconds: float) -> None:
+    group = tmp_path / "mount" / "a" / "b"
+    group.mkdir(parents=True)
+    (group / "cpu.stat").write_text("usage_usec 1\nthrottled_usec 0\n")
+    (group.parent / "cpu.stat").write_text(stat)
+    (tmp_path / "own").write_text("0::/a/b\n")
+    assert read_throttled_s(tmp_path / "own", tmp_path / "mount") == pytest.approx(seconds)
+    assert read_throttled_s(tmp_path / "none", tmp_path / "mount") is None
+
+
+def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
+    return TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome=outcome, reason="it was so", started_unix_s=0, elapsed_s=1,
+        warnings=[Doubt(code=code, message=f"{code} was seen", remedy="less of it") for code in codes],
+        figures={}, server={}, load={}, machine={"window_s": window_s},
+    )  # fmt: skip
+
+
+def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
+    assert suspicion(trial("invalid")) == "it was so"
+    assert suspicion(trial("ok", "machine_busy")) == "machine_busy was seen"
+    assert suspicion(trial("ok", "unstable_window")) is None
+    assert suspicion(trial("ok", "machine_busy", window_s=0.05)) is None
+    assert suspicion(trial("hard_limit", "steal")) is None
+    assert suspicion(trial("ok")) is None

@@ -15,7 +15,7 @@ from plimsoll_lab.report.searches import capacity_family, describe_searches
 from plimsoll_lab.report.trials import left_out
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.stats.verdict import Question, blocks_needed, can_say_better, decide
+from plimsoll_lab.stats.verdict import LEAST_BLOCKS, Question, blocks_needed, can_say_better, decide
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Doubt, Json, TrialRecord
 
@@ -196,6 +196,17 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
     if family and not can_say_better(blocks=repeat, family=family):
         warnings.append(too_few_repetitions(repeat, family))
     searching = bool(run.get("search"))
+    few = [point for point in points if point["outcome"] == "ok" and cast("int", point["valid_n"]) < LEAST_BLOCKS]
+    if few and not searching:
+        least = min(cast("int", point["valid_n"]) for point in few)
+        warnings.append(
+            _warning(
+                "too_few_trials",
+                f"{len(few)} of {len(points)} points rest on fewer than {LEAST_BLOCKS} results, the least on {least}: "
+                "no interval of their medians reaches 95 %",
+                f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
+            )
+        )
     if searching and run["status"] != "complete":
         warnings.append(
             _warning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from plimsoll_lab.samplers.throttle import read_throttled_s
 from plimsoll_lab.samplers.usage import TICKS_PER_S
 
 
@@ -14,6 +15,8 @@ class MachineUsage:
 
     busy_s: float
     """CPU seconds spent on anything, interrupts included."""
+    throttled_s: float | None
+    """Seconds for which a CPU quota held threads of this container back; None where nothing tells."""
     steal_s: float
     """CPU seconds the hypervisor gave to somebody else while this machine wanted to run."""
 
@@ -23,4 +26,5 @@ def read_machine(stat: Path = Path("/proc/stat")) -> MachineUsage:
     with stat.open("rb") as lines:
         fields = [int(field) for field in lines.readline().split()[1:9]]
     user, nice, system, _idle, _iowait, irq, softirq, steal = fields
-    return MachineUsage(busy_s=(user + nice + system + irq + softirq) / TICKS_PER_S, steal_s=steal / TICKS_PER_S)
+    busy = user + nice + system + irq + softirq
+    return MachineUsage(busy_s=busy / TICKS_PER_S, steal_s=steal / TICKS_PER_S, throttled_s=read_throttled_s())

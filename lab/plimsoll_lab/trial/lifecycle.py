@@ -156,6 +156,8 @@ def _measure(
             window_s=window.length_s or None,
             lag_s=window.lag_s,
             think_s=_think_s(point),
+            throttled_s=cast("float | None", rest.get("throttled_s")),
+            samples=tuple(window.samples) if command and server_seen["metering"] != "proc" else (),
         )
     )
 
@@ -274,10 +276,14 @@ def _machine(window: Window) -> Json:
     first, last = window.machine_first, window.machine_last
     if first is None or last is None or window.length_s <= 0:
         return {}
+    throttled_s = None
+    if last.throttled_s is not None and first.throttled_s is not None:
+        throttled_s = last.throttled_s - first.throttled_s
     return {
         "window_s": window.length_s,
         "sample_lag_s": window.lag_s,
         "busy_cores": (last.busy_s - first.busy_s) / window.length_s,
+        **({} if throttled_s is None else {"throttled_s": throttled_s}),
         "steal_cores": (last.steal_s - first.steal_s) / window.length_s,
     }
 

@@ -7,11 +7,11 @@ a slow result.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from plimsoll_lab.store.records import Doubt, Json, Outcome
+from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
@@ -23,6 +23,14 @@ window of 0.3 s on two CPUs less could not be told from nothing."""
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
 
+THROTTLED_TOLERATED = 0.01
+"""A quota that withholds a hundredth of the window's time has already moved a 99th percentile."""
+UNSTABLE = 1.3
+"""The server's CPU in the one half of a window over that in the other, beyond which there was no steady state."""
+LEAST_SAMPLES = 6
+"""Below so many, a half is one or two samples, and each is a tenth of a second."""
+LEAST_CORES = 0.1
+"""A server that idles has no steady state to miss."""
 TRUNCATED = 1.5
 """Little's law and the mean that was seen differ by less than this, noise and the window's edges included."""
 
@@ -65,6 +73,10 @@ class Observation:
     """Length of the window."""
     lag_s: float
     """How late the ends of the window were seen, together."""
+    throttled_s: float | None = None
+    """CPU time that a quota withheld over the window, in seconds; None where nothing tells."""
+    samples: Sequence[Sample] = ()
+    """The server's tree over the window."""
     think_s: float | None = None
     """Closed loop over a stated time: the pause before each request; None of any other load."""
 
@@ -233,6 +245,29 @@ def _truncated(seen: Observation) -> list[Doubt]:
     ]
 
 
+def _unstable(seen: Observation) -> list[Doubt]:
+    """Whether the server worked as hard in the first half of the window as in the second."""
+    samples = seen.samples
+    if len(samples) < LEAST_SAMPLES:
+        return []
+    middle = len(samples) // 2
+    halves = [
+        (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
+        for first, last in ((samples[0], samples[middle]), (samples[middle], samples[-1]))
+        if last.at_s > first.at_s
+    ]
+    if len(halves) < 2 or max(halves) < LEAST_CORES or max(halves) < UNSTABLE * min(halves):  # noqa: PLR2004
+        return []
+    return [
+        Doubt(
+            code="unstable_window",
+            message=f"the server used {halves[0]:.2f} cores in the first half of the window and {halves[1]:.2f} in "
+            "the second",
+            remedy="use a longer [run] warm_up, so that the window opens on a steady state, or a longer window",
+        )
+    ]
+
+
 def _machine_doubts(seen: Observation) -> list[Doubt]:
     doubts = []
     if seen.foreign_cores is not None and seen.foreign_cores > FOREIGN_CORES_TOLERATED:
@@ -251,6 +286,16 @@ def _machine_doubts(seen: Observation) -> list[Doubt]:
                 remedy="use a machine, or an hour, with less contention",
             )
         )
+    if seen.window_s and seen.throttled_s and seen.throttled_s > THROTTLED_TOLERATED * seen.window_s:
+        doubts.append(
+            Doubt(
+                code="throttled",
+                message=f"a CPU quota held threads back for {seen.throttled_s:.2f} s in a window of "
+                f"{seen.window_s:.2f} s",
+                remedy="raise the quota of this container (cpu.max, cpu.cfs_quota_us), or use a smaller load",
+            )
+        )
+    doubts += _unstable(seen)
     if seen.window_s and seen.lag_s > SAMPLE_LAG_TOLERATED * seen.window_s:
         doubts.append(
             Doubt(

@@ -1,0 +1,48 @@
+"""CPU that a quota withheld: from the lab and from everything it starts, which live in the same container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FIELDS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}
+"""Of cpu.stat, by version 2 and 1 of control groups, and the second in their unit."""
+
+
+def read_throttled_s(own: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Seconds for which threads were held back by a CPU quota since boot; None where no control group tells.
+
+    A quota may stand at any level above, and each counts for itself: the one that held back longest is the one felt.
+    """
+    found = [seconds for folder in _folders(own, mounts) if (seconds := _throttled_s(folder / "cpu.stat")) is not None]
+    return max(found, default=None)
+
+
+def _folders(own: Path, mounts: Path) -> list[Path]:
+    folders = []
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # In a container the mount shows its own group as the root, whatever the path says.
+        for root in (mounts / controllers, mounts / "cpu", mounts):
+            folder = root / path.lstrip("/")
+            while folder != root.parent:
+                folders.append(folder)
+                folder = folder.parent
+    return list(dict.fromkeys(folders))
+
+
+def _throttled_s(path: Path) -> float | None:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition(b" ")
+        if name in FIELDS:
+            return int(value) * FIELDS[name]
+    return None
