@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from conftest import FAKE, Done, Lab, lab_environment, run_lab
+from conftest import FAKE, SUITE, Done, Lab, lab_environment, run_lab
 
 from plimsoll_lab.report import words
 
@@ -305,3 +305,19 @@ def test_no_colour_without_a_terminal(finished: tuple[Path, Done]) -> None:
 
 def test_the_fake_is_a_program() -> None:
     assert os.access(FAKE, os.X_OK)
+
+
+def test_a_control_is_measured_in_every_block_and_stands_beside_the_verdicts(lab: Lab, tmp_path: Path) -> None:
+    text = SUITE.replace("repeat = 2", "repeat = 6") + "[verdict]\ncontrol = true\nfigures = ['completed_rate']\n"
+    (tmp_path / "small.toml").write_text(text)
+    done = lab("run", "small.toml", "--json", "--only", "load.connections=100", "--only", "server.model=epoll,uring")
+    summary = last(done.stdout)
+    valid(summary, "summary")
+    valid(json.loads((tmp_path / summary["run"] / "run.json").read_text()), "run")
+    assert summary["trials"]["measured"] == 18
+    assert len(summary["points"]) == 2
+    (control,) = summary["controls"]
+    assert (control["blocks"], control["at"]) == (6, {"load.connections": 100})
+    (verdict,) = summary["verdicts"]
+    assert verdict["noise_floor"] >= control["floor"]
+    assert "The A/A control" in (tmp_path / summary["report"]).read_text()

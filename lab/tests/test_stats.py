@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from plimsoll_lab.stats.compare import holm, noise_floor, permutation_p, ratio_interval, smallest_p
+from plimsoll_lab.stats.compare import control_floor, holm, noise_floor, permutation_p, ratio_interval, smallest_p
+from plimsoll_lab.stats.control import control_verdicts
+from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import median_interval, summarise
 from plimsoll_lab.stats.verdict import Question, blocks_needed, can_say_better, decide
 
@@ -185,3 +188,45 @@ def test_suites_of_equals_hardly_ever_name_a_winner() -> None:
         ]
         wrong += any(verdict.call == "better" for verdict in decide(family, margin=0.05, seed=suite))
     assert wrong <= 10
+
+
+def twice(noise: float, shift: float = 1.0, blocks: int = 12) -> tuple[dict[int, float], dict[int, float]]:
+    draw = random.Random(11)
+    return (
+        {block: 100 * math.exp(draw.gauss(0, noise)) for block in range(blocks)},
+        {block: 100 * shift * math.exp(draw.gauss(0, noise)) for block in range(blocks)},
+    )
+
+
+def test_a_control_measures_the_noise_of_a_ratio_of_medians() -> None:
+    one, again = twice(0.05, blocks=20)
+    floor = control_floor(list(one.values()), list(again.values()), rng())
+    # As of halves: 0.05 x 1.25 x sqrt(2 / 20), and 95 % lie below twice that.
+    assert floor == pytest.approx(0.039, rel=0.5)
+    assert control_floor([1, 2], [2, 1], rng()) is None
+
+
+def test_a_noisy_control_keeps_a_difference_from_being_called_better() -> None:
+    asked = question({"a": 1, "b": 1.05}, noise=0.002, blocks=12, seed=3)
+    [quiet] = decide([replace(asked, control=twice(0.002))], margin=0.01, seed=1)
+    [noisy] = decide([replace(asked, control=twice(0.3))], margin=0.01, seed=1)
+    assert (quiet.call, noisy.call) == ("better", "not shown")
+    assert "noise floor" in noisy.reason
+
+
+def test_one_that_is_told_from_itself_is_said_to_differ() -> None:
+    asked = question({"a": 1, "b": 1.05}, noise=0.01, blocks=12, seed=3)
+    family = [replace(asked, control=twice(0.01)), replace(asked, control=twice(0.01, shift=1.2)), asked]
+    assert [each.differs for each in control_verdicts(family, seed=1)] == [False, True]
+
+
+def test_each_cell_is_scored_by_its_margin_to_the_best_and_there_is_no_total() -> None:
+    asked = question({"a": 1, "b": 1.5, "c": 1.001}, noise=0.002, blocks=9, seed=4)
+    cells = {cell.contender: cell for cell in score([replace(asked, absent=("d",))], margin=0.05, seed=1)}
+    assert (cells["a"].best, cells["a"].margin, cells["a"].margin_ci95) == (True, 1.0, None)
+    assert cells["b"].margin == pytest.approx(1.5, rel=0.02)
+    low, high = cells["b"].margin_ci95 or (0, 0)
+    assert low <= 1.5 <= high or (low, high) == pytest.approx((1.5, 1.5), rel=0.02)
+    assert (cells["b"].level, cells["c"].level) == (False, True)
+    assert (cells["d"].median, cells["d"].margin, cells["d"].n) == (None, None, 0)
+    assert set(cells) == {"a", "b", "c", "d"}

@@ -18,7 +18,7 @@ from typing import cast
 from plimsoll_lab.report import words
 from plimsoll_lab.report.charts import SHAPES, Chart, charts, rows, shape_of
 from plimsoll_lab.report.knees import knee_charts, knees_section
-from plimsoll_lab.report.scores import scores_section
+from plimsoll_lab.report.scores import controls_section, scores_section
 from plimsoll_lab.report.searches import page_section
 from plimsoll_lab.report.trials import left_out_section, summaries_section
 from plimsoll_lab.store.folder import RunFolder, write_atomically
@@ -65,7 +65,8 @@ def render_page(folder: RunFolder, summary: Json) -> str:
 
     run = folder.read_run()
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    drawn, trials = charts(run, summary), folder.read_trials()
+    known = {point["number"] for point in cast("list[Json]", summary["points"])}
+    drawn, trials = charts(run, summary), [trial for trial in folder.read_trials() if trial.point in known]
     data = {
         "rows": rows(run, summary, trials),
         "charts": [
@@ -91,6 +92,7 @@ def render_page(folder: RunFolder, summary: Json) -> str:
         warnings=_warnings(summary),
         verdicts=_verdicts(summary, run, figures),
         scores=scores_section(summary, figures),
+        controls=controls_section(cast("list[Json]", summary["controls"]), figures),
         knees=knees_section(cast("list[Json]", summary["knees"])),
         stops=_stops(summary, run),
         limits=_limits(summary, figures),

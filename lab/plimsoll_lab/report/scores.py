@@ -1,4 +1,4 @@
-"""The scores as tables: a row a contender, a column a figure, for each setting of the other axes."""
+"""The scores as tables, and the A/A controls that say how far they can be believed."""
 
 from __future__ import annotations
 
@@ -65,3 +65,33 @@ def _margin(cell: Json) -> str:
     ratio = words.ratio(cast("float", cell["margin"]), cast("tuple[float, float] | None", cell["margin_ci95"]))
     level = " <span class='call equivalent'>level</span>" if cell["level"] else ""
     return f"<span class='margin'>{html.escape(ratio).replace('x', '&times;')}{level}</span>"
+
+
+def controls_section(controls: Sequence[Json], figures: Mapping[str, Json]) -> str:
+    """What one server measured twice showed; empty for a suite without a control."""
+    if not controls:
+        return ""
+    rows = "".join(
+        f"<tr><th scope='row'>{html.escape(str(figures[cast('str', each['figure'])]['label']))}</th>"
+        f"<td>{html.escape(words.setting(cast('Json', each['at'])))}</td>"
+        f"<td>{html.escape(_ratio(each))}</td><td>{_percent(each['floor'])}</td>"
+        f"<td>{'<b>differs</b>' if each['differs'] else 'alike'}</td></tr>"
+        for each in controls
+    )
+    head = "<tr><th></th><th></th><th>over itself</th><th>noise floor</th><th></th></tr>"
+    return (
+        "<section><details><summary>The A/A control: the first contender, measured twice in every block</summary>"
+        "<p class='note'>The noise floor is the ratio that 95&nbsp;% of comparisons of two that are alike stay below; "
+        "a verdict has to lie beyond it.</p>"
+        f"<div class='scroll'><table><thead>{head}</thead><tbody>{rows}</tbody></table></div></details></section>"
+    )
+
+
+def _ratio(control: Json) -> str:
+    return words.ratio(
+        cast("float | None", control["ratio"]), cast("tuple[float, float] | None", control["ratio_ci95"])
+    )
+
+
+def _percent(floor: object) -> str:
+    return "&ndash;" if floor is None else f"{cast('float', floor):.1%}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import cast
 
 from plimsoll_lab.report import words
@@ -13,6 +13,7 @@ from plimsoll_lab.report.answer import answer
 from plimsoll_lab.report.knees import find_knees
 from plimsoll_lab.report.searches import capacity_family, describe_searches
 from plimsoll_lab.report.trials import left_out
+from plimsoll_lab.stats.control import Control, control_verdicts
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.stats.verdict import LEAST_BLOCKS, Question, blocks_needed, can_say_better, decide
@@ -32,12 +33,17 @@ def summarise_run(folder: RunFolder) -> Json:
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
     limits = cast("list[dict[str, object]]", run["limits"]) if not run.get("search") else []
-    points = [
+    every = [
         _point(point, by_point.get(cast("int", point["number"]), []), limits)
         for point in cast("list[Json]", run["points"])
     ]
+    controls = {cast("int", point["number"]) for point in cast("list[Json]", run["points"]) if point.get("control")}
+    points = [point for point in every if point["number"] not in controls]
     margin, seed = cast("float", cast("Json", run["family"])["margin"]), cast("int", run["seed"])
     family = _family(run, points, by_point)
+    alike = [point for point in every if point["number"] in controls]
+    family = [replace(each, control=_control(run, each, points, alike, by_point)) for each in family]
+    held = control_verdicts(family, seed=seed)
     verdicts = decide(family, margin=margin, seed=seed)
     answered = [asdict(verdict) for verdict in verdicts]
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
@@ -71,6 +77,7 @@ def summarise_run(folder: RunFolder) -> Json:
         "answers": [*({"label": CAPACITY, "text": each["text"]} for each in capacities), *answer(answered, figures)],
         "capacities": capacities,
         "verdicts": answered,
+        "controls": [asdict(each) for each in held],
         "scores": [asdict(cell) for cell in score(family, margin=margin, seed=seed)],
         "knees": find_knees(run, trials),
         # A search goes past every limit on purpose.
@@ -79,7 +86,7 @@ def summarise_run(folder: RunFolder) -> Json:
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
         ],
         "left_out": [] if capacities else left_out(trials),
-        "warnings": _warnings(run, points, trials, len(verdicts)),
+        "warnings": [*_warnings(run, points, trials, len(verdicts)), *_unlike(held)],
     }
 
 
@@ -168,6 +175,31 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
     return questions
 
 
+def _control(
+    run: Json,
+    question: Question,
+    points: Sequence[Json],
+    alike: Sequence[Json],
+    by_point: Mapping[int, Sequence[TrialRecord]],
+) -> tuple[Mapping[int, float], Mapping[int, float]] | None:
+    """The two series of the A/A control at a question's setting."""
+    compare = cast("str", cast("Json", run["family"])["compare"])
+
+    def series(point: Json) -> dict[int, float]:
+        return {
+            trial.block: trial.figures[question.figure]
+            for trial in by_point.get(cast("int", point["number"]), [])
+            if trial.outcome == "ok" and question.figure in trial.figures
+        }
+
+    for again in alike:
+        setting = cast("Json", again["point"])
+        if {path: value for path, value in setting.items() if path != compare} == question.at:
+            one = next((point for point in points if point["point"] == setting), None)
+            return (series(one), series(again)) if one is not None else None
+    return None
+
+
 def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
     """Where each contender was seen to stop, by its own limit or its own failure."""
     compare = cast("Json", run["family"])["compare"]
@@ -230,6 +262,21 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
         message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {doubt.message}"
         warnings.append(_warning(code, message, doubt.remedy))
     return warnings
+
+
+def _unlike(controls: Sequence[Control]) -> list[Json]:
+    """A control that differs from itself puts every verdict on its figure in doubt."""
+    differing = [each for each in controls if each.differs and each.ratio is not None]
+    if not differing:
+        return []
+    shown = "; ".join(f"{each.figure} at {words.setting(each.at)}: {each.ratio:.3f} times itself" for each in differing)
+    return [
+        _warning(
+            "control_differs",
+            f"one and the same server measured twice in each block was told from itself: {shown}",
+            "something other than the server moves these figures: look for what differs between trials of a block",
+        )
+    ]
 
 
 def _discarded(points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Json]:

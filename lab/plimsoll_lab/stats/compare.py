@@ -22,6 +22,8 @@ EXACT_UP_TO = 16
 """Blocks up to which every sign pattern is tried: 65,536 of them."""
 SPLITS = 200
 """Random halvings behind a noise floor."""
+CONTROL_DEALS = 2000
+"""Puts the error of a 95 % quantile near half a percent of probability."""
 LEAST_FOR_SPLIT = 4
 """Blocks below which halves are too small to say anything."""
 
@@ -101,6 +103,22 @@ def noise_floor(series: Mapping[str, Sequence[float]], rng: np.random.Generator)
     rights = np.median(residuals[:, orders[:, half : 2 * half]], axis=2)
     apart = np.abs(lefts - rights) / math.sqrt(2)
     return float(np.expm1(np.median(np.quantile(apart, CONFIDENCE, axis=1))))
+
+
+def control_floor(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float | None:
+    """How far two that are alike lie apart, from one measured twice in the same blocks: an A/A control.
+
+    Which of the two a block's value belongs to is chance, so it is dealt out anew, again and again; 95 % of the ratios
+    of medians stay below the floor (a ratio minus 1). None where there are too few blocks to deal.
+    """
+    logs = np.log(np.stack([np.asarray(first, dtype=float), np.asarray(second, dtype=float)]))
+    blocks = logs.shape[1]
+    if blocks < LEAST_FOR_SPLIT:
+        return None
+    swap = rng.integers(0, 2, size=(CONTROL_DEALS, blocks)).astype(bool)
+    left, right = np.where(swap, logs[0], logs[1]), np.where(swap, logs[1], logs[0])
+    apart = np.abs(_medians(left) - _medians(right))
+    return float(np.expm1(np.quantile(apart, CONFIDENCE)))
 
 
 def _every_sign(n: int) -> Array:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from plimsoll_lab.stats.compare import (
+    control_floor,
     holm,
     noise_floor,
     permutation_p,
@@ -46,6 +47,8 @@ class Question:
     """Of each contender that was measured here, the figure by block."""
     absent: Sequence[str] = ()
     """Contenders without a result here: stopped, failed, or not valid."""
+    control: tuple[Mapping[int, float], Mapping[int, float]] | None = None
+    """One contender measured twice, by block: the A/A control; None where the suite has none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +145,8 @@ def _measure(question: Question, margin: float, rng: np.random.Generator) -> _Me
     first = [values[winner][block] for block in shared]
     second = [values[runner_up][block] for block in shared]
     common = sorted(set.intersection(*(set(by_block) for by_block in values.values())))
-    floor = noise_floor({name: [by_block[block] for block in common] for name, by_block in values.items()}, rng)
+    halves = noise_floor({name: [by_block[block] for block in common] for name, by_block in values.items()}, rng)
+    floor = max((each for each in (halves, _control(question, rng)) if each is not None), default=None)
     interval = ratio_interval(first, second, rng) if len(shared) >= LEAST_BLOCKS else None
     alike = interval is not None and _within(interval, margin)
     level = [name for name in ranked[2:] if alike and _within(_against(values[winner], values[name], rng), margin)]
@@ -158,6 +162,17 @@ def _measure(question: Question, margin: float, rng: np.random.Generator) -> _Me
         blocks=len(shared),
         level=(runner_up, *level) if alike else (),
     )
+
+
+def _control(question: Question, rng: np.random.Generator) -> float | None:
+    """What the A/A control says of the noise; it can only raise the floor."""
+    if question.control is None:
+        return None
+    one, again = question.control
+    shared = sorted(one.keys() & again.keys())
+    if not shared or min(*(one[block] for block in shared), *(again[block] for block in shared)) <= 0:
+        return None
+    return control_floor([one[block] for block in shared], [again[block] for block in shared], rng)
 
 
 def _against(winner: Mapping[int, float], other: Mapping[int, float], rng: np.random.Generator) -> Interval:

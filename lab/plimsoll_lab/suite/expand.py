@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import suggest
@@ -25,12 +26,28 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
     points = tuple(_points(suite, only or {}))
     if not points:
         raise SuiteError(f"{suite.source}: --only leaves no point of the matrix; loosen it")
+    points += tuple(_controls(suite, points))
     return Plan(suite=suite, seed=seed, points=points, trials=_blocks(points, suite.run.repeat, seed))
+
+
+def _controls(suite: Suite, points: Sequence[Point]) -> list[Point]:
+    """The first contender of each setting once more: what two that are alike differ by is the noise floor."""
+    axis = _competing(suite)
+    if not suite.verdict.control or axis is None or suite.search is not None:
+        return []
+    first: dict[str, Point] = {}
+    for point in points:
+        first.setdefault(repr({path: value for path, value in point.setting.items() if path != axis.path}), point)
+    after = 1 + max(point.number for point in points)
+    return [replace(point, number=after + place, control=True) for place, point in enumerate(first.values())]
 
 
 def contender_axis(plan: Plan) -> Axis | None:
     """The axis whose values compete: the stated one, else the first axis if it varies the server."""
-    suite = plan.suite
+    return _competing(plan.suite)
+
+
+def _competing(suite: Suite) -> Axis | None:
     if suite.verdict.compare is not None:
         return next(axis for axis in suite.matrix if axis.path == suite.verdict.compare)
     if suite.matrix and suite.matrix[0].path.startswith("server."):

@@ -251,7 +251,7 @@ def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:
 
 
 def _verdict(table: Table, *, source: str) -> VerdictSettings:
-    _refuse_unknown(table, ("compare", "figures", "margin"), where="verdict", source=source)
+    _refuse_unknown(table, ("compare", "figures", "margin", "control"), where="verdict", source=source)
     defaults = VerdictSettings()
     figures = table.get("figures", list(defaults.figures))
     if not isinstance(figures, list):
@@ -270,4 +270,7 @@ def _verdict(table: Table, *, source: str) -> VerdictSettings:
     compare = table.get("compare")
     if compare is not None and not isinstance(compare, str):
         raise SuiteError(f"{source}: [verdict] compare: {compare!r} is not the path of an axis")
-    return VerdictSettings(compare=compare, figures=tuple(figures), margin=margin)
+    control = table.get("control", False)
+    if not isinstance(control, bool):
+        raise SuiteError(f"{source}: [verdict] control: {control!r} is neither true nor false")
+    return VerdictSettings(compare=compare, figures=tuple(figures), margin=margin, control=control)

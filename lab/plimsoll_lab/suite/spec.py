@@ -72,6 +72,8 @@ class VerdictSettings:
     """The figures on which they compete."""
     margin: float = 0.05
     """A ratio that lies wholly within 1 / (1 + margin) and 1 + margin is called equivalent."""
+    control: bool = False
+    """Whether the first contender is measured twice in every block, as if it were two: an A/A control."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +141,8 @@ class Point:
     """The whole server table of this point."""
     load: Settings
     """The whole load table of this point."""
+    control: bool = False
+    """Whether this is another point once more, to be held against it and nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
