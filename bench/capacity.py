@@ -37,7 +37,7 @@ ready = "tcp:{{port}}"
 protocol = "http"
 path = "/small"
 connections = 64
-duration = "500ms"
+duration = "400ms"
 cpus = "{cpu}"
 
 [matrix]
@@ -47,16 +47,15 @@ cpus = "{cpu}"
 
 [run]
 repeat = {repeat}
-warm_up = "200ms"
+warm_up = "100ms"
 seed = 8
 
 [limits]
 "response_time.p99" = "<20ms"
-failed_ratio = "<0.1%"
 
 [search]
 over = "load.rate"
-range = [100, 200000]
+range = [200, 100000]
 width = "5%"
 trials = 3
 """
