@@ -1,4 +1,4 @@
-"""The HTTP servers: CPU per request of ours beside nginx with one worker, for small and large files, kept alive and not.
+"""The HTTP servers: CPU per request of ours beside nginx with one worker, for small and large files.
 
 One worker on one CPU, the generator on the other, 64 connections in a closed loop (8 for the largest file). nginx is as
 Debian sets it (`sendfile` and `tcp_nopush` on), without its access log; a second row gives it `open_file_cache`, with
@@ -70,7 +70,7 @@ def ours(folder: Path, model: str) -> Contender:
 
 
 def nginx(folder: Path, name: str, more: str = "") -> Contender:
-    """nginx with one worker."""
+    """One worker of nginx."""
     program = shutil.which("nginx")
     if program is None:
         raise BenchError("no nginx to compare with: install one (`apt-get install nginx-light`)")
