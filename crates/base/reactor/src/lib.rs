@@ -1,10 +1,12 @@
 //! What server, generator and forwarder stand on: timers, a slab of connections, crews of event loops with descriptor tables of their
-//! own, and rotated source addresses.
+//! own, listeners and the handing over of connections, and rotated source addresses.
 //!
 //! It knows descriptors and threads, and nothing of protocols, models or measurements.
 #![forbid(unsafe_code)]
 
 pub mod crew;
+pub mod handoff;
+pub mod listening;
 pub mod numbered;
 pub mod slab;
 pub mod source;

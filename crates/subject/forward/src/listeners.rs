@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use plimsoll_sys::net::{self, Sharing};
-use plimsoll_sys::unix;
+use plimsoll_reactor::listening;
+use plimsoll_sys::{net, unix};
 
 use crate::event_loop::KEEP_ALIVE_AFTER;
 use crate::route::Route;
@@ -108,22 +108,12 @@ impl Listener {
 }
 
 fn open(listen: &Listen, sets: usize) -> io::Result<(Listen, Vec<OwnedFd>)> {
-    let mut address = match listen {
+    let address = match listen {
         // The name has one socket, whatever the strategy.
         Listen::Unix(path) => return Ok((listen.clone(), vec![unix::listen(path)?])),
         Listen::Tcp(address) => *address,
     };
-    let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
-    if sharing == Sharing::ReusePort && address.port() != 0 {
-        // Shared ports are shared with strangers too: another program there would take half of the connections, unnoticed.
-        net::listen(address, Sharing::Alone)?;
-    }
-    let mut sockets = Vec::with_capacity(sets);
-    for _ in 0..sets {
-        let socket = net::listen(address, sharing)?;
-        net::prepare(&socket, KEEP_ALIVE_AFTER)?;
-        address = net::local_address(&socket)?;
-        sockets.push(socket);
-    }
+    let (address, sockets) = listening::open(address, sets)?;
+    sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
     Ok((Listen::Tcp(address), sockets))
 }

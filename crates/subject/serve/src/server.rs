@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Crew, Growth, Phase, Seat};
+use plimsoll_reactor::listening;
 use plimsoll_sys::file::Root;
-use plimsoll_sys::net::{self, Sharing};
+use plimsoll_sys::net;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -112,21 +113,12 @@ impl Server {
             .map_err(|source| Error::Root { path: config.root.clone().unwrap_or_default(), source })?;
         let each_its_own = config.model.has_workers() && config.accept == Strategy::ReusePort;
         let sets = if each_its_own { config.workers } else { 1 };
-        let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
         let mut listeners: Vec<Vec<OwnedFd>> = (0..sets).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
         for &asked in &config.listen {
             let refused = |source| Error::Listen { address: asked, source };
-            if sharing == Sharing::ReusePort && asked.port() != 0 {
-                // Shared ports are shared with strangers too: another server there would take half of the connections, unnoticed.
-                net::listen(asked, Sharing::Alone).map_err(refused)?;
-            }
-            let mut address = asked;
-            for set in &mut listeners {
-                let listener = net::listen(address, sharing).map_err(refused)?;
-                address = net::local_address(&listener).map_err(refused)?;
-                set.push(listener);
-            }
+            let (address, sockets) = listening::open(asked, sets).map_err(refused)?;
+            listeners.iter_mut().zip(sockets).for_each(|(set, socket)| set.push(socket));
             addresses.push(address);
         }
         let ledger = Ledger::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
@@ -204,11 +196,11 @@ impl Crewed<'_> {
             handoff = Some(acceptor);
         }
         let doors = Arc::new(std::mem::take(&mut self.listeners));
-        let (shared, loads) = (Arc::clone(&doors), handoff.as_ref().map(Handoff::loads));
+        let (shared, desks) = (Arc::clone(&doors), handoff.as_ref().map(Handoff::desks));
         let mut crew = Crew::new(workers, self.growth, move |seat| {
             let worker = seat.worker();
-            let doors = match &loads {
-                Some(loads) => Doors::Handed(&shared[worker], &loads[worker]),
+            let doors = match &desks {
+                Some(desks) => Doors::Handed(&shared[worker], &desks[worker]),
                 None if accept == Strategy::Exclusive => Doors::Shared(&shared[0]),
                 None => Doors::Own(&shared[worker]),
             };

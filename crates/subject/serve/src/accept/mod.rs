@@ -14,8 +14,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
-use std::sync::atomic::AtomicU64;
 
+use plimsoll_reactor::handoff::Desk;
 use plimsoll_sys::net;
 
 use crate::model::Model;
@@ -90,8 +90,8 @@ pub(crate) enum Doors<'a> {
     Own(&'a [OwnedFd]),
     /// Listeners that others accept from as well.
     Shared(&'a [OwnedFd]),
-    /// The end of a pair that the acceptor hands connections to, and how many connections the worker has, including those on their way.
-    Handed(&'a [OwnedFd], &'a AtomicU64),
+    /// The end of a pair that the acceptor hands connections to, and the worker's desk.
+    Handed(&'a [OwnedFd], &'a Desk<SocketAddr>),
 }
 
 impl<'a> Doors<'a> {
@@ -115,14 +115,14 @@ impl<'a> Doors<'a> {
     pub(crate) fn take(self, number: usize) -> io::Result<(OwnedFd, SocketAddr)> {
         match self {
             Doors::Own(listeners) | Doors::Shared(listeners) => net::accept(&listeners[number], net::Mode::Nonblocking),
-            Doors::Handed(ends, _) => handoff::take(&ends[number]),
+            Doors::Handed(ends, desk) => desk.take(&ends[number]),
         }
     }
 
     /// One of the connections taken is over.
     pub(crate) fn left(self) {
-        if let Doors::Handed(_, load) = self {
-            handoff::left(load);
+        if let Doors::Handed(_, desk) = self {
+            desk.left();
         }
     }
 }

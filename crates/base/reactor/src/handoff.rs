@@ -1,0 +1,214 @@
+//! Connections handed from one acceptor to many workers: each to the one that has fewest.
+//!
+//! Workers have descriptor tables of their own, so a connection crosses as a message with its descriptor (SCM_RIGHTS), in whose place a new number stands on the other side.
+//! What is known of it waits at the worker's desk meanwhile. Both are first in, first out, and one table of a worker runs at a time, so they meet again.
+//!
+//! The rule: the acceptor never waits for a worker. A worker whose pair is full gets nothing more; if all are full, the one connection in hand waits until one is not, and what is
+//! queued at the listeners waits there. A table that is full takes no message (it would lose the descriptor): it says so, and another table of the worker does.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::poll::Place;
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::{descriptor, passing};
+
+/// After this, what failed is tried again: whatever was short may be free by then.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A worker's side: what is known of the connections on their way to it, in order, and how many it has.
+#[derive(Debug)]
+pub struct Desk<T> {
+    /// Those on their way included.
+    load: AtomicU64,
+    waiting: Mutex<VecDeque<T>>,
+}
+
+impl<T> Desk<T> {
+    fn new() -> Desk<T> {
+        Desk { load: AtomicU64::new(0), waiting: Mutex::default() }
+    }
+
+    /// Takes a connection that was handed over through `end`. `WouldBlock` where there is none.
+    pub fn take(&self, end: impl AsFd) -> io::Result<(OwnedFd, T)> {
+        descriptor::check_room(&end)?;
+        let mut descriptors = Vec::with_capacity(1);
+        match passing::receive(&end, &mut [0], &mut descriptors) {
+            Ok(1..) => {}
+            // The acceptor has gone, and with it whatever could come.
+            Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => {
+                if descriptor::is_full_table(&error) {
+                    // The message is gone, and the connection with it.
+                    self.waiting().pop_front();
+                    self.left();
+                }
+                return Err(error);
+            }
+        }
+        let known = self.waiting().pop_front();
+        descriptors.pop().zip(known).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// One of the worker's connections is over.
+    pub fn left(&self) {
+        self.load.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<T>> {
+        // Nothing panics while it is held.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The acceptor's side.
+#[derive(Debug)]
+pub struct Dealer<T> {
+    /// By worker.
+    ends: Vec<OwnedFd>,
+    desks: Arc<[Desk<T>]>,
+    in_hand: Option<(OwnedFd, T)>,
+    paused_until: Option<Instant>,
+}
+
+impl<T> Dealer<T> {
+    /// A dealer for so many workers, and by worker the end at which its connections arrive.
+    pub fn new(workers: usize) -> io::Result<(Dealer<T>, Vec<OwnedFd>)> {
+        let pairs = (0..workers).map(|_| passing::pair()).collect::<io::Result<Vec<_>>>()?;
+        let (ends, taken) = pairs.into_iter().unzip();
+        let desks = (0..workers).map(|_| Desk::new()).collect();
+        Ok((Dealer { ends, desks, in_hand: None, paused_until: None }, taken))
+    }
+
+    /// The workers' side, by worker.
+    pub fn desks(&self) -> Arc<[Desk<T>]> {
+        Arc::clone(&self.desks)
+    }
+
+    /// How many connections the workers have, those on their way included.
+    pub fn load(&self) -> u64 {
+        let handed: u64 = self.desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).sum();
+        handed + u64::from(self.in_hand.is_some())
+    }
+
+    /// What to wait for: what connections come from, or where one is in hand, a worker that can take it.
+    pub fn places(&self, listeners: impl IntoIterator<Item = RawFd>) -> Vec<Place> {
+        let place = |interest| move |descriptor| Place::new(descriptor, interest);
+        match (&self.in_hand, self.paused_until) {
+            (Some(_), _) => self.ends.iter().map(AsRawFd::as_raw_fd).map(place(Interest::WRITE)).collect(),
+            (None, None) => listeners.into_iter().map(place(Interest::READ)).collect(),
+            (None, Some(_)) => Vec::new(),
+        }
+    }
+
+    /// Until when nothing is accepted, if it is not.
+    pub fn paused_until(&self) -> Option<Instant> {
+        self.paused_until
+    }
+
+    /// Whether another connection may be accepted: no pause, and none that still waits for a worker. What is in hand is offered again first; an error is its end.
+    pub fn is_free(&mut self, now: Instant) -> io::Result<bool> {
+        if self.paused_until.is_some_and(|until| now < until) {
+            return Ok(false);
+        }
+        self.paused_until = None;
+        if let Some((socket, known)) = self.in_hand.take() {
+            self.deal(socket, known)?;
+        }
+        Ok(self.in_hand.is_none())
+    }
+
+    /// Hands a connection, and what is known of it, to the worker with the fewest that takes it; where none does it stays in hand. An error is its end.
+    pub fn deal(&mut self, socket: OwnedFd, mut known: T) -> io::Result<()> {
+        let mut refused = 0_u64;
+        let load = |worker: &usize| self.desks[*worker].load.load(Ordering::Relaxed);
+        // A bit a worker that has refused: past 64 of them, those are not asked after the first has.
+        while let Some(worker) =
+            (0..self.ends.len()).filter(|worker| refused >> worker.min(&63) & 1 == 0).min_by_key(load)
+        {
+            let desk = &self.desks[worker];
+            // Before the message, so that who takes that finds this.
+            desk.waiting().push_back(known);
+            let Err(error) = passing::send(&self.ends[worker], &[0], &[socket.as_fd()]) else {
+                desk.load.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            };
+            // Only the dealer adds, so the last is the one that it has just added.
+            let Some(taken_back) = desk.waiting().pop_back() else { return Err(error) };
+            known = taken_back;
+            if !is_full(&error) {
+                return Err(error);
+            }
+            refused |= 1 << worker.min(63);
+        }
+        self.in_hand = Some((socket, known));
+        Ok(())
+    }
+
+    /// Accepts nothing for a moment.
+    pub fn pause(&mut self, now: Instant) {
+        self.paused_until = Some(now + PAUSE);
+    }
+
+    /// Lets go of the connection in hand, and says whether there was one.
+    pub fn let_go(&mut self) -> bool {
+        self.in_hand.take().is_some()
+    }
+}
+
+/// The pair is full, or the user has as many descriptors on their way as it may (unix(7), ETOOMANYREFS).
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        || descriptor::is_exhaustion(error)
+        || descriptor::is_too_many_passed(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn every_connection_arrives_whole_and_in_order_at_the_least_loaded_and_a_full_worker_blocks_nobody() {
+        const COUNT: usize = 700;
+        let (mut dealer, ends) = Dealer::<usize>::new(2).expect("two pairs");
+        let desks = dealer.desks();
+        let mut theirs = Vec::new();
+        let (mut seen, mut in_hand) = ([Vec::new(), Vec::new()], false);
+        let take_all = |seen: &mut [Vec<usize>; 2]| {
+            for (worker, end) in ends.iter().enumerate() {
+                while let Ok((socket, number)) = desks[worker].take(end) {
+                    plimsoll_sys::net::write(&socket, &number.to_ne_bytes()).expect("there is room");
+                    seen[worker].push(number);
+                }
+            }
+        };
+        for number in 0..COUNT {
+            let (near, far) = UnixStream::pair().expect("a pair of sockets");
+            theirs.push(near);
+            if !dealer.is_free(Instant::now()).expect("no pair is broken") {
+                in_hand = true;
+                let loads: Vec<u64> = desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).collect();
+                assert!(loads[0].abs_diff(loads[1]) <= 1 && loads[0] > 10, "{loads:?}");
+                take_all(&mut seen);
+                assert!(dealer.is_free(Instant::now()).expect("no pair is broken"), "somebody has room again");
+            }
+            dealer.deal(far.into(), number).expect("no pair is broken");
+        }
+        assert!(in_hand, "a bound that {COUNT} connections do not reach");
+        take_all(&mut seen);
+        assert!(dealer.is_free(Instant::now()).expect("no pair is broken"));
+        take_all(&mut seen);
+        assert!(seen.iter().all(|order| order.is_sorted()));
+        assert_eq!(seen[0].len() + seen[1].len(), COUNT);
+        for (number, mut near) in theirs.into_iter().enumerate() {
+            let mut told = [0; size_of::<usize>()];
+            std::io::Read::read_exact(&mut near, &mut told).expect("it was taken");
+            assert_eq!(usize::from_ne_bytes(told), number, "what was known came with its connection");
+        }
+    }
+}
