@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     /// Event loops [default: one a CPU].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// How workers come by connections: single (one worker), exclusive (shared listeners) or reuseport (a listener for each
-    /// worker) [default: exclusive, or single for one worker].
+    /// How workers come by connections: single (one worker), handoff (one thread accepts for all), exclusive (shared listeners) or reuseport (a listener for
+    /// each worker) [default: exclusive, or single for one worker].
     #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Accept>)]
     accept: Option<Accept>,
     /// How long connections may go on when told to stop.
@@ -110,9 +110,12 @@ fn workers(arguments: &Arguments) -> anyhow::Result<(usize, Accept)> {
     let workers = arguments.workers.map_or_else(process::available_cpus, usize::from);
     match arguments.accept {
         Some(Accept::Single) if arguments.workers.is_some_and(|workers| workers > 1) => Err(anyhow!(Usage(
-            "`--accept single` has one worker; leave --workers out, or choose exclusive or reuseport".to_owned()
+            "`--accept single` has one worker; leave --workers out, or choose handoff, exclusive or reuseport"
+                .to_owned()
         ))),
         Some(Accept::Single) => Ok((1, Accept::Single)),
+        // With a thread that accepts one worker is not the only one at work.
+        Some(Accept::Handoff) => Ok((workers, Accept::Handoff)),
         _ if workers == 1 => Ok((1, Accept::Single)),
         accept => Ok((workers, accept.unwrap_or(Accept::Exclusive))),
     }

@@ -196,16 +196,25 @@ fn silence_ends_a_connection_by_a_reset_and_the_log_says_which_time_ran_out() {
 
 #[test]
 fn bytes_keep_a_connection_alive_past_its_idle_time() {
-    let setting = Setting::new("idle_timeout = \"200ms\"");
-    let (mut client, mut server) = setting.pair();
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(700) {
-        client.write_all(b"x").expect("it lives");
-        server.read_exact(&mut [0]).expect("it is relayed");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    client.write_all(b"x").expect("it lives");
-    server.read_exact(&mut [0]).expect("it is relayed");
+    let setting = Setting::new("idle_timeout = \"500ms\"");
+    // A try in which this test itself was silent for long says nothing.
+    let lives = || {
+        let (mut client, mut server) = setting.pair();
+        let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        let mut exchange = || client.write_all(b"x").and_then(|()| server.read_exact(&mut [0]));
+        while begun.elapsed() < Duration::from_millis(1200) {
+            let alive = exchange().is_ok();
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            if longest > Duration::from_millis(250) {
+                return false;
+            }
+            assert!(alive, "cut off after {:?}, with at most {longest:?} of silence", begun.elapsed());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    };
+    until("it lives on, with bytes often enough", lives);
 }
 
 #[test]
@@ -213,14 +222,14 @@ fn a_destination_that_does_not_answer_delays_nobody_else() {
     let (deaf, silent) = listener();
     // Its queue is filled: further connects go unanswered (the kernel drops their SYN).
     let mut queued = Vec::new();
-    while let Ok(stream) = TcpStream::connect_timeout(&silent, Duration::from_millis(200)) {
+    while let Ok(stream) = TcpStream::connect_timeout(&silent, Duration::from_secs(1)) {
         queued.push(stream);
         assert!(queued.len() < 10_000, "the queue has no end");
     }
     let (alive, serving) = listener();
     let folder = Folder::new();
     let table = format!(
-        "[defaults]\nconnect_timeout = \"300ms\"\n[forward]\n\"127.0.0.1:0\" = \"{serving}\"\n\"127.0.0.2:0\" = \"{silent}\"\n"
+        "[defaults]\nconnect_timeout = \"1s\"\n[forward]\n\"127.0.0.1:0\" = \"{serving}\"\n\"127.0.0.2:0\" = \"{silent}\"\n"
     );
     let log = folder.path("log.csv");
     let forwarder = Forwarder::start(&[
@@ -381,7 +390,7 @@ fn a_peer_that_never_reads_cannot_make_memory_grow() {
     let (ticks, after) = setting.forwarder.cost();
     assert!(after < before + (4 << 20), "from {before} to {after} bytes");
     std::thread::sleep(Duration::from_millis(300));
-    assert!(setting.forwarder.cost().0 <= ticks + 2, "a blocked connection costs no CPU");
+    assert!(setting.forwarder.cost().0 <= ticks + 10, "a blocked connection costs no CPU");
 }
 
 #[test]

@@ -8,45 +8,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forwarder::{Folder, Forwarder, accept, connect, listener, text_of, until};
+use plimsoll_sys::net;
 
-/// An echo server that ends each stream when its peer does.
-fn echo() -> SocketAddr {
-    let (listener, address) = listener();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let echo = move || {
-                let (mut stream, mut buffer) = (stream, [0; 4096]);
-                while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                    if stream.write_all(&buffer[..length]).is_err() {
-                        return;
-                    }
-                }
-            };
-            std::thread::Builder::new().stack_size(64 * 1024).spawn(echo).expect("a thread");
-        }
-    });
-    address
-}
-
-fn exchange(stream: &mut TcpStream) {
-    stream.write_all(b"hello").expect("it is relayed");
-    let mut answer = [0; 5];
-    stream.read_exact(&mut answer).expect("it is answered");
-    assert_eq!(&answer, b"hello");
-}
-
-#[test]
-fn more_connections_than_a_table_holds_are_relayed_by_more_tables() {
-    let forwarder = Forwarder::start_with_limit(100, &[&format!("127.0.0.1:0={}", echo()), "--workers", "2"]);
-    let mut streams: Vec<TcpStream> = (0..300).map(|_| forwarder.connect()).collect();
-    streams.iter_mut().for_each(exchange);
-    drop(streams);
-    let summary = forwarder.stop();
-    assert_eq!(summary["peak_connections"], 300);
-    assert_eq!(summary["ends"], serde_json::json!({"client_closed": 300}));
-    assert_eq!(summary["errors"], serde_json::json!({}));
-}
+use forwarder::{Folder, Forwarder, accept, connect, echo, exchange, listener, text_of, until};
 
 #[test]
 fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second() {
@@ -55,20 +19,57 @@ fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second(
     let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--workers", "1"]);
     let mut streams: Vec<TcpStream> = (0..3).map(|_| forwarder.connect()).collect();
     streams.iter_mut().for_each(exchange);
-    // Queued by the kernel, not refused.
-    let mut waiting = forwarder.connect();
-    waiting.write_all(b"hello").expect("there is room");
-    waiting.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout can be set");
-    assert!(waiting.read(&mut [0]).is_err(), "it has to wait");
-    let (ticks, _) = forwarder.cost();
-    waiting.set_read_timeout(Some(forwarder::PATIENCE)).expect("a timeout can be set");
-    drop(streams.pop());
-    let begun = Instant::now();
-    waiting.read_exact(&mut [0; 5]).expect("it is relayed");
-    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
-    assert!(ticks < 20, "waiting spins: {ticks} ticks of CPU");
-    drop((streams, waiting));
+    // The best of many: another program may hold the CPU for all of one.
+    let resumed = (0..20).map(|_| {
+        // Queued by the kernel, not refused.
+        let mut waiting = forwarder.connect();
+        waiting.write_all(b"hello").expect("there is room");
+        waiting.set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout can be set");
+        let (before, _) = forwarder.cost();
+        assert!(waiting.read(&mut [0]).is_err(), "it has to wait");
+        assert!(forwarder.cost().0 - before < 5, "waiting spins");
+        waiting.set_read_timeout(Some(forwarder::PATIENCE)).expect("a timeout can be set");
+        let begun = Instant::now();
+        drop(streams.remove(0));
+        waiting.read_exact(&mut [0; 5]).expect("it is relayed");
+        streams.push(waiting);
+        begun.elapsed()
+    });
+    assert!(resumed.min() < Some(Duration::from_millis(200)));
+    drop(streams);
     assert_eq!(forwarder.stop()["peak_connections"], 3);
+}
+
+#[test]
+fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
+    // A table of 24 descriptors holds three connections, and the coordinator's own has room for a few tables only.
+    let mapping = format!("127.0.0.1:0={}", echo());
+    for accept in ["single", "handoff", "exclusive"] {
+        let workers = if accept == "exclusive" { "2" } else { "1" };
+        let mut forwarder =
+            Forwarder::start_with_limit(24, &[mapping.as_str(), "--accept", accept, "--workers", workers]);
+        let mut streams: Vec<TcpStream> = (0..60).map(|_| forwarder.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(b"hello").expect("there is room");
+            stream.set_nonblocking(true).expect("a socket takes it");
+        }
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("no descriptor table can be added"), "{accept}: {sentence}");
+        let mut served = 0;
+        until("all were served", || {
+            streams.retain_mut(|stream| {
+                let answered = stream.read(&mut [0; 5]).is_ok_and(|length| length > 0);
+                if answered {
+                    served += 1;
+                }
+                !answered
+            });
+            streams.is_empty()
+        });
+        assert_eq!(served, 60, "{accept}");
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 60}), "{accept}: {summary}");
+    }
 }
 
 #[test]
@@ -119,28 +120,37 @@ fn a_full_disk_loses_log_rows_and_nothing_else() {
 
 #[test]
 fn ten_thousand_half_open_connections_slow_nobody() {
-    const HALF_OPEN: usize = 9000;
-    let (listener, server) = listener();
-    let forwarder =
-        Forwarder::start(&[&format!("127.0.0.1:0={server}"), &format!("127.0.0.2:0={}", echo()), "--workers", "1"]);
-    let mut held = Vec::with_capacity(HALF_OPEN);
-    for _ in 0..HALF_OPEN {
-        let client = forwarder.connect();
-        client.shutdown(Shutdown::Write).expect("connected");
-        held.push((client, accept(&listener)));
-        if held.len() * 2 > plimsoll_sys::descriptor::limit() - 1000 {
-            break;
-        }
-    }
-    let address = forwarder.addresses()[1];
-    let begun = Instant::now();
-    for _ in 0..200 {
-        exchange(&mut connect(address));
-    }
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    const HALF_OPEN: usize = 10_000;
+    // Nobody accepts them behind the forwarder: they stand in the kernel's queues, which hold some 4000 each (net.core.somaxconn).
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let queues = [(); 3].map(|()| net::listen(any, net::Sharing::Alone).expect("a free port"));
+    let queued_at = |queue| net::local_address(queue).expect("it is bound");
+    let mut mappings: Vec<String> = queues.iter().map(|queue| format!("127.0.0.1:0={}", queued_at(queue))).collect();
+    mappings.push(format!("127.0.0.1:0={}", echo()));
+    let arguments: Vec<&str> = mappings.iter().map(String::as_str).chain(["--workers", "1"]).collect();
+    let forwarder = Forwarder::start(&arguments);
+    let addresses = forwarder.addresses();
+    let room = plimsoll_sys::descriptor::limit().saturating_sub(1000);
+    let held: Vec<TcpStream> = (0..HALF_OPEN.min(room))
+        .map(|number| {
+            let client = connect(addresses[number % queues.len()]);
+            client.shutdown(Shutdown::Write).expect("connected");
+            client
+        })
+        .collect();
+    // The fastest of many: another program may hold the CPU for any one.
+    let fastest = (0..200)
+        .map(|_| {
+            let begun = Instant::now();
+            exchange(&mut connect(addresses[queues.len()]));
+            begun.elapsed()
+        })
+        .min();
+    assert!(fastest < Some(Duration::from_millis(50)), "{fastest:?}");
     let (ticks, _) = forwarder.cost();
     std::thread::sleep(Duration::from_millis(500));
-    assert!(forwarder.cost().0 <= ticks + 3, "half-open connections cost CPU");
+    assert!(forwarder.cost().0 <= ticks + 10, "half-open connections cost CPU");
+    drop(held);
 }
 
 #[test]
@@ -159,16 +169,19 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
         return;
     }
     let forwarder = Forwarder::spawn(unprivileged(&["forward", "--json", &mapping, "--workers", "1"]));
-    let mut held: Vec<(TcpStream, TcpStream)> = Vec::new();
-    for _ in 0..100 {
-        let client = forwarder.connect();
-        let server = accept(&listener);
-        // Until nothing more fits, with the server not reading: bytes stay in the pipe.
-        client.set_write_timeout(Some(Duration::from_millis(30))).expect("a timeout can be set");
-        let piece = vec![7; 1 << 20];
-        while (&client).write(&piece).is_ok() {}
-        held.push((client, server));
-    }
+    let mut held: Vec<(TcpStream, TcpStream)> = (0..100)
+        .map(|_| {
+            let client = forwarder.connect();
+            client.set_nonblocking(true).expect("a socket takes it");
+            (client, accept(&listener))
+        })
+        .collect();
+    // The servers do not read: bytes stay in pipes, until more are held than the user may have of that size.
+    let piece = vec![7; 1 << 20];
+    until("more pipes are held than are allowed", || {
+        held.iter_mut().for_each(|(client, _)| while client.write(&piece).is_ok() {});
+        pipe_ends(forwarder.pid()) > 2 * 70
+    });
     until("every connection still relays", || {
         let mut buffer = vec![0; 1 << 16];
         held.iter_mut().all(|(_, server)| server.read(&mut buffer).is_ok_and(|length| length > 0))
@@ -176,4 +189,12 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
     drop(held);
     let summary = forwarder.stop();
     assert!(summary["pipes_shrunk"].as_u64().expect("a count") > 0, "{summary}");
+}
+
+/// Ends of pipes in all descriptor tables of a process.
+fn pipe_ends(pid: i32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let tables = tasks.filter_map(|task| fs::read_dir(task.path().join("fd")).ok());
+    let links = tables.flatten().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("pipe:")).count()
 }

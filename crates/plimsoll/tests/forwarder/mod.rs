@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part of this")]
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::process::{Command, ExitStatus};
@@ -93,4 +94,54 @@ pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
 pub(crate) fn reset(stream: TcpStream) {
     plimsoll_sys::net::reset_on_close(&stream).expect("a socket takes it");
     drop(stream);
+}
+
+/// An echo server that ends each stream when its peer does.
+pub(crate) fn echo() -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let echo = move || {
+                let (mut stream, mut buffer) = (stream, [0; 4096]);
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&buffer[..length]).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::Builder::new().stack_size(64 * 1024).spawn(echo).expect("a thread");
+        }
+    });
+    address
+}
+
+pub(crate) fn exchange(stream: &mut TcpStream) {
+    stream.write_all(b"hello").expect("it is relayed");
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).expect("it is answered");
+    assert_eq!(&answer, b"hello");
+}
+
+/// Answers every connection with one byte that says which server it is, and the byte that came.
+pub(crate) fn answer(name: u8) -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let (mut stream, mut byte) = (stream, [0]);
+                while stream.read_exact(&mut byte).is_ok() {
+                    let _ = stream.write_all(&[name, byte[0]]);
+                }
+            });
+        }
+    });
+    address
+}
+
+pub(crate) fn asks(stream: &mut TcpStream) -> u8 {
+    let mut reply = [0; 2];
+    stream.write_all(b"?").expect("it lives");
+    stream.read_exact(&mut reply).expect("it is answered");
+    assert_eq!(reply[1], b'?');
+    reply[0]
 }

@@ -4,7 +4,9 @@
 //! was counted. The rules of relaying are in `relay`, the table's in [`table`], both pure; all else waits on descriptors.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod connection;
+mod coordinator;
 mod event_loop;
 mod forwarder;
 mod listeners;

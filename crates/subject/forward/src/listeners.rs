@@ -33,6 +33,8 @@ pub(crate) struct Listener {
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: Vec<Listener>,
+    /// Places in `open`, by number.
+    places: HashMap<ListenerNumber, usize>,
     next_number: ListenerNumber,
 }
 
@@ -45,6 +47,10 @@ pub(crate) struct Change {
 impl Listeners {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.open.iter()
+    }
+
+    pub(crate) fn by_number(&self, number: ListenerNumber) -> Option<&Listener> {
+        self.places.get(&number).map(|&place| &self.open[place])
     }
 
     pub(crate) fn routes(&self) -> Routes {
@@ -86,11 +92,13 @@ impl Listeners {
             };
             self.open.push(Listener { number, asked, at: route.listen.clone(), sockets, route: Arc::new(route) });
         }
+        self.places = self.open.iter().zip(0..).map(|(listener, place)| (listener.number, place)).collect();
         Ok(Change { opened, closed: former.into_iter().flatten().collect() })
     }
 
     /// Has nobody connect any more: further connects are refused.
     pub(crate) fn close(&mut self) {
+        self.places.clear();
         for listener in std::mem::take(&mut self.open) {
             listener.sockets.iter().for_each(net::stop_listening);
             listener.unlink();

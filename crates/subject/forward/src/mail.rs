@@ -15,6 +15,8 @@ pub(crate) enum Mail {
     Leave(Vec<ListenerNumber>),
     /// The routes have changed.
     Routes,
+    /// Take connections that are handed over by the descriptor that comes with this.
+    Door,
 }
 
 impl Mail {
@@ -23,6 +25,7 @@ impl Mail {
             Mail::Listen(numbers) => (b'+', numbers),
             Mail::Leave(numbers) => (b'-', numbers),
             Mail::Routes => (b'~', &[]),
+            Mail::Door => (b'=', &[]),
         };
         std::iter::once(kind).chain(numbers.iter().flat_map(|number| number.to_le_bytes())).collect()
     }
@@ -36,6 +39,7 @@ impl Mail {
             b'+' => Some(Mail::Listen(numbers())),
             b'-' => Some(Mail::Leave(numbers())),
             b'~' => Some(Mail::Routes),
+            b'=' => Some(Mail::Door),
             _ => None,
         }
     }
@@ -47,7 +51,8 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_what_is_read_and_the_largest_fits() {
-        for mail in [Mail::Listen((0..MOST as u32).collect()), Mail::Leave(vec![7, u32::MAX]), Mail::Routes] {
+        for mail in [Mail::Listen((0..MOST as u32).collect()), Mail::Leave(vec![7, u32::MAX]), Mail::Routes, Mail::Door]
+        {
             let bytes = mail.to_bytes();
             assert!(bytes.len() <= MESSAGE_BYTES);
             assert_eq!(Mail::from_bytes(&bytes), Some(mail));

@@ -34,8 +34,8 @@ impl Watch {
     }
 }
 
-/// Names are looked up again this often: the resolver keeps what it was told as long as it may, so asking is cheap.
-const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
+/// Where no rule has a name, this often it is looked whether one has come.
+const NO_NAMES: Duration = Duration::from_secs(1);
 
 /// The routes of a table.
 pub(crate) fn routes(table: &Table) -> Result<Vec<Route>, String> {
@@ -130,14 +130,17 @@ fn stamp(path: &std::path::Path) -> Option<Stamp> {
     Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
-/// Resolves names again from time to time, until what it returns is dropped.
+/// Resolves names again, all as often as the rule that wants it most, until what it returns is dropped.
 pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<()>> {
     let (end, ended) = sync_channel::<()>(0);
     let shared: Weak<Shared> = Arc::downgrade(shared);
     std::thread::Builder::new().name("names".to_owned()).spawn(move || {
-        while ended.recv_timeout(RESOLVE_AGAIN) == Err(RecvTimeoutError::Timeout) {
+        let mut every = NO_NAMES;
+        while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
             let Some(routes) = shared.upgrade().map(|shared| shared.routes()) else { return };
-            routes.values().filter(|route| route.has_names()).for_each(|route| route.resolve_again());
+            let named = || routes.values().filter(|route| route.has_names());
+            named().for_each(|route| route.resolve_again());
+            every = named().map(|route| route.limits.resolve).min().unwrap_or(NO_NAMES);
         }
     })?;
     Ok(end)

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use plimsoll_reactor::handoff::Desk;
+
 use crate::Say;
+use crate::acceptor::Handed;
 use crate::log::Log;
 use crate::route::Route;
 use crate::totals::Gauge;
@@ -25,12 +28,23 @@ pub(crate) struct Shared {
     /// Listeners are shared by the workers, so that only some of them are to wake for a connection.
     pub(crate) exclusive: bool,
     pub(crate) splices: bool,
+    /// Where connections are handed over, by worker; without it tables accept for themselves.
+    pub(crate) desks: Option<Arc<[Desk<Handed>]>>,
+    /// Messages to leave listeners that event loops have followed.
+    pub(crate) left: AtomicUsize,
     /// Event loops that have taken what was queued at their listeners and closed them, when draining.
     pub(crate) swept: AtomicUsize,
 }
 
 impl Shared {
-    pub(crate) fn new(routes: Routes, max_connections: u64, log: Log, say: Arc<Say>, exclusive: bool) -> Shared {
+    pub(crate) fn new(
+        routes: Routes,
+        max_connections: u64,
+        log: Log,
+        say: Arc<Say>,
+        exclusive: bool,
+        desks: Option<Arc<[Desk<Handed>]>>,
+    ) -> Shared {
         Shared {
             routes: RwLock::new(Arc::new(routes)),
             gauge: Gauge::default(),
@@ -39,6 +53,8 @@ impl Shared {
             log,
             say,
             exclusive,
+            desks,
+            left: AtomicUsize::new(0),
             swept: AtomicUsize::new(0),
         }
     }

@@ -16,6 +16,8 @@ pub struct Totals {
     pub peak_connections: u64,
     /// Connections accepted.
     pub connections: u64,
+    /// The same, by the worker that relayed them.
+    pub connections_per_worker: Vec<u64>,
     /// Bytes written to servers.
     pub bytes_up: u64,
     /// Bytes written to clients.

@@ -9,7 +9,7 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net, passing};
 
-use super::{ACCEPT_PAUSE, Listener, OTHER_DESCRIPTORS, Table, key_of};
+use super::{ACCEPT_PAUSE, DOOR, Listener, OTHER_DESCRIPTORS, Table, key_of};
 use crate::mail::{MESSAGE_BYTES, Mail};
 use crate::shared::ListenerNumber;
 
@@ -31,7 +31,11 @@ impl Table<'_> {
             };
             match Mail::from_bytes(&message[..length]) {
                 Some(Mail::Listen(numbers)) => self.listen(numbers, &mut descriptors)?,
-                Some(Mail::Leave(numbers)) => self.leave(&numbers)?,
+                Some(Mail::Leave(numbers)) => {
+                    self.leave(&numbers)?;
+                    self.shared.left.fetch_add(1, Ordering::AcqRel);
+                    self.seat.ask_attention();
+                }
                 Some(Mail::Routes) => {
                     let routes = self.shared.routes();
                     for (number, listener) in &mut self.listeners {
@@ -39,6 +43,13 @@ impl Table<'_> {
                             listener.route = Arc::clone(route);
                         }
                     }
+                }
+                Some(Mail::Door) => {
+                    self.door = descriptors.pop();
+                    if let Some(door) = self.door.as_ref().filter(|_| self.listening) {
+                        self.epoll.add(door, DOOR, Interest::READ, Trigger::Level)?;
+                    }
+                    self.follow_turn()?;
                 }
                 None => return Ok(()),
             }
@@ -91,6 +102,13 @@ impl Table<'_> {
                 self.epoll.remove(&listener.socket)?;
             }
         }
+        if let Some(door) = &self.door {
+            if listen {
+                self.epoll.add(door, DOOR, Interest::READ, Trigger::Level)?;
+            } else {
+                self.epoll.remove(door)?;
+            }
+        }
         self.listening = listen;
         Ok(())
     }
@@ -131,6 +149,38 @@ impl Table<'_> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes connections that the acceptor has handed over to this worker.
+    pub(super) fn take_handed(&mut self, most: usize) -> io::Result<()> {
+        for _ in 0..most {
+            let (true, Some(door), Some(desk)) = (self.listening, &self.door, self.desk) else { return Ok(()) };
+            if self.connections.len() >= self.capacity() {
+                return self.report_full();
+            }
+            match desk.take(door) {
+                Ok((socket, (address, route))) => self.open(socket, address, route),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    self.totals.count_error(&error);
+                    self.seat.report_full();
+                    return self.pause_accepting();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has been handed over, for the last time.
+    pub(super) fn close_door(&mut self) -> io::Result<()> {
+        self.take_handed(usize::MAX)?;
+        if let Some(door) = self.door.take()
+            && self.listening
+        {
+            // The coordinator holds the open file too, so closing would leave it reporting (epoll(7)).
+            self.epoll.remove(&door)?;
         }
         Ok(())
     }

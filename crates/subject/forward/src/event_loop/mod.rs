@@ -14,12 +14,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
+use plimsoll_reactor::handoff::Desk;
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
+use crate::acceptor::Handed;
 use crate::connection::{Connection, Next, Stage, TimedFor};
 use crate::log::{Ending, Record};
 use crate::pool::Pool;
@@ -41,7 +43,8 @@ pub(crate) const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(75);
 
 const WAKE: u64 = Key::RESERVED;
 const MAILBOX: u64 = Key::RESERVED + 1;
-const FIRST_LISTENER: u64 = Key::RESERVED + 2;
+const DOOR: u64 = Key::RESERVED + 2;
+const FIRST_LISTENER: u64 = Key::RESERVED + 3;
 /// Set in the key of a server's socket; slots stay far below it.
 const SERVER: u64 = 1 << 31;
 
@@ -59,6 +62,8 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         shared,
         epoll,
         listeners: HashMap::new(),
+        door: None,
+        desk: shared.desks.as_ref().map(|desks| &desks[seat.worker()]),
         connections: Slab::default(),
         wheel: Wheel::new(Instant::now()),
         pool: Pool::new(shared.splices, most_pipes),
@@ -89,6 +94,9 @@ struct Table<'a> {
     shared: &'a Shared,
     epoll: Epoll,
     listeners: HashMap<ListenerNumber, Listener>,
+    /// Where connections are handed over, instead of listeners; and what comes with them.
+    door: Option<OwnedFd>,
+    desk: Option<&'a Desk<Handed>>,
     connections: Slab<Connection>,
     wheel: Wheel,
     pool: Pool,
@@ -156,13 +164,17 @@ impl Table<'_> {
                 self.seat.wake().lower();
                 self.follow_turn()?;
                 if self.seat.phase() == Phase::Drain && !self.draining {
+                    // A loop that has only just begun may not have heard yet where there is something to take.
+                    self.read_mail()?;
                     self.draining = true;
                     self.leave(&self.listeners.keys().copied().collect::<Vec<_>>())?;
+                    self.close_door()?;
                     self.shared.swept.fetch_add(1, Ordering::AcqRel);
                     self.seat.ask_attention();
                 }
             }
             MAILBOX => self.read_mail()?,
+            DOOR => self.take_handed(ACCEPT_BATCH)?,
             FIRST_LISTENER.. => self.accept((event.key - FIRST_LISTENER) as ListenerNumber, ACCEPT_BATCH)?,
             key => {
                 let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
@@ -268,6 +280,9 @@ impl Table<'_> {
         self.totals.bytes_down += row.down.bytes;
         self.totals.count_end(ending);
         self.shared.gauge.closed();
+        if let Some(desk) = self.desk {
+            desk.left();
+        }
         if self.shared.log.connections {
             self.shared.log.hand(Record::Connection(row));
         }

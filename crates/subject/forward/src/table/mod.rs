@@ -104,11 +104,18 @@ pub struct Limits {
     pub idle: Duration,
     /// Without a byte in the one direction that is left when the other has ended.
     pub half_close: Duration,
+    /// Until names are resolved again. The resolver keeps what it was told as long as it may, so asking is cheap.
+    pub resolve: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connect: Duration::from_secs(5), idle: Duration::from_secs(3600), half_close: Duration::from_secs(60) }
+        Limits {
+            connect: Duration::from_secs(5),
+            idle: Duration::from_secs(3600),
+            half_close: Duration::from_secs(60),
+            resolve: Duration::from_secs(30),
+        }
     }
 }
 

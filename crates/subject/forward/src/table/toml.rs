@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
                 _ if self.limit(&mut defaults.limits, &key, value)? => {}
                 _ => {
                     return Err(
-                        key.unknown("`connect_timeout`, `idle_timeout`, `half_close`, `max_connections` and `source`")
+                        key.unknown("`connect_timeout`, `idle_timeout`, `half_close`, `resolve_every`, `max_connections` and `source`")
                     );
                 }
             }
@@ -125,6 +125,7 @@ impl<'a> Reader<'a> {
             "connect_timeout" => &mut limits.connect,
             "idle_timeout" => &mut limits.idle,
             "half_close" => &mut limits.half_close,
+            "resolve_every" => &mut limits.resolve,
             _ => return Ok(false),
         };
         *limit = units::duration(self.string(value, key.name)?)
@@ -148,7 +149,7 @@ impl<'a> Reader<'a> {
                     _ if self.limit(&mut limits, &key, value)? => {}
                     _ => {
                         return Err(key
-                            .unknown("`to`, `balance`, `connect_timeout`, `idle_timeout`, `half_close` and `source`"));
+                            .unknown("`to`, `balance`, `connect_timeout`, `idle_timeout`, `half_close`, `resolve_every` and `source`"));
                     }
                 }
             }

@@ -1,0 +1,296 @@
+//! The coordinator of the event loops: hears signals, reloads the table, adds tables, and ends them. Where connections are handed over it sees to that too.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase};
+use plimsoll_sys::passing;
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{Signal, Signals};
+
+use crate::Say;
+use crate::acceptor::Acceptor;
+use crate::event_loop;
+use crate::forwarder::Error;
+use crate::listeners::{Listener, Listeners};
+use crate::log::{Record, Writer};
+use crate::mail::{MOST, Mail};
+use crate::reload::{self, Reloader, Source};
+use crate::shared::{ListenerNumber, Shared};
+use crate::totals::Totals;
+
+/// The file that is watched is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+pub(crate) struct Coordinator {
+    /// Each loop tells of its worker what it counted.
+    crew: Crew<(usize, io::Result<Totals>)>,
+    workers: usize,
+    listeners: Listeners,
+    sets: usize,
+    /// Where connections are handed over; without it the tables accept.
+    acceptor: Option<Acceptor>,
+    shared: Arc<Shared>,
+    writer: Writer,
+    say: Arc<Say>,
+    reloader: Option<Reloader>,
+    /// A new table, until the listeners that the last one had no more are closed: it may name them again.
+    waiting: Option<reload::Outcome>,
+    /// Messages to leave listeners that were sent.
+    leaves: usize,
+    /// Done and refused.
+    reloads: (u64, u64),
+}
+
+impl Coordinator {
+    pub(crate) fn new(
+        workers: usize,
+        listeners: Listeners,
+        sets: usize,
+        acceptor: Option<Acceptor>,
+        shared: Arc<Shared>,
+        writer: Writer,
+        say: Arc<Say>,
+    ) -> io::Result<Coordinator> {
+        let for_loops = Arc::clone(&shared);
+        let crew =
+            Crew::new(workers, Growth::AsNeeded, move |seat| (seat.worker(), event_loop::run(&seat, &for_loops)))?;
+        let crew = crew.with_outset(Outset::Empty);
+        Ok(Coordinator {
+            crew,
+            workers,
+            listeners,
+            sets,
+            acceptor,
+            shared,
+            writer,
+            say,
+            reloader: None,
+            waiting: None,
+            leaves: 0,
+            reloads: (0, 0),
+        })
+    }
+
+    /// Starts the event loops, each with its listeners, and what reads the table anew.
+    pub(crate) fn start(&mut self, source: Option<Source>) -> io::Result<()> {
+        self.reloader = source.map(Reloader::start).transpose()?;
+        for worker in 0..self.workers {
+            self.crew.add_table(worker)?;
+        }
+        self.introduce(0)
+    }
+
+    pub(crate) fn coordinate(&mut self, signals: &Signals, drain: Duration) -> io::Result<()> {
+        let mut deadline: Option<Instant> = None;
+        while !self.crew.is_finished() {
+            self.wait(signals, deadline)?;
+            while let Some(signal) = signals.next() {
+                match signal {
+                    Signal::Interrupt | Signal::Terminate if deadline.is_some() => self.crew.set_phase(Phase::Stop),
+                    Signal::Interrupt | Signal::Terminate => {
+                        deadline = Some(Instant::now() + drain);
+                        if self.acceptor.is_none() {
+                            self.crew.set_phase(Phase::Drain);
+                        }
+                    }
+                    Signal::Hangup => self.hang_up(),
+                    Signal::Child => {}
+                }
+            }
+            self.attend()?;
+            self.accept(deadline.is_some())?;
+            if deadline.is_none()
+                && let Some(reloader) = &mut self.reloader
+            {
+                reloader.look();
+                self.waiting = self.waiting.take().or_else(|| reloader.outcome());
+                if !self.is_leaving()
+                    && let Some(outcome) = self.waiting.take()
+                {
+                    self.reload(outcome)?;
+                    // What is queued where nobody listens any more.
+                    self.accept(false)?;
+                }
+            }
+            self.writer.say_drops(&self.say);
+            if deadline.is_some() && self.shared.swept.load(Ordering::Acquire) >= self.crew.table_count() {
+                // What was queued has been taken: only now nobody is lost by closing.
+                self.listeners.close();
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.crew.set_phase(Phase::Stop);
+                // Once is enough, and waiting for a time that has passed would spin.
+                deadline = Some(Instant::now() + Duration::from_secs(3600));
+            } else if deadline.is_none() && self.crew.any_finished() {
+                // A loop ends by itself only when it cannot go on.
+                self.crew.set_phase(Phase::Stop);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, signals: &Signals, deadline: Option<Instant>) -> io::Result<()> {
+        let mut places = vec![
+            Place::new(signals.as_raw_fd(), Interest::READ),
+            Place::new(self.crew.request().as_fd().as_raw_fd(), Interest::READ),
+        ];
+        let mut until = deadline;
+        if let Some(acceptor) = self.acceptor.as_ref().filter(|acceptor| !acceptor.is_swept()) {
+            places.extend(acceptor.places());
+            until = until.into_iter().chain(acceptor.paused_until()).min();
+        }
+        let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Some(reloader) = &self.reloader {
+            places.push(Place::new(reloader.ready.as_fd().as_raw_fd(), Interest::READ));
+            if reloader.watches() {
+                timeout = Some(timeout.map_or(LOOK_EVERY, |timeout| timeout.min(LOOK_EVERY)));
+            }
+        }
+        poll::wait(&mut places, timeout)?;
+        Ok(())
+    }
+
+    /// Where connections are handed over, hands over what there is. What is queued when the end has come has been promised to somebody: it goes to the workers before they
+    /// are told to end. Elsewhere they take it themselves.
+    fn accept(&mut self, ends: bool) -> io::Result<()> {
+        let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
+        if !ends {
+            return acceptor.accept(&self.listeners, &self.shared);
+        }
+        if !acceptor.is_swept() && acceptor.sweep(&self.listeners) {
+            self.listeners.close();
+            self.crew.set_phase(Phase::Drain);
+        }
+        Ok(())
+    }
+
+    fn hang_up(&self) {
+        // Whoever moves logs away sends SIGHUP too.
+        self.writer.log().hand(Record::Reopen);
+        match &self.reloader {
+            Some(reloader) => reloader.want(),
+            None => (self.say)("there is no file to read the table from anew: it came as arguments"),
+        }
+    }
+
+    /// Adds and introduces the tables that the event loops need.
+    fn attend(&mut self) -> io::Result<()> {
+        let before = self.crew.table_count();
+        if let Some(error) = self.crew.attend() {
+            (self.say)(&format!(
+                "accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"
+            ));
+        }
+        self.introduce(before)
+    }
+
+    /// Sends every listener, or the door by which connections are handed over, to the tables from number `first` on.
+    fn introduce(&self, first: usize) -> io::Result<()> {
+        if let Some(acceptor) = &self.acceptor {
+            for (worker, mailbox) in self.crew.mailboxes().skip(first) {
+                send(mailbox, &Mail::Door, &[acceptor.door(worker)])?;
+            }
+            return Ok(());
+        }
+        let all: Vec<&Listener> = self.listeners.iter().collect();
+        for (worker, mailbox) in self.crew.mailboxes().skip(first) {
+            send_listeners(mailbox, worker, &all)?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody still has listeners open that are no longer in the table.
+    fn is_leaving(&self) -> bool {
+        self.shared.left.load(Ordering::Acquire) < self.leaves
+            || self.acceptor.as_ref().is_some_and(Acceptor::is_leaving)
+    }
+
+    /// Puts a new table in the place of the old one, or says why not.
+    fn reload(&mut self, outcome: reload::Outcome) -> io::Result<()> {
+        let changed = outcome.and_then(|(table, routes)| {
+            let change = self.listeners.change(routes, self.sets);
+            let change = change.map_err(|(listen, source)| Error::Listen { listen, source }.to_string())?;
+            Ok((table, change))
+        });
+        let (table, change) = match changed {
+            Ok(changed) => changed,
+            Err(why) => {
+                self.reloads.1 += 1;
+                (self.say)(&format!("the table is refused, and the former one goes on: {why}"));
+                return Ok(());
+            }
+        };
+        table.notes.iter().for_each(|note| (self.say)(note));
+        self.shared.publish(self.listeners.routes());
+        self.shared.max_connections.store(table.max_connections.unwrap_or(u64::MAX), Ordering::Relaxed);
+        // Numbers are given in order, so that what was opened now is from the first of them on.
+        let first = change.opened.first().copied().unwrap_or(ListenerNumber::MAX);
+        let opened: Vec<&Listener> = self.listeners.iter().filter(|listener| listener.number >= first).collect();
+        let counts = (opened.len(), change.closed.len());
+        change.closed.iter().for_each(Listener::unlink);
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.change(&opened, change.closed)?;
+        } else {
+            let closed: Vec<ListenerNumber> = change.closed.iter().map(|listener| listener.number).collect();
+            for (worker, mailbox) in self.crew.mailboxes() {
+                send(mailbox, &Mail::Routes, &[])?;
+                send_listeners(mailbox, worker, &opened)?;
+                for numbers in closed.chunks(MOST) {
+                    self.leaves += 1;
+                    send(mailbox, &Mail::Leave(numbers.to_vec()), &[])?;
+                }
+            }
+        }
+        self.reloads.0 += 1;
+        let count = self.listeners.iter().count();
+        (self.say)(&format!("the table is reloaded: {count} listeners, {} new, {} gone", counts.0, counts.1));
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<Totals, Error> {
+        let Coordinator { crew, workers, mut listeners, acceptor, shared, writer, reloads, .. } = self;
+        listeners.close();
+        let mut totals = Totals { reloads: reloads.0, reloads_refused: reloads.1, ..Totals::default() };
+        totals.connections_per_worker = vec![0; workers];
+        for (worker, part) in crew.join() {
+            let part = part?;
+            totals.connections_per_worker[worker] += part.connections;
+            totals.add(&part);
+        }
+        if let Some(acceptor) = acceptor {
+            totals.add(&acceptor.finish());
+        }
+        totals.peak_connections = shared.gauge.peak();
+        drop(shared);
+        totals.log_rows_dropped = writer.finish();
+        Ok(totals)
+    }
+}
+
+fn send_listeners(mailbox: BorrowedFd<'_>, worker: usize, listeners: &[&Listener]) -> io::Result<()> {
+    for part in listeners.chunks(MOST) {
+        let numbers = part.iter().map(|listener| listener.number).collect();
+        let sockets: Vec<BorrowedFd<'_>> =
+            part.iter().map(|listener| listener.sockets[worker % listener.sockets.len()].as_fd()).collect();
+        send(mailbox, &Mail::Listen(numbers), &sockets)?;
+    }
+    Ok(())
+}
+
+/// Sends a message, waiting for the table to take earlier ones where it must. A table that has ended needs none.
+fn send(mailbox: BorrowedFd<'_>, mail: &Mail, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    loop {
+        match passing::send(mailbox, &mail.to_bytes(), sockets) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            outcome => return outcome,
+        }
+    }
+}
