@@ -183,3 +183,16 @@ fn connections_that_the_server_ends_are_replaced_and_the_rate_goes_on() {
     assert!(run.count("connections.reopened") > 0);
     assert!(run.count("requests.completed") > 200, "{}", run.summary()["requests"]);
 }
+
+#[test]
+fn what_is_due_after_the_window_is_not_counted_however_long_closing_takes() {
+    // Four tables of one worker, which close one after another.
+    let inner = command("echo", &echo().to_string(), "-c 500 -t 1 -R 20k --arrivals fixed -d 1s --timeout 1m");
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg("ulimit -n 200; exec \"$0\" \"$@\"").arg(inner.get_program()).args(inner.get_args());
+    let run = outcome(&limited.output().expect("the binary runs"));
+    assert!(matches!(run.code, Some(0 | 4)), "{:?}", run.warnings());
+    assert!(run.count("generator.tables") > 1);
+    // Whether they were sent in time or not, as many were due as the rate says; each table's share may round.
+    assert!(run.count("requests.scheduled").abs_diff(20_000) <= 4, "{}", run.count("requests.scheduled"));
+}
