@@ -9,14 +9,14 @@ LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
 SOURCES = lab tests bench
 
 # Rows of ratios; the others ask questions of their own.
-BENCHES = $(filter-out bench/harness.py bench/scale.py bench/link_grid.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))
+BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))
 MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt bench million soak docs build install lock clean binary
+.PHONY: help demo test lint fmt peers bench million soak docs build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -28,6 +28,10 @@ demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" o
 test: $(VENV)/.locked binary ## run every test
 	$(CARGO) test --workspace --release --locked --quiet
 	$(LAB) $(PYTHON) -m pytest
+
+peers: ## install the programs that tests and bench hold ours beside (Debian, as root); without them those parts say so and are left out
+	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \
+		redis-server redis-tools nghttp2-client iperf3 apache2-utils wrk curl
 
 bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## hold the tools beside their peers, as ratios
 	@set -e; for script in $(BENCHES); do $(PYTHON) $$script; done
@@ -53,6 +57,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
 	PLIMSOLL_PARITY_ROUNDS=5 $(CARGO) test --release --locked --quiet -p plimsoll --test load_parity -- --nocapture --test-threads 1
 	$(PYTHON) bench/scale.py --loads 100000,1000000
+	$(PYTHON) bench/relayed.py --loads 60000,250000
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)

@@ -1,134 +1,273 @@
-"""The port forwarder beside haproxy and nginx (stream): its own CPU for a request, for a byte, and for a connection.
+"""The port forwarder beside haproxy, nginx (stream), rinetd, socat and realm's relay crate.
 
-One worker of the forwarder on one CPU; the echo server behind it and the generator on the other. A peer that is not
-installed is said, and its rows are left out.
+What a request, a byte, a connection costs each in CPU and memory, and how long requests take through it. One worker of
+the forwarder on one CPU, the echo server and the generator on the other; or all three on one. In a network namespace
+of its own where that is allowed, with cubic: bbr, a common default, paces even the loopback, and then bulk measures its
+timers. A peer that is not installed is said, and its rows are left out; a bare relay by io_uring stands beside them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import shutil
+import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness import PLIMSOLL, BenchError, Contender, Row, compare, run_load, save, serving
+from forwarders import FORWARDER_CPU, bare_uring, ours, peers
+from harness import PLIMSOLL, BenchError, Contender, Row, Running, compare_all, run_load, save, serving
 
-FORWARDER_CPU, REST_CPU = 0, 1
+REST_CPU = 1
+SLOW = "socat"
+"""A process for each connection: it gets a tenth of the connections, or a bench would take an hour."""
+IDLE_CONNECTIONS = 4000
+SIZES = ("255B", "4000B")
+INSIDE = "PLIMSOLL_BENCH_NAMESPACE"
 
-HAPROXY = """
-global
-    nbthread 1
-    maxconn 4000
-defaults
-    mode tcp
-    timeout connect 5s
-    timeout client 1h
-    timeout server 1h
-listen echo
-    bind "127.0.0.1:${PORT}"
-    server echo 127.0.0.1:SERVER
-"""
-
-NGINX = """
-load_module /usr/lib/nginx/modules/ngx_stream_module.so;
-daemon off; worker_processes 1; user root; pid FOLDER/pid; error_log FOLDER/error.log;
-events { worker_connections 8000; }
-stream { server { listen 127.0.0.1:PORT; tcp_nodelay on; proxy_pass 127.0.0.1:SERVER; } }
-"""
+Costs = Callable[[Contender], Mapping[str, float]]
 
 
-def ours(server: int, name: str = "forward") -> Contender:
-    """Our forwarder, with one event loop."""
-    mapping = f"127.0.0.1:{{port}}=127.0.0.1:{server}"
-    command = (PLIMSOLL, "forward", mapping, "--workers", "1", "--drain", "1s", "--quiet")
-    return Contender(name=name, command=command, cpu=FORWARDER_CPU)
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One thing that is measured of every forwarder."""
+
+    name: str
+    costs: Costs
+    units: Mapping[str, str]
+    reach: Mapping[tuple[str, str], float]
+    with_ring: bool = False
+    """The bare relay by io_uring can do it."""
 
 
-def haproxy(server: int, folder: Path) -> Contender:
-    """One thread of haproxy."""
-    config = folder / "haproxy.cfg"
-    config.write_text(HAPROXY.replace("SERVER", str(server)))
-    command = ("env", "PORT={port}", "haproxy", "-q", "-db", "-f", str(config))
-    return Contender(name="haproxy", command=command, cpu=FORWARDER_CPU)
+def completed(target: Running, shape: str, cpu: int) -> int:
+    """Loads a forwarder, all of whose requests must be answered; how many there were."""
+    summary = load(target, shape, cpu)
+    return int(summary["requests"]["completed"])
 
 
-def nginx(server: int, folder: Path) -> Contender:
-    """The stream module of nginx, with one worker."""
-    template = folder / "nginx.template"
-    template.write_text(NGINX.replace("SERVER", str(server)).replace("FOLDER", str(folder)))
-    script = f"sed s/PORT/{{port}}/ {template} > {folder}/nginx.conf; exec nginx -c {folder}/nginx.conf"
-    return Contender(name="nginx", command=("sh", "-c", script), cpu=FORWARDER_CPU)
+def load(target: Running, shape: str, cpu: int) -> dict:  # type: ignore[type-arg]  # the summary, as JSON has it
+    """Loads a forwarder, all of whose requests must be answered."""
+    arguments = ["echo", f"127.0.0.1:{target.port}", *shape.split(), "-t", "1", "--verify", "length"]
+    summary = run_load(arguments, cpu)
+    if summary["requests"]["failed"] or summary["requests"]["timed_out"]:
+        raise BenchError(f"requests failed through port {target.port}: {summary['errors']}")
+    return summary
 
 
-def cost(shape: str, unit: Callable[[int], float]) -> Callable[[Contender], float]:
-    """What the forwarder itself spends on a unit of work, `unit` making units of completed requests."""
+def own_cost(shape: Callable[[Contender], str], units_in: float = 1.0) -> Costs:
+    """What the forwarder itself spends, in CPU microseconds a unit of work; `units_in` a request."""
 
-    def measure(contender: Contender) -> float:
+    def measure(contender: Contender) -> Mapping[str, float]:
         with serving(contender) as forwarder:
-            arguments = ["echo", f"127.0.0.1:{forwarder.port}", *shape.split(), "-t", "1", "--verify", "length"]
-            summary = run_load(arguments, REST_CPU)
-            if summary["requests"]["failed"] or summary["requests"]["timed_out"]:
-                raise BenchError(f"requests failed through {contender.name}: {summary['errors']}")
-        return forwarder.cpu_seconds / unit(int(summary["requests"]["completed"]))
+            count = completed(forwarder, shape(contender), REST_CPU)
+        return {"": forwarder.cpu_seconds * 1e6 / (count * units_in)}
 
     return measure
 
 
+def added_cost(server: Running, shape: str) -> Costs:
+    """What the forwarder adds to the whole path, CPU microseconds a request, with all of it on one CPU."""
+
+    def path(target: Running) -> float:
+        """What generator and server spend on a request to the target."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN), cpu_seconds(server.process.pid)
+        count = completed(target, shape, FORWARDER_CPU)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN), cpu_seconds(server.process.pid)
+        generator = sum(after[0][:2]) - sum(before[0][:2])
+        return (generator + after[1] - before[1]) / count
+
+    def measure(contender: Contender) -> Mapping[str, float]:
+        direct = path(server)
+        with serving(contender) as forwarder:
+            relayed = path(forwarder)
+        count = int(shape.split("-n ")[1])
+        return {"": (relayed + forwarder.cpu_seconds / count - direct) * 1e6}
+
+    return measure
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a living process, to the nanosecond (proc_pid_schedstat: the first field, by thread)."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def times(shape: str) -> Costs:
+    """Median and 99th percentile of the response time through the forwarder, in microseconds."""
+
+    def measure(contender: Contender) -> Mapping[str, float]:
+        with serving(contender) as forwarder:
+            response = load(forwarder, shape, REST_CPU)["response_time_us"]
+        return {" p50": response["p50"], " p99": response["p99"]}
+
+    return measure
+
+
+def idle_memory(contender: Contender) -> Mapping[str, float]:
+    """User memory of a connection that has relayed a byte and is idle: shared pages counted once, children too."""
+    connections = IDLE_CONNECTIONS // 20 if contender.name == SLOW else IDLE_CONNECTIONS
+    with serving(contender) as forwarder:
+        held: list[socket.socket] = []
+        exchange(forwarder.port, 20, held)
+        before = tree_bytes(forwarder.process.pid)
+        exchange(forwarder.port, connections, held)
+        after = tree_bytes(forwarder.process.pid)
+        for connection in held:
+            connection.close()
+    return {"": (after - before) / connections}
+
+
+def exchange(port: int, connections: int, held: list[socket.socket]) -> None:
+    """Opens connections and has a byte echoed on each."""
+    for _ in range(connections):
+        connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+        connection.sendall(b"x")
+        if connection.recv(1) != b"x":
+            raise BenchError(f"a connection to port {port} was not relayed")
+        held.append(connection)
+
+
+def tree_bytes(pid: int) -> int:
+    """Memory of a process and its descendants (proc_pid_smaps(5), Pss)."""
+    total, pids = 0, [pid]
+    while pids:
+        process = Path(f"/proc/{pids.pop()}")
+        try:
+            lines = (process / "smaps_rollup").read_text().splitlines()
+            pids += [
+                int(child) for task in (process / "task").iterdir() for child in (task / "children").read_text().split()
+            ]
+        except OSError:
+            continue  # it has ended meanwhile
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def works(requests: int) -> list[Work]:
+    """What is measured with the server on the other CPU, and what is to be reached."""
+    small = {("", "haproxy"): 0.88}
+    bulk = {("", "haproxy"): 0.25, ("", "realm"): 0.5}
+    once = {("", "haproxy"): 1.0, ("", "nginx"): 1.0}
+    memory = {("", "haproxy"): 0.25, ("", "nginx"): 0.1}
+    best = {(" p99", name): 1.0 for name in ("haproxy", "nginx", "rinetd", "socat", "realm")}
+    waits = {" p50": "us", " p99": "us"}
+
+    def once_each(contender: Contender) -> str:
+        return f"-c 100 -s 255B -n {requests // (50 if contender.name == SLOW else 5)} --reconnect"
+
+    def alike(shape: str) -> Callable[[Contender], str]:
+        return lambda _: shape
+
+    return [
+        *(
+            Work(
+                name=size,
+                costs=own_cost(alike(f"-c 100 -s {size} -n {requests}")),
+                units={"": "CPU us a request"},
+                reach=small,
+                with_ring=True,
+            )
+            for size in SIZES
+        ),
+        Work(
+            name="bulk",
+            # Both ways: a message is relayed twice.
+            costs=own_cost(alike(f"-c 4 -s 1MiB -n {requests // 50}"), 2 * 1048576 / 1e9),
+            units={"": "CPU us a GB"},
+            reach=bulk,
+        ),
+        Work(name="connect-request-close", costs=own_cost(once_each), units={"": "CPU us a connection"}, reach=once),
+        Work(name="idle memory", costs=idle_memory, units={"": "bytes a connection"}, reach=memory),
+        Work(
+            name="1 connection,", costs=times(f"-c 1 -s 255B -n {requests // 5}"), units=waits, reach={}, with_ring=True
+        ),
+        Work(
+            name="100 connections,",
+            costs=times(f"-c 100 -s 255B -n {requests}"),
+            units=waits,
+            reach=best,
+            with_ring=True,
+        ),
+    ]
+
+
+def works_on_one_cpu(requests: int, server: Running) -> list[Work]:
+    """What is measured with everything on one CPU."""
+    return [
+        Work(
+            name=f"{size} on one CPU",
+            costs=added_cost(server, f"-c 100 -s {size} -n {requests}"),
+            units={"": "added CPU us a request"},
+            reach={("", "haproxy"): 0.65},
+            with_ring=True,
+        )
+        for size in SIZES
+    ]
+
+
+def enter_namespace() -> None:
+    """Starts this program again in a network namespace of its own with cubic, where that is allowed."""
+    unshare, ip = shutil.which("unshare"), shutil.which("ip")
+    if ip and INSIDE in os.environ:
+        subprocess.run([ip, "link", "set", "lo", "up"], check=True)
+        Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("cubic")
+    elif unshare and ip and subprocess.run([unshare, "--net", "true"], check=False).returncode == 0:
+        again = [unshare, "--net", "--", sys.executable, *sys.argv]
+        sys.exit(subprocess.run(again, env={**os.environ, INSIDE: "1"}, check=False).returncode)
+    else:
+        print("in the machine's own network, with its congestion control: not root, or no unshare or ip")
+
+
 @contextmanager
-def echo() -> Iterator[int]:
-    """The server behind the forwarders; its port."""
+def setting(folder: Path, cpu: int, names: str) -> Iterator[tuple[list[Contender], Running]]:
+    """The forwarders of these names, ours first and twice, and the server behind them, which is kept on a CPU."""
     command = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
-    with serving(Contender(name="echo", command=command, cpu=REST_CPU)) as server:
-        yield server.port
+    with serving(Contender(name="echo", command=command, cpu=cpu)) as server:
+        others = [ours(server.port, "itself"), *peers(server.port, folder), bare_uring(server.port)]
+        if names:
+            others = [other for other in others if other.name in names.split(",")]
+        yield [ours(server.port), *others], server
 
 
 def main() -> None:
     """Measures every row."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=60_000)
+    parser.add_argument("--only", default="", help="works whose names contain one of these, comma-separated")
+    parser.add_argument("--against", default="", help="contenders by name, comma-separated; all unless given")
     options = parser.parse_args()
-    requests: int = options.requests
+    enter_namespace()
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder, echo() as server:
-        peers = {"haproxy": haproxy(server, Path(folder)), "nginx": nginx(server, Path(folder))}
-        for name in [name for name in peers if shutil.which(name) is None]:
-            print(f"left out: {name} is not installed (`apt-get install {name}`)")
-            del peers[name]
-        one = float
-        works = [
-            ("255 B", f"-c 100 -s 255B -n {requests}", one, "CPU us a request", 0.88),
-            ("4000 B", f"-c 100 -s 4000B -n {requests}", one, "CPU us a request", 0.88),
-            # Both ways: twice the size for each request.
-            (
-                "1 MiB messages",
-                f"-c 4 -s 1MiB -n {requests // 50}",
-                lambda n: n * 2 * 1048576 / 1e9,
-                "CPU us a GB",
-                0.25,
-            ),
-            (
-                "a connection a request",
-                f"-c 100 -s 255B -n {requests // 5} --reconnect",
-                one,
-                "CPU us a connection",
-                1.0,
-            ),
-        ]
-        again = cost(works[0][1], one)
-        rows.append(
-            compare(
-                "forward 255 B: A/A", works[0][3], ours(server), ours(server, "again"), again, rounds=options.rounds
-            )
-        )
-        for what, shape, unit, words, reach in works:
-            for name, peer in peers.items():
-                row = f"forward {what}: ours / {name}"
-                wanted = reach if name == "haproxy" else None
-                measure = cost(shape, unit)
-                rows.append(compare(row, words, ours(server), peer, measure, rounds=options.rounds, reach=wanted))
+
+    def measure(of: list[Work], contenders: list[Contender]) -> None:
+        for work in of:
+            if any(part in work.name for part in options.only.split(",")):
+                who = [each for each in contenders if work.with_ring or each.name != "bare io_uring"]
+                rows.extend(
+                    compare_all(
+                        f"forward {work.name}",
+                        who,
+                        work.costs,
+                        units=work.units,
+                        rounds=options.rounds,
+                        reach=work.reach,
+                    )
+                )
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with setting(folder, REST_CPU, options.against) as (contenders, _):
+            measure(works(options.requests), contenders)
+        with setting(folder, FORWARDER_CPU, options.against) as (contenders, server):
+            measure(works_on_one_cpu(options.requests, server), contenders)
     save("forward", rows)
 
 

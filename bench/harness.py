@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ class Row:
     ratios: tuple[float, ...]
     """A's cost by B's, a round each."""
     costs: tuple[tuple[float, float], ...]
-    """CPU microseconds a unit of work of A and B, a round each. Not to be compared between rows or runs."""
+    """What A and B cost, in the row's unit, a round each. Not to be compared between rows or runs."""
     reach: float | None = None
     """The ratio to reach: at most this."""
 
@@ -183,6 +183,43 @@ def compare(
     row = Row(name=name, unit=unit, a=a.name, b=b.name, ratios=ratios, costs=tuple(costs), reach=reach)
     print(row.words(), flush=True)
     return row
+
+
+def compare_all(
+    name: str,
+    contenders: Sequence[Contender],
+    costs: Callable[[Contender], Mapping[str, float]],
+    *,
+    units: Mapping[str, str],
+    rounds: int,
+    reach: Mapping[tuple[str, str], float],
+) -> list[Row]:
+    """Measures the first contender against each of the others, all in each round, beginning with another one each time.
+
+    `costs` may yield several figures, which `units` names and gives units to; `reach` is by figure and contender.
+    """
+    measured: list[dict[str, Mapping[str, float]]] = []
+    for number in range(rounds):
+        turn = number % len(contenders)
+        order = [*contenders[turn:], *contenders[:turn]]
+        measured.append({contender.name: costs(contender) for contender in order})
+    first, *others = contenders
+    rows = []
+    for figure, unit in units.items():
+        for other in others:
+            pairs = tuple((costs_of[first.name][figure], costs_of[other.name][figure]) for costs_of in measured)
+            row = Row(
+                name=f"{name}{figure}: {first.name} / {other.name}",
+                unit=unit,
+                a=first.name,
+                b=other.name,
+                ratios=tuple(a / b for a, b in pairs),
+                costs=pairs,
+                reach=reach.get((figure, other.name)),
+            )
+            print(row.words(), flush=True)
+            rows.append(row)
+    return rows
 
 
 def compiled(source: str) -> str:

@@ -192,7 +192,7 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
 }
 
 /// Ends of pipes in all descriptor tables of a process.
-fn pipe_ends(pid: i32) -> usize {
+fn pipe_ends(pid: u32) -> usize {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
     let tables = tasks.filter_map(|task| fs::read_dir(task.path().join("fd")).ok());
     let links = tables.flatten().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
