@@ -18,6 +18,8 @@ pub enum Trigger {
     Level,
     /// Once each time it becomes ready.
     Edge,
+    /// Once, and then not again until it is asked for by [`Epoll::modify`] (EPOLLONESHOT); an end of the stream is reported with readability.
+    Once,
     /// At every wait, and of several epoll instances that share the descriptor only one or a few wake (EPOLLEXCLUSIVE). For listeners:
     /// the kernel refuses to modify such an entry.
     Exclusive,
@@ -112,6 +114,8 @@ fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
         Trigger::Level => epoll::EventFlags::empty(),
         // The end of the stream is one edge with the last bytes: without RDHUP a reader that stops at a short read would miss it.
         Trigger::Edge => epoll::EventFlags::ET | epoll::EventFlags::RDHUP,
+        Trigger::Once if interest.read => epoll::EventFlags::ONESHOT | epoll::EventFlags::RDHUP,
+        Trigger::Once => epoll::EventFlags::ONESHOT,
         Trigger::Exclusive => epoll::EventFlags::EXCLUSIVE,
     };
     flags.set(epoll::EventFlags::IN, interest.read);

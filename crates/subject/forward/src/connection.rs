@@ -26,9 +26,13 @@ pub(crate) struct Connection {
     down: Lane,
     pub(crate) opened: Instant,
     /// When a byte, or an end, last came.
-    active: Instant,
+    pub(crate) active: Instant,
     pub(crate) timer: Option<Timer>,
     pub(crate) timed_for: TimedFor,
+    /// Its readiness is asked for each time anew, and its turns are apart: see `event_loop/pacing.rs`.
+    pub(crate) paced: bool,
+    /// Its next turn has been put off.
+    pub(crate) rests: bool,
     client_address: Option<SocketAddr>,
     pub(crate) server_address: Option<SocketAddr>,
     pub(crate) endpoint: Option<EndpointNumber>,
@@ -87,6 +91,8 @@ impl Connection {
             active: now,
             timer: None,
             timed_for: TimedFor::Whole,
+            paced: false,
+            rests: false,
             client_address,
             server_address: None,
             endpoint: None,
@@ -210,6 +216,11 @@ impl Connection {
                 until.min(now + (since / 4).clamp(FIRST_LOOK, LATER_LOOKS))
             }
         }
+    }
+
+    /// Whether bytes go through a pipe, in either direction.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.stage == Stage::Relaying && (self.up.is_moving() || self.down.is_moving())
     }
 
     /// Whether only one half is left.

@@ -54,6 +54,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Whether it goes through a pipe.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.moving
+    }
+
     /// Gives back what is held, when nothing moves any more.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         match std::mem::take(&mut self.waiting) {

@@ -5,8 +5,9 @@
 
 mod accepting;
 mod connecting;
+mod pacing;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         descriptors,
         most_pipes,
         carried: Vec::new(),
+        resting: VecDeque::new(),
         listening: false,
         full: false,
         paused_until: None,
@@ -105,6 +107,8 @@ struct Table<'a> {
     most_pipes: usize,
     /// Keys with more to do that epoll will not report again.
     carried: Vec<u64>,
+    /// Keys of connections whose turn was put off, and until when, in order.
+    resting: VecDeque<(Instant, u64)>,
     listening: bool,
     full: bool,
     paused_until: Option<Instant>,
@@ -124,6 +128,7 @@ impl Table<'_> {
             for key in std::mem::take(&mut self.carried) {
                 self.advance(Key::from_raw(key));
             }
+            self.end_rests();
             for event in ready.drain(..) {
                 self.dispatch(event)?;
             }
@@ -153,9 +158,12 @@ impl Table<'_> {
             return Some(Duration::ZERO);
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
-        let now = if self.wheel.is_empty() && self.paused_until.is_none() { self.now } else { Instant::now() };
+        let rest = self.resting.front().map(|(until, _)| *until);
+        let quiet = self.wheel.is_empty() && self.paused_until.is_none() && rest.is_none();
+        let now = if quiet { self.now } else { Instant::now() };
         let paused = self.paused_until.map(|until| until.saturating_duration_since(now));
-        [self.wheel.wait(now), paused].into_iter().flatten().min()
+        let rest = rest.map(|until| until.saturating_duration_since(now));
+        [self.wheel.wait(now), paused, rest].into_iter().flatten().min()
     }
 
     fn dispatch(&mut self, event: Ready) -> io::Result<()> {
@@ -179,7 +187,7 @@ impl Table<'_> {
             key => {
                 let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
                 let key = Key::from_raw(key);
-                if self.note(key, side, event) {
+                if self.note(key, side, event) && !self.rest(key) {
                     self.advance(key);
                 }
             }
@@ -220,8 +228,10 @@ impl Table<'_> {
         match next {
             Next::Closes(ending) => return self.close(key, ending),
             Next::Yields => self.carried.push(key.to_raw()),
+            Next::Waits if connection.paced || connection.is_moving() => self.pace(key),
             Next::Waits => {}
         }
+        let Some(connection) = self.connections.get_mut(key) else { return };
         // The timer of a whole connection is left as it is, and looks at the connection when it fires. Each later stage may be due sooner.
         let timed_for = match connection.stage {
             Stage::Dismissing { .. } => TimedFor::Dismissal,
