@@ -89,3 +89,20 @@ pub fn error_name(error: &io::Error) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_out_in_this_table_or_in_the_machine_is_told_from_the_end_of_one_connection() {
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM] {
+            assert!(is_exhaustion(&io::Error::from_raw_os_error(code)), "{code}");
+        }
+        for code in [libc::ECONNABORTED, libc::EAGAIN, libc::EPROTO] {
+            assert!(!is_exhaustion(&io::Error::from_raw_os_error(code)), "{code}");
+        }
+        assert!(is_full_table(&io::Error::from_raw_os_error(libc::EMFILE)));
+        assert!(!is_full_table(&io::Error::from_raw_os_error(libc::ENFILE)), "another table would not help");
+    }
+}

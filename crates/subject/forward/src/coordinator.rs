@@ -42,6 +42,8 @@ pub(crate) struct Coordinator {
     waiting: Option<reload::Outcome>,
     /// Messages to leave listeners that were sent.
     leaves: usize,
+    /// It was said that no table can be added, and none has been since.
+    stalled: bool,
     /// Done and refused.
     reloads: (u64, u64),
 }
@@ -72,6 +74,7 @@ impl Coordinator {
             reloader: None,
             waiting: None,
             leaves: 0,
+            stalled: false,
             reloads: (0, 0),
         })
     }
@@ -181,10 +184,14 @@ impl Coordinator {
     /// Adds and introduces the tables that the event loops need.
     fn attend(&mut self) -> io::Result<()> {
         let before = self.crew.table_count();
-        if let Some(error) = self.crew.attend() {
-            (self.say)(&format!(
-                "accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"
-            ));
+        match self.crew.attend() {
+            Some(error) if !self.stalled => {
+                self.stalled = true;
+                (self.say)(&format!(
+                    "accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"
+                ));
+            }
+            _ => self.stalled &= self.crew.table_count() == before,
         }
         self.introduce(before)
     }

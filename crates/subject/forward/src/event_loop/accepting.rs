@@ -140,8 +140,7 @@ impl Table<'_> {
                 Err(error) => {
                     self.totals.count_error(&error);
                     if descriptor::is_exhaustion(&error) {
-                        self.seat.report_full();
-                        return self.pause_accepting();
+                        return self.pause_exhausted(&error);
                     }
                     // Otherwise the error is that of one connection, which ended in the queue (accept(2)), or of a listener that was closed.
                     if error.kind() == io::ErrorKind::InvalidInput {
@@ -165,8 +164,7 @@ impl Table<'_> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
                     self.totals.count_error(&error);
-                    self.seat.report_full();
-                    return self.pause_accepting();
+                    return self.pause_exhausted(&error);
                 }
             }
         }
@@ -189,6 +187,14 @@ impl Table<'_> {
         self.full = true;
         self.seat.report_full();
         self.follow_turn()
+    }
+
+    /// Pauses; and where it is this table that is full, another may have room. Where the machine is, none has.
+    fn pause_exhausted(&mut self, error: &io::Error) -> io::Result<()> {
+        if descriptor::is_full_table(error) {
+            self.seat.report_full();
+        }
+        self.pause_accepting()
     }
 
     fn pause_accepting(&mut self) -> io::Result<()> {

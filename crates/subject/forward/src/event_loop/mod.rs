@@ -138,6 +138,9 @@ impl Table<'_> {
             }
             if self.paused_until.is_some_and(|until| self.now >= until) {
                 self.paused_until = None;
+                if !self.full {
+                    self.seat.report_room();
+                }
                 self.follow_turn()?;
             }
             match self.seat.phase() {
