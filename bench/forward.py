@@ -249,7 +249,7 @@ def main() -> None:
 
     def measure(of: list[Work], contenders: list[Contender]) -> None:
         for work in of:
-            if any(part in work.name for part in options.only.split(",")):
+            if any(part in work.name for part in options.only.split(",") if part or not options.only):
                 who = [each for each in contenders if work.with_ring or each.name != "bare io_uring"]
                 rows.extend(
                     compare_all(
