@@ -1,4 +1,4 @@
-//! What every model must do over HTTP, as any client sees it. One suite runs them all; what does not depend on the model is tested at the service.
+//! What every model must do over HTTP under every accept strategy, as any client sees it. One suite runs them all; what does not depend on the model is tested at the service.
 
 mod server;
 
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use server::{Noise, Server, for_every_model, until};
 
-for_every_model!(
+for_every_model!(and every strategy:
     files_of_every_size_arrive_whole,
     pipelined_requests_are_answered_in_order,
     a_connection_goes_on_after_each_answer_and_ends_when_it_should,
     ranges_and_conditions_are_kept_to,
     nothing_outside_of_the_root_is_found,
     a_request_may_come_byte_by_byte,
+    each_refusal_has_its_status,
     who_takes_too_long_is_closed,
     a_peer_that_takes_nothing_is_closed,
     a_shrinking_file_ends_the_connection_before_its_promise,
@@ -182,14 +183,14 @@ fn pipelined_requests_are_answered_in_order(model: &str) {
 fn a_connection_goes_on_after_each_answer_and_ends_when_it_should(model: &str) {
     let site = Site::new();
     site.write("index.html", b"here");
-    let server = site.serve(model, &["--keep-alive-timeout", "200ms"]);
+    let server = site.serve(model, &["--keep-alive-timeout", "700ms"]);
     let mut client = Client::new(&server);
     for _ in 0..3 {
         assert_eq!(client.get("/", "").body, b"here");
     }
     let idle = Instant::now();
     assert!(client.is_closed(), "nothing is said to an idle connection at its end");
-    assert!(idle.elapsed() >= Duration::from_millis(190), "{:?}", idle.elapsed());
+    assert!(idle.elapsed() >= Duration::from_millis(690), "{:?}", idle.elapsed());
 
     let mut client = Client::new(&server);
     assert_eq!(client.get("/", "Connection: close\r\n").field("connection"), Some("close"));
@@ -275,10 +276,37 @@ fn a_request_may_come_byte_by_byte(model: &str) {
     assert_eq!(client.answer().status, 404);
 }
 
+fn each_refusal_has_its_status(model: &str) {
+    let site = Site::new();
+    site.write("file", b"here");
+    let server = site.serve(model, &[]);
+    let long = "x".repeat(9000);
+    let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+    for (request, status) in [
+        ("GET /file\x00 HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 400),
+        ("GET /file HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET /none HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 404),
+        ("DELETE /file HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 405),
+        ("GET /file HTTP/1.1\r\nHost: test\r\nContent-Length: 9999999\r\n\r\n".to_owned(), 413),
+        (format!("GET /{long} HTTP/1.1\r\nHost: test\r\n\r\n"), 414),
+        ("GET /file HTTP/1.1\r\nHost: test\r\nRange: bytes=9-\r\n\r\n".to_owned(), 416),
+        (format!("GET /file HTTP/1.1\r\nHost: test\r\n{many}\r\n"), 431),
+        (format!("GET /file HTTP/1.1\r\nHost: test\r\nX: {long}{long}\r\n\r\n"), 431),
+        ("BREW /file HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 501),
+        ("GET /file HTTP/3.0\r\nHost: test\r\n\r\n".to_owned(), 505),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505),
+    ] {
+        let mut client = Client::new(&server);
+        // It may be refused before all of it is out.
+        let _ = client.writer.write_all(request.as_bytes());
+        assert_eq!(client.answer().status, status, "{}", &request[..request.len().min(60)]);
+    }
+}
+
 fn who_takes_too_long_is_closed(model: &str) {
     let site = Site::new();
     site.write("index.html", b"here");
-    let server = site.serve(model, &["--request-timeout", "300ms", "--keep-alive-timeout", "1h"]);
+    let server = site.serve(model, &["--request-timeout", "700ms", "--keep-alive-timeout", "1h"]);
     let (mut silent, mut slow_head, mut slow_body) = (Client::new(&server), Client::new(&server), Client::new(&server));
     let start = Instant::now();
     slow_body.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");
@@ -293,14 +321,14 @@ fn who_takes_too_long_is_closed(model: &str) {
     assert_eq!(slow_head.answer().status, 408);
     assert!(slow_head.is_closed());
     assert!(silent.is_closed() && slow_body.is_closed());
-    assert!(start.elapsed() >= Duration::from_millis(290), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= Duration::from_millis(690), "{:?}", start.elapsed());
     drop(slow_head);
     drip.join().expect("the dripping ends");
     assert_eq!(Client::new(&server).get("/", "").body, b"here");
 }
 
 fn a_peer_that_takes_nothing_is_closed(model: &str) {
-    let server = Server::http(model, &["--synthetic", "--request-timeout", "300ms"]);
+    let server = Server::http(model, &["--synthetic", "--request-timeout", "700ms"]);
     let mut client = Client::new(&server);
     client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
     let mut first = [0];
@@ -337,7 +365,8 @@ fn malformed_requests_leave_it_serving(model: &str) {
     let server = Server::http(model, &["--synthetic"]);
     let corpus = corpus();
     assert!(corpus.len() > 20, "the corpus is there");
-    let rounds = if matches!(model, "threads" | "fork") { 300 } else { 1000 };
+    // How connections find their worker makes no difference to a request: the models have ten thousand each, the strategies fewer.
+    let rounds = if model.contains('/') { 500 } else { 10_000 };
     let mut noise = Noise::new(rounds);
     for round in 0..rounds as usize {
         let mut request = corpus[round % corpus.len()].clone();
@@ -418,7 +447,9 @@ fn descriptors_come_back(model: &str) {
     let server = site.serve(model, &[]);
     let count = || server.processes().iter().map(|process| process.descriptors().len()).sum::<usize>();
     assert_eq!(Client::new(&server).get("/file", "").status, 200);
-    let rounds = if model == "fork" { 200 } else { 1000 };
+    // `make soak` asks for ten thousand.
+    let asked = std::env::var("PLIMSOLL_DESCRIPTOR_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let rounds = asked.unwrap_or(if model == "fork" { 200 } else { 1000 });
     until("nothing is open", || server.processes().len() == 1);
     let before = count();
     for round in 0..rounds {

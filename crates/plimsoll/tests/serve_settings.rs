@@ -3,19 +3,18 @@
 
 mod server;
 
-use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use server::{Server, assert_echoes, for_every_model};
+use server::{Folder, Server, assert_echoes, for_every_model, text_of};
 
 for_every_model!(
     each_message_gets_its_postfix,
     an_idle_connection_is_closed,
     work_is_burnt_for_each_reply,
-    foreign_clients_agree
+    foreign_clients_agree,
+    a_browser_shows_a_page
 );
 
 fn each_message_gets_its_postfix(model: &str) {
@@ -36,18 +35,28 @@ fn each_message_gets_its_postfix(model: &str) {
 }
 
 fn an_idle_connection_is_closed(model: &str) {
-    let server = Server::echo(model, &["--idle-timeout", "300ms"]);
-    let mut stream = server.connect();
-    let start = Instant::now();
-    // Each byte begins the time anew.
-    while start.elapsed() < Duration::from_millis(600) {
-        assert_echoes(&mut stream, b"awake");
-        std::thread::sleep(Duration::from_millis(50));
+    const IDLE: Duration = Duration::from_millis(500);
+    let server = Server::echo(model, &["--idle-timeout", "500ms"]);
+    for _ in 0..50 {
+        let mut stream = server.connect();
+        let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        // Each byte begins the time anew. Where this process was held up for nearly as long, the server may be right to close: then once more.
+        while start.elapsed() < 2 * IDLE && longest < IDLE / 2 {
+            last = Instant::now();
+            if stream.write_all(b"awake").and_then(|()| stream.read_exact(&mut [0; 5])).is_err() {
+                assert!(longest.max(last.elapsed()) >= IDLE / 2, "it was closed while awake");
+            }
+            longest = longest.max(last.elapsed());
+        }
+        if longest >= IDLE / 2 {
+            continue;
+        }
+        assert_eq!(stream.read(&mut [0]).expect("it is closed cleanly"), 0);
+        assert!(last.elapsed() >= IDLE, "{:?}", last.elapsed());
+        assert_eq!(server.stop()["errors"], serde_json::json!({}));
+        return;
     }
-    let idle = Instant::now();
-    assert_eq!(stream.read(&mut [0]).expect("it is closed cleanly"), 0);
-    assert!(idle.elapsed() > Duration::from_millis(200), "{:?}", idle.elapsed());
-    assert_eq!(server.stop()["errors"], serde_json::json!({}));
+    panic!("the machine held this process up fifty times");
 }
 
 fn work_is_burnt_for_each_reply(model: &str) {
@@ -92,10 +101,9 @@ const FOREIGN: [Foreign; 5] = [
 ];
 
 fn foreign_clients_agree(model: &str) {
-    let root = std::env::temp_dir().join(format!("plimsoll-foreign-{model}-{}", std::process::id()));
-    fs::create_dir_all(&root).expect("a folder can be made");
-    fs::write(root.join("file.txt"), vec![b'x'; 75_672]).expect("a file can be written");
-    let server = Server::http(model, &["--root", root.to_str().expect("text")]);
+    let folder = Folder::new();
+    folder.write("file.txt", &"x".repeat(75_672));
+    let server = Server::http(model, &["--root", &text_of(&folder.path(""))]);
     let url = format!("http://{}/file.txt", server.address());
     for (program, arguments, read) in FOREIGN {
         let Ok(output) = Command::new(program).args(arguments).arg(&url).output() else {
@@ -105,11 +113,48 @@ fn foreign_clients_agree(model: &str) {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(read(&text), Some(200), "{program}: {text}{}", String::from_utf8_lossy(&output.stderr));
     }
-    fs::remove_dir_all(root).expect("it is ours");
     // h2load and wrk may leave in the middle of an answer; nothing else may go wrong.
     let summary = server.stop();
     let errors = summary["errors"].as_object().expect("causes").keys();
     assert!(errors.clone().all(|cause| matches!(cause.as_str(), "econnreset" | "epipe")), "{summary}");
+}
+
+/// A page of four files, which says itself whether all of them came.
+const PAGE: [(&str, &str); 4] = [
+    (
+        "index.html",
+        "<!doctype html><title>page</title><link rel=stylesheet href=style.css><p id=said>nothing</p>\
+        <img id=image src='picture.svg'><script src='code.js'></script>",
+    ),
+    ("style.css", "p { color: rgb(1, 2, 3) }"),
+    ("picture.svg", "<svg xmlns='http://www.w3.org/2000/svg' width='17' height='5'></svg>"),
+    (
+        "code.js",
+        "window.onload = () => { const said = document.getElementById('said'); said.textContent = 'width ' + \
+        document.getElementById('image').naturalWidth + ' colour ' + getComputedStyle(said).color }",
+    ),
+];
+
+fn a_browser_shows_a_page(model: &str) {
+    let here = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
+    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(here) else {
+        eprintln!("skipped: no browser is installed (`apt-get install chromium`)");
+        return;
+    };
+    let folder = Folder::new();
+    for (name, text) in PAGE {
+        folder.write(name, text);
+    }
+    let server = Server::http(model, &["--root", &text_of(&folder.path(""))]);
+    let profile = format!("--user-data-dir={}", text_of(&folder.path("profile")));
+    let url = format!("http://{}/", server.address());
+    // A browser that hangs is ended.
+    let output = Command::new("timeout")
+        .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", &profile, "--dump-dom", &url])
+        .output()
+        .expect("coreutils are here");
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(page.contains("width 17 colour rgb(1, 2, 3)"), "{page}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -120,55 +165,4 @@ fn a_postfix_without_a_message_is_refused_with_the_way_out() {
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("add --message-size 64 or --message-end"));
-}
-
-/// A connection with hundreds of requests under way at any time, each of which costs the server a millisecond.
-fn flood(address: std::net::SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("it listens");
-    let (mut writer, mut reader) = (stream.try_clone().expect("cloned"), stream.try_clone().expect("cloned"));
-    std::thread::spawn(move || {
-        let requests = "GET /burn/1ms/100 HTTP/1.1\r\nHost: test\r\n\r\n".repeat(500);
-        while writer.write_all(requests.as_bytes()).is_ok() {}
-    });
-    std::thread::spawn(move || {
-        let mut waste = vec![0; 1 << 18];
-        while reader.read(&mut waste).is_ok_and(|length| length > 0) {}
-    });
-    stream
-}
-
-/// The times of 400 answers on four connections, the shortest first.
-fn times(server: &Server) -> Vec<Duration> {
-    let mut streams: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
-    let mut times = Vec::new();
-    let mut answer = vec![0; 1 << 16];
-    for round in 0..400 {
-        let stream = &mut streams[round % 4];
-        let start = Instant::now();
-        stream.write_all(b"GET /bytes/100 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
-        let _ = stream.read(&mut answer).expect("the server answers");
-        times.push(start.elapsed());
-    }
-    times.sort_unstable();
-    times
-}
-
-#[test]
-fn one_who_floods_has_one_turn_in_each_round_and_one_who_stalls_none() {
-    for model in ["select", "poll", "epoll", "epoll-et", "uring"] {
-        let server = Server::http(model, &["--synthetic", "--workers", "1"]);
-        let mut stalled = server.connect();
-        stalled.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
-        let quiet = times(&server);
-        let flooding = flood(server.address());
-        let loud = times(&server);
-        eprintln!(
-            "{model}: p50 {:?} and p99 {:?}, beside a flood {:?} and {:?}",
-            quiet[200], quiet[395], loud[200], loud[395]
-        );
-        // Of the five hundred milliseconds that the flood has under way, two at most come first. The median, as the test shares its CPUs with whatever
-        // else runs; its own threads may cost it a time slice.
-        assert!(loud[200] < 2 * quiet[395] + Duration::from_millis(12), "{model}: {:?}", loud[200]);
-        let _ = flooding.shutdown(std::net::Shutdown::Both);
-    }
 }

@@ -104,9 +104,16 @@ impl Server {
     }
 }
 
+/// A model may come with an accept strategy, as `epoll/handoff`: then there are two workers, where the strategy allows it.
 fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
+    let (model, strategy) = model.split_once('/').map_or((model, None), |(model, strategy)| (model, Some(strategy)));
+    let accept: &[&str] = match &strategy {
+        None => &[],
+        Some("single") => &["--accept", "single"],
+        Some(strategy) => &["--workers", "2", "--accept", strategy],
+    };
     let free: &[&str] = if arguments.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
-    plimsoll(&[&["serve", protocol, "--json", "--model", model], free, arguments].concat())
+    plimsoll(&[&["serve", protocol, "--json", "--model", model], accept, free, arguments].concat())
 }
 
 /// What /proc says of a process (proc_pid_stat(5)).
@@ -159,6 +166,27 @@ macro_rules! for_every_model {
         for_every_model!(@ epoll "epoll"; $($test)*);
         for_every_model!(@ epoll_et "epoll-et"; $($test)*);
         for_every_model!(@ uring "uring"; $($test)*);
+    };
+    (and every strategy: $($test:ident),* $(,)?) => {
+        for_every_model!($($test),*);
+        for_every_model!(@ select_single "select/single"; $($test)*);
+        for_every_model!(@ select_handoff "select/handoff"; $($test)*);
+        for_every_model!(@ select_reuseport "select/reuseport"; $($test)*);
+        for_every_model!(@ poll_single "poll/single"; $($test)*);
+        for_every_model!(@ poll_handoff "poll/handoff"; $($test)*);
+        for_every_model!(@ poll_reuseport "poll/reuseport"; $($test)*);
+        for_every_model!(@ epoll_single "epoll/single"; $($test)*);
+        for_every_model!(@ epoll_handoff "epoll/handoff"; $($test)*);
+        for_every_model!(@ epoll_exclusive "epoll/exclusive"; $($test)*);
+        for_every_model!(@ epoll_reuseport "epoll/reuseport"; $($test)*);
+        for_every_model!(@ epoll_et_single "epoll-et/single"; $($test)*);
+        for_every_model!(@ epoll_et_handoff "epoll-et/handoff"; $($test)*);
+        for_every_model!(@ epoll_et_exclusive "epoll-et/exclusive"; $($test)*);
+        for_every_model!(@ epoll_et_reuseport "epoll-et/reuseport"; $($test)*);
+        for_every_model!(@ uring_single "uring/single"; $($test)*);
+        for_every_model!(@ uring_handoff "uring/handoff"; $($test)*);
+        for_every_model!(@ uring_exclusive "uring/exclusive"; $($test)*);
+        for_every_model!(@ uring_reuseport "uring/reuseport"; $($test)*);
     };
     (@ $module:ident $model:literal; $($test:ident)*) => {
         mod $module {
