@@ -9,14 +9,14 @@ LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
 SOURCES = lab tests bench
 
 # Rows of ratios; the others ask questions of their own.
-BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))
+BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))
 MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt peers bench million soak docs build install lock clean binary
+.PHONY: help demo test lint fmt peers bench million soak fuzz docs build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -56,9 +56,18 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(CARGO) test --release --locked --quiet -p plimsoll --test forward_torture
 	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
 	PLIMSOLL_PARITY_ROUNDS=5 $(CARGO) test --release --locked --quiet -p plimsoll --test load_parity -- --nocapture --test-threads 1
+	PLIMSOLL_DESCRIPTOR_ROUNDS=10000 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_http descriptors
+	PLIMSOLL_FAIRNESS_ROUNDS=50 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_fairness
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 	$(PYTHON) bench/relayed.py --loads 60000,250000
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py
+
+# In a workspace of its own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`).
+FUZZ_SECONDS = 300
+fuzz: ## send the HTTP servers' request path what a fuzzer thinks of, for FUZZ_SECONDS
+	mkdir -p target/fuzz-corpus
+	cd crates/subject/serve && $(CARGO) +nightly fuzz run http $(CURDIR)/target/fuzz-corpus fuzz/corpus/http -- \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)
 	$(MDBOOK) build docs --dest-dir $(CURDIR)/target/book

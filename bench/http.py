@@ -48,13 +48,15 @@ class Shape:
     bytes: int
     connections: int
     requests: int
-    """By keep-alive; a tenth of it where each request has a connection of its own."""
+    """By keep-alive."""
+    apart: int
+    """Where each has a connection of its own."""
 
 
 SHAPES = (
-    Shape(name="600 B", bytes=600, connections=64, requests=200_000),
-    Shape(name="64 KiB", bytes=64 << 10, connections=64, requests=40_000),
-    Shape(name="8 MiB", bytes=8 << 20, connections=8, requests=600),
+    Shape(name="600 B", bytes=600, connections=64, requests=200_000, apart=20_000),
+    Shape(name="64 KiB", bytes=64 << 10, connections=64, requests=40_000, apart=15_000),
+    Shape(name="8 MiB", bytes=8 << 20, connections=8, requests=600, apart=600),
 )
 REACH = 0.75
 """For the small file, kept alive."""
@@ -82,12 +84,12 @@ def nginx(folder: Path, name: str, more: str = "") -> Contender:
 
 def cost(shape: Shape, manner: Sequence[str]) -> Callable[[Contender], float]:
     """What a request for this costs a contender."""
-    requests = shape.requests // 10 if manner else shape.requests
+    requests = shape.apart if manner else shape.requests
 
     def measure(contender: Contender) -> float:
         with serving(contender) as server:
             url = f"http://127.0.0.1:{server.port}/{shape.bytes}"
-            arguments = ["-c", str(shape.connections), "-n", str(max(requests, 200)), "-t", "1", *manner]
+            arguments = ["-c", str(shape.connections), "-n", str(requests), "-t", "1", *manner]
             summary = run_load(["http", url, *arguments], LOAD_CPU)
         completed = summary["requests"]["completed"]
         if summary["status_codes"] != {"2xx": completed} or summary["bytes_received"] < completed * shape.bytes:
