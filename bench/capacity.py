@@ -10,11 +10,9 @@ runs/ like any run.
 
 from __future__ import annotations
 
-import http.server
 import os
 import shutil
 import sys
-from functools import partial
 from typing import NoReturn
 
 from harness import BUILD, PLIMSOLL, ROOT, BenchError
@@ -108,8 +106,8 @@ def serve(name: str, port: int) -> None:
         program = shutil.which("nginx") or "nginx"
         os.execv(program, [program, "-p", str(home), "-c", str(configuration)])  # noqa: S606
     if name == "python":
-        handler = partial(Quiet, directory=str(WWW))
-        Backlogged(("127.0.0.1", port), handler).serve_forever()
+        script = str(ROOT / "bench" / "bare" / "python_server.py")
+        os.execv(sys.executable, [sys.executable, script, str(port), str(WWW)])  # noqa: S606
     if name not in MODELS:
         raise BenchError(f"no server is called {name}; there are {', '.join(SERVERS)}")
     workers = [] if name in {"threads", "fork"} else ["--workers", "1"]
@@ -126,22 +124,6 @@ def serve(name: str, port: int) -> None:
         *workers,
     ]
     os.execv(PLIMSOLL, command)  # noqa: S606
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Python's own file server, keeping connections open and a log to itself."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
-        """Say nothing."""
-
-
-class Backlogged(http.server.ThreadingHTTPServer):
-    """A thread a connection, with room for all of them to arrive at once."""
-
-    request_queue_size = 1024
-    daemon_threads = True
 
 
 if __name__ == "__main__":
