@@ -61,7 +61,7 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
     for limit in suite.limits:
         if _off(trial, limit):
             figure = BY_NAME[limit.figure]
-            return f"{figure.label} was {words.number(trial.figures.get(limit.figure), figure.unit)}"
+            return f"{figure.label} at {words.number(trial.figures.get(limit.figure), figure.unit)}"
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
 
 

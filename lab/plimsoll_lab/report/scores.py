@@ -9,6 +9,9 @@ from typing import cast
 from plimsoll_lab.report import words
 from plimsoll_lab.store.records import Json
 
+OPEN_UP_TO = 3
+"""Tables that a page shows unasked."""
+
 
 def scores_section(summary: Json, figures: Mapping[str, Json]) -> str:
     """The section of the page; empty where nothing competes."""
@@ -23,8 +26,12 @@ def scores_section(summary: Json, figures: Mapping[str, Json]) -> str:
         "<section><h2>Scores</h2><p class='note'>The median with its 95&nbsp;% interval, and how many times the best "
         "one's it is, with the interval of that. Cells that are <b>level</b> with the best are within the margin as a "
         "whole. There is no score over all figures: how much a response time is worth in memory is yours to say.</p>"
-        f"{tables}</section>"
+        f"{tables if len(places) <= OPEN_UP_TO else _folded(tables)}</section>"
     )
+
+
+def _folded(tables: str) -> str:
+    return f"<details><summary>At each setting</summary>{tables}</details>"
 
 
 def _table(place: str, cells: Sequence[Json], figures: Mapping[str, Json]) -> str:

@@ -37,20 +37,22 @@ def setting(values: Mapping[str, object]) -> str:
     return ", ".join(_one_setting(path, value) for path, value in values.items()) or "every setting"
 
 
-def _one_setting(path: str, value: object) -> str:
-    key = path.rpartition(".")[2].replace("_", " ")
-    if isinstance(value, bool):
-        return key if value else f"no {key}"
-    if isinstance(value, int):
-        return f"{value:,} {key}"
-    if key == "connections":
-        return f"{value} {key}"
-    return f"{key} {value}"
-
-
 def value(given: object) -> str:
     """A setting as a word: a command is its words."""
     return " ".join(str(each) for each in given) if isinstance(given, list | tuple) else str(given)
+
+
+def _one_setting(path: str, given: object) -> str:
+    key = path.rpartition(".")[2].replace("_", " ")
+    if isinstance(given, bool):
+        return key if given else f"no {key}"
+    if isinstance(given, int):
+        return f"{given:,} {key}"
+    if key == "connections":
+        return f"{given} {key}"
+    if key == "command":
+        return value(given)
+    return f"{key} {value(given)}"
 
 
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
