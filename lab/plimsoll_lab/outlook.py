@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import cast
 
 from plimsoll_lab.progress import duration
@@ -11,6 +12,7 @@ from plimsoll_lab.stats.verdict import blocks_needed, can_say_better
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import as_text, contender_axis, predicted_s
+from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.spec import Plan
 
@@ -23,7 +25,9 @@ def describe_plan(plan: Plan) -> Json:
         repr({path: value for path, value in point.setting.items() if path != compare}) for point in plan.points
     }
     contenders = {as_text(point.setting[compare]) for point in plan.points} if compare else set()
-    family = len(settings) * len(plan.suite.verdict.figures) if len(contenders) > 1 else 0
+    # Searches compete in what they find, whatever the figures of their trials.
+    figures = plan.suite.verdict.figures if plan.suite.search is None else (CAPACITY,)
+    family = len(settings) * len(figures) if len(contenders) > 1 else 0
     repeat = plan.suite.run.repeat
     warnings: list[Json] = []
     if family and not can_say_better(blocks=repeat, family=family):
@@ -47,13 +51,14 @@ def describe_plan(plan: Plan) -> Json:
         "suite": plan.suite.name,
         "question": plan.suite.question,
         "seed": plan.seed,
+        "search": None if plan.suite.search is None else asdict(plan.suite.search),
         "repeat": repeat,
         "predicted_s": predicted_s(plan),
         "points": [{"number": point.number, "point": dict(point.setting)} for point in plan.points],
         "trials": [{"number": each.number, "block": each.block, "point": each.point} for each in plan.trials],
         "family": {
             "compare": compare,
-            "figures": list(plan.suite.verdict.figures),
+            "figures": list(figures),
             "comparisons": family,
             "repetitions_needed": blocks_needed(family) if family else None,
         },
@@ -66,7 +71,8 @@ def render_plan(plan: Json, *, colour: bool) -> str:
     points, trials = cast("list[Json]", plan["points"]), cast("list[Json]", plan["trials"])
     family = cast("Json", plan["family"])
     lasting = duration(cast("float", plan["predicted_s"]))
-    count = f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} trials"
+    what = "trials" if plan["search"] is None else "searches"
+    count = f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} {what}"
     lines = [str(plan["question"]), "", f"{count}, {lasting}, seed {plan['seed']}"]
     axes: dict[str, dict[str, None]] = {}
     for point in points:
