@@ -15,6 +15,7 @@ from typing import cast
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, again
+from plimsoll_lab.samplers.listen import read_listen_overflows
 from plimsoll_lab.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
 from plimsoll_lab.store.folder import RunFolder
@@ -141,17 +142,25 @@ class SearchRun:
         planned = PlannedTrial(number=0, block=0, point=point.number)
         run_trial(self._host, self._binary, suite, replace(point, load=load), planned)
 
-    def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int) -> TrialRecord:
+    def _once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
+        """One measurement, and how many connections found the listen queue full meanwhile."""
         self._settle(point)
+        before = read_listen_overflows()
         trial = run_trial(self._host, self._binary, plan.suite, point, planned)
+        after = read_listen_overflows()
+        if before is None or after is None:
+            return trial
+        return replace(trial, machine={**trial.machine, "listen_overflows": after - before})
+
+    def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int) -> TrialRecord:
+        trial = self._once(plan, point, planned)
         self._folder.write_trial(trial)
         spent = sum(len(each.attempts) for each in self.trials)
         at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
         while suspicion(trial) and left > 0:
             left -= 1
-            self._settle(point)
-            trial = again(trial, run_trial(self._host, self._binary, plan.suite, point, planned))
+            trial = again(trial, self._once(plan, point, planned))
             self._folder.write_trial(trial)
         return trial
 

@@ -1,0 +1,83 @@
+"""What broke first: named by what the server was short of, and by nothing where nothing tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from plimsoll_lab.samplers.listen import read_listen_overflows
+from plimsoll_lab.search_trial import broken_by, lost_part, what_broke
+from plimsoll_lab.store.records import Doubt, Json, TrialRecord
+from plimsoll_lab.suite.read import read_text
+
+SUITE = read_text(
+    """
+name = "it"
+question = "Well?"
+[server]
+[load]
+duration = "1s"
+[limits]
+"response_time.p99" = "<50ms"
+[search]
+over = "load.rate"
+range = [1, 1000]
+""",
+    source="it.toml",
+    directory="/here",
+)
+GOOD = TrialRecord(
+    number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
+    figures={"response_time_us.p99": 40_000.0, "server.cpu_cores": 0.5}, server={"summary": {"errors": {}}},
+    load={"summary": {"requests": {"scheduled": 1000, "failed": 0, "timed_out": 0, "unsent": 0}, "errors": {}}},
+    machine={"busy_cores": 0.9},
+)  # fmt: skip
+BAD = replace(GOOD, figures={**GOOD.figures, "response_time_us.p99": 80_000.0})
+MACHINE: Json = {"cpus": 2, "memory": "1000000 kB"}
+
+
+def codes(bad: TrialRecord, every: tuple[TrialRecord, ...] = ()) -> list[object]:
+    found = what_broke(SUITE, [bad, bad, GOOD], (GOOD, bad, *every), MACHINE)["causes"]
+    assert isinstance(found, list)
+    return [each["code"] for each in found]
+
+
+def figures(**changed: float) -> Mapping[str, float]:
+    return {**BAD.figures, **{name.replace("__", "."): value for name, value in changed.items()}}
+
+
+def test_a_limit_that_is_missed_is_a_loss_and_one_that_is_met_is_none() -> None:
+    assert lost_part(GOOD, SUITE) == 0
+    assert 0.3 < lost_part(BAD, SUITE) < 0.5
+    assert broken_by(BAD, SUITE) == "response time, p99 at 80.0 ms"
+
+
+def test_requests_that_were_due_and_not_answered_are_lost() -> None:
+    summary = {"requests": {"scheduled": 1000, "failed": 5, "timed_out": 5, "unsent": 10}}
+    assert lost_part(replace(GOOD, load={"summary": summary}), SUITE) == 0.02
+
+
+def test_a_window_that_saw_only_the_quick_requests_is_a_loss() -> None:
+    short = replace(GOOD, warnings=(Doubt(code="window_too_short", message="too short", remedy="longer"),))
+    assert lost_part(short, SUITE) == 0.5
+    assert broken_by(short, SUITE) == "too short"
+
+
+def test_what_the_server_was_short_of_is_named() -> None:
+    more = replace(BAD, figures=figures(server__cpu_cores=0.9))
+    assert codes(BAD, (more,)) == [], "it uses more CPU at a higher load, so the CPU was not its limit"
+    assert codes(BAD) == ["cpu"]
+    assert codes(replace(BAD, machine={"busy_cores": 1.99}), (more,)) == ["cpu"]
+    assert codes(replace(BAD, machine={"listen_overflows": 7}), (more,)) == ["listen_overflow"]
+    assert codes(replace(BAD, server={"summary": {"errors": {"emfile": 3}}}), (more,)) == ["descriptors"]
+    assert codes(replace(BAD, load={"summary": {"errors": {"timeout": 3, "read": 0}}}), (more,)) == ["errors"]
+    assert codes(replace(BAD, figures=figures(server__memory_bytes=1e9)), (more,)) == ["memory"]
+
+
+def test_listen_overflows_are_read_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "netstat"
+    file.write_text("TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 42 43\nIpExt: A\nIpExt: 2\n")
+    assert read_listen_overflows(file) == 42
+    file.write_text("TcpExt: SyncookiesSent\nTcpExt: 1\n")
+    assert read_listen_overflows(file) is None
