@@ -53,8 +53,8 @@ seed = 8
 
 [search]
 over = "load.rate"
-range = [200, 100000]
-width = "5%"
+range = [500, 300000]
+width = "10%"
 trials = 3
 """
 NGINX = """
