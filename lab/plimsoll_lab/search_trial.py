@@ -24,6 +24,8 @@ NO_RESULT_LOST = 0.5
 """Of a trial without a result nothing tells how far off it was."""
 PLATEAU = 1.05
 """A server that uses no more than this many times the CPU at any higher load has found its limit in the CPU."""
+WHOLE_CORES = 0.9
+"""An event loop with work for all of its time uses nearly a whole core; the kernel takes the rest elsewhere."""
 FULL = 0.95
 """Above this part of the machine's CPUs, or of its memory, there was none left."""
 
@@ -165,7 +167,9 @@ def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: 
     busy = [cast("float", trial.machine["busy_cores"]) for trial in bad if "busy_cores" in trial.machine]
     whole = bool(cpus and busy and statistics.median(busy) >= FULL * cpus)
     most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
-    if used is not None and 0 < most <= PLATEAU * used and not whole:
+    # A server that stays at a fifth of a core waits for something else; one that stays at a whole number is out of CPU.
+    out_of_cpu = used is not None and round(used) >= 1 and abs(used - round(used)) <= (1 - WHOLE_CORES) * round(used)
+    if out_of_cpu and most <= PLATEAU * cast("float", used) and not whole:
         return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]
     if whole:
         own = "" if used is None else f", {used:.2f} of them by the server"

@@ -29,7 +29,7 @@ range = [1, 1000]
 )
 GOOD = TrialRecord(
     number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
-    figures={"response_time_us.p99": 40_000.0, "server.cpu_cores": 0.5}, server={"summary": {"errors": {}}},
+    figures={"response_time_us.p99": 40_000.0, "server.cpu_cores": 0.97}, server={"summary": {"errors": {}}},
     load={"summary": {"requests": {"scheduled": 1000, "failed": 0, "timed_out": 0, "unsent": 0}, "errors": {}}},
     machine={"busy_cores": 0.9},
 )  # fmt: skip
@@ -65,9 +65,11 @@ def test_a_window_that_saw_only_the_quick_requests_is_a_loss() -> None:
 
 
 def test_what_the_server_was_short_of_is_named() -> None:
-    more = replace(BAD, figures=figures(server__cpu_cores=0.9))
+    more = replace(BAD, figures=figures(server__cpu_cores=1.5))
     assert codes(BAD, (more,)) == [], "it uses more CPU at a higher load, so the CPU was not its limit"
     assert codes(BAD) == ["cpu"]
+    waiting = replace(BAD, figures=figures(server__cpu_cores=0.21))
+    assert codes(waiting, (waiting,)) == [], "a server that stays at a fifth of a core waits for something else"
     assert codes(replace(BAD, machine={"busy_cores": 1.99}), (more,)) == ["cpu"]
     assert codes(replace(BAD, machine={"listen_overflows": 7}), (more,)) == ["listen_overflow"]
     assert codes(replace(BAD, server={"summary": {"errors": {"emfile": 3}}}), (more,)) == ["descriptors"]
