@@ -71,10 +71,7 @@ def _sentence(knee: Knee) -> str:
         return f"no knee: {knee.refused}"
     bound = knee.bound
     if not bound.reached:
-        return (
-            f"no knee up to the highest load: {bound.at:,.0f} connections were carried without a queue, "
-            "and more were not tried"
-        )
+        return f"not reached: N* is {bound.at:,.0f} connections or more, for no load well beyond that was tried"
     interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""
     text = (
         f"{bound.at:,.0f}{interval} connections: {words.number(bound.most_rate, 'per_s')} at most, and "
@@ -96,6 +93,8 @@ def fit_text(knee: Json) -> str:
         most = f"it turns down near {peak:,.0f} connections, which some resamples do not show"
     else:
         most = f"it turns down at {peak:,.0f} [{low_high[0]:,.0f}, {low_high[1]:,.0f}] connections"
+    if peak is not None and peak > cast("list[list[float]]", fit["curve"])[-1][0]:
+        most += ", beyond every load that was measured"
     contention, coherence = (cast("tuple[float, float]", fit[f"{key}_ci95"]) for key in ("contention", "coherence"))
     return (
         f"contention {fit['contention']:.2g} [{contention[0]:.2g}, {contention[1]:.2g}], "
@@ -202,4 +201,6 @@ def _x() -> Json:
 
 def _y(field: str, unit: str) -> Json:
     axis = {"format": "~s" if unit == "requests/s" else ",.4~r", "tickCount": 5}
-    return {"field": field, "type": "quantitative", "title": unit, "axis": axis}
+    # Rates on a logarithmic scale, as the loads are: only so is an asymptote a straight line.
+    scale = {"type": "log", "nice": False, "padding": 8} if unit == "requests/s" else {"zero": True}
+    return {"field": field, "type": "quantitative", "title": unit, "axis": axis, "scale": scale}
