@@ -93,6 +93,10 @@ fuzz_target!(|input: &[u8]| {
 
 /// All answers but the last.
 fn before_the_last(answers: &[u8]) -> &[u8] {
-    let last = answers.windows(9).rposition(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ');
+    // A status line, and not a version that a sentence speaks of.
+    let begins = |window: &[u8]| {
+        window.starts_with(b"HTTP/1.") && window[8] == b' ' && window[9..12].iter().all(u8::is_ascii_digit)
+    };
+    let last = answers.windows(12).rposition(begins);
     &answers[..last.unwrap_or(0)]
 }
