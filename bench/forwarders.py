@@ -13,7 +13,7 @@ FORWARDER_CPU = 0
 HAPROXY = """
 global
     nbthread 1
-    maxconn 20000
+    maxconn 9000
 defaults
     mode tcp
     timeout connect 5s
@@ -27,7 +27,7 @@ listen echo
 NGINX = """
 load_module /usr/lib/nginx/modules/ngx_stream_module.so;
 daemon off; worker_processes 1; user root; pid FOLDER/pid; error_log FOLDER/error.log;
-events { worker_connections 20000; }
+events { worker_connections 19000; }
 stream { server { listen 127.0.0.1:PORT; tcp_nodelay on; proxy_pass 127.0.0.1:SERVER; } }
 """
 

@@ -109,7 +109,7 @@ def serving(contender: Contender) -> Iterator[Running]:
             yield running
         finally:
             running.cpu_seconds = end(process)
-            if process.returncode not in (0, -signal.SIGTERM) and sys.exc_info()[0] is None:
+            if process.returncode not in (0, -signal.SIGTERM, 128 + signal.SIGTERM) and sys.exc_info()[0] is None:
                 errors.seek(0)
                 raise BenchError(f"{contender.name} ended with {process.returncode}: {errors.read()[-500:]!r}")
 
