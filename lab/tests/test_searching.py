@@ -35,7 +35,7 @@ completed_rate = "<1010"
 over = "load.connections"
 range = [1, 200]
 width = "10%"
-trials = 3
+trials = 1
 """
 """The fake completes 20 requests a second on each connection, a think time of 50 ms: its capacity is 50 connections,
 and noise of 0.4 % cannot carry 50 past the limit nor 51 below it."""
