@@ -25,13 +25,16 @@ from plimsoll_lab.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.capacity_question import capacity_arguments, read_question
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.hosts.privilege import gain_networks
+from plimsoll_lab.problem import ENVIRONMENT, Interrupted, LabError
 from plimsoll_lab.progress import Progress, SearchProgress
 from plimsoll_lab.run import FAST_REPEAT, Request, begin, carry_out, make_plan, plan_again
 from plimsoll_lab.store.folder import RunFolder, list_runs, new_run, open_run
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import shipped
+from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.read import read_file
 from plimsoll_lab.suite.spec import Plan, SuiteError, Value
 
 PROGRAM = "plimsoll lab"
@@ -69,6 +72,10 @@ EXAMPLES = {
   plimsoll lab capacity http http://127.0.0.1:8080/ --over rate --limit 'response_time.p99 < 50ms'
   plimsoll lab capacity http http://127.0.0.1:8080/ --limit 'response_time.p99 < 50ms' \\
       --command 'nginx -c /path/to/nginx.conf' --ready tcp:8080
+""",
+    "preflight": """examples:
+  plimsoll lab preflight                 what every suite needs
+  plimsoll lab preflight my-suite.toml   what this one needs: exit 5 if it cannot run here
 """,
     "suites": """examples:
   plimsoll lab suites
@@ -167,6 +174,8 @@ def _parser() -> Parser:
     compare.add_argument("run_a", metavar="RUN_A", help="the run to hold against, such as runs/0007")
     compare.add_argument("run_b", metavar="RUN_B", help="the run in question, such as runs/0008")
     capacity_arguments(verb("capacity", "find the highest load that meets its limits", _verb_capacity))
+    flight = verb("preflight", "say what this machine lacks for a suite; changes nothing", _verb_preflight)
+    flight.add_argument("suite", nargs="?", metavar="SUITE", help="a TOML file, or the name of a suite that ships")
     verb("suites", "list the suites that ship with Plimsoll", _verb_suites)
     listing = verb("list", "list the runs", _verb_list)
     listing.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
@@ -185,6 +194,7 @@ def _suite_arguments(parser: Parser) -> None:
 def _verb_run(options: argparse.Namespace) -> int:
     plan, request = _plan(options)
     binary = find_binary()
+    _gain_networks(plan)
     with LocalHost() as host:
         folder = new_run(Path(options.out))
         with folder.lock():
@@ -195,15 +205,30 @@ def _verb_run(options: argparse.Namespace) -> int:
 def _verb_resume(options: argparse.Namespace) -> int:
     folder = open_run(Path(options.run))
     binary = find_binary()
-    with folder.lock(), LocalHost() as host:
+    with folder.lock():
         record = folder.read_run()
-        metering = cast("Json", record["environment"])["metering"]
-        if metering != host.metering:
-            raise LabError(
-                f"{folder.path} was metered by {metering}, which would now be {host.metering}; "
-                "the two do not mix: begin a new run"
-            )
-        return _carry_out(folder, record, plan_again(record), host, binary, options)
+        plan = plan_again(record)
+        # Before the host: a user namespace is entered by a process of one thread, and its children with it.
+        _gain_networks(plan)
+        with LocalHost() as host:
+            return _resume(folder, record, plan, host, binary, options)
+
+
+def _resume(
+    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
+) -> int:
+    metering = cast("Json", record["environment"])["metering"]
+    if metering != host.metering:
+        raise LabError(
+            f"{folder.path} was metered by {metering}, which would now be {host.metering}; "
+            "the two do not mix: begin a new run"
+        )
+    return _carry_out(folder, record, plan, host, binary, options)
+
+
+def _gain_networks(plan: Plan) -> None:
+    if any(point.network is not None for point in plan.points):
+        gain_networks()
 
 
 def _carry_out(
@@ -308,6 +333,19 @@ def _verb_capacity(options: argparse.Namespace) -> int:
             record["command"] = asked.command
             record["search"] = cast("Json", record["search"]) | {"subject": asked.subject}
             return _carry_out(folder, record, plan, host, binary, options)
+
+
+def _verb_preflight(options: argparse.Namespace) -> int:
+    from plimsoll_lab import preflight  # noqa: PLC0415 - of no use to the other verbs
+
+    plan = None
+    if options.suite is not None:
+        suite = read_file(shipped.find(options.suite))
+        plan = expand(suite, seed=suite.run.seed or 0)
+    findings = preflight.preflight(plan)
+    told = preflight.report(findings)
+    _say(json.dumps(told) if options.json else preflight.render(findings, colour=_colour(options)))
+    return ENVIRONMENT if told["level"] == "refuse" else DONE
 
 
 def _verb_suites(options: argparse.Namespace) -> int:

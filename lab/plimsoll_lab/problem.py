@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+ENVIRONMENT = 5
+"""The exit code where the environment cannot run this."""
+
 
 class LabError(Exception):
     """Something a person has to put right. Its message is one line: what is wrong, why, and how to fix it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
@@ -19,7 +20,9 @@ from plimsoll_lab.suite.expand import contender_axis, expand
 from plimsoll_lab.suite.figures import CAPACITY, FIGURES, capacity_figure
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Plan, SearchSettings, Value
+from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.stage import Stage, open_stages
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 FAST_REPEAT = 2
@@ -152,10 +155,27 @@ def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
     return replace(trial, attempts=(*discarded.attempts, attempt))
 
 
+@contextlib.contextmanager
+def stages_of(
+    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str
+) -> Iterator[Mapping[int, Stage]]:
+    """The stage of each point, once the paths of every network have been measured; none where one is untrue."""
+    with open_stages(host, binary, plan) as stages:
+        measured = calibrate(plan, stages)
+        if measured:
+            record["calibrations"] = [*cast("list[Json]", record.get("calibrations", [])), *measured]
+            folder.write_run(record)
+            refuse_untrue(measured)
+        yield stages
+
+
 def carry_out(
     folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, on_trial: Callable[[TrialRecord], None]
 ) -> Interrupted | None:
-    """Measure whatever the folder does not hold yet. The status on disk says how it ended."""
+    """Measure whatever the folder does not hold yet. The status on disk says how it ended.
+
+    Over a network, its paths are measured first, and where one is not what was asked for nothing else is.
+    """
     before = folder.read_trials()
     done = {trial.number for trial in before}
     budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
@@ -163,14 +183,18 @@ def carry_out(
     interrupted = None
     status = "failed"
     try:
-        for planned in plan.trials:
-            if planned.number not in done:
-                point = points[planned.point]
-                trial = run_trial(host, binary, plan.suite, point, planned)
+        left = [planned for planned in plan.trials if planned.number not in done]
+        with contextlib.ExitStack() as stack:
+            # A run with nothing left to measure needs no network.
+            stages = stack.enter_context(stages_of(folder, record, plan, host, binary)) if left else {}
+            captures = folder.captures() if plan.suite.capture else None
+            for planned in left:
+                point, stage = points[planned.point], stages[planned.point]
+                trial = run_trial(stage, binary, plan.suite, point, planned, captures=captures)
                 folder.write_trial(trial)
                 while suspicion(trial) and len(trial.attempts) < ATTEMPTS and budget > 0:
                     budget -= 1
-                    trial = again(trial, run_trial(host, binary, plan.suite, point, planned))
+                    trial = again(trial, run_trial(stage, binary, plan.suite, point, planned, captures=captures))
                     folder.write_trial(trial)
                 on_trial(trial)
         status = "complete"

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import cast
 
-from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, again
+from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
 from plimsoll_lab.samplers.listen import read_listen_overflows
 from plimsoll_lab.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
@@ -23,6 +23,7 @@ from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
 from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.stage import Stage, network_key
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 NEAR_CEILING = 0.8
@@ -43,7 +44,7 @@ Say = Callable[[TrialRecord, str], None]
 class SearchRun:
     """A run of searches, on disk."""
 
-    def __init__(self, folder: RunFolder, record: Json, plan: Plan, host: Host, binary: str, say: Say) -> None:
+    def __init__(self, folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, say: Say) -> None:
         if plan.suite.search is None:
             raise AssertionError("a plan without a search")
         self._folder, self._record, self._plan, self._host, self._binary, self._say = (
@@ -53,6 +54,7 @@ class SearchRun:
         self._stored = {trial.number: trial for trial in folder.read_trials()}
         self._stored_null = {trial.number: trial for trial in folder.read_null_trials()}
         self._null_made = 0
+        self._stages: dict[str, Stage] = {}
         self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
         self.points: dict[tuple[int, int], Point] = {}
@@ -64,8 +66,10 @@ class SearchRun:
         self._write("running")
         bases = {point.number: point for point in self._plan.points}
         try:
-            for number, planned in enumerate(self._plan.trials):
-                self._one(number, bases[planned.point])
+            with stages_of(self._folder, self._record, self._plan, self._host, self._binary) as stages:
+                self._stages = {network_key(base): stages[base.number] for base in self._plan.points}
+                for number, planned in enumerate(self._plan.trials):
+                    self._one(number, bases[planned.point])
             status = "complete"
         except Interrupted as signal:
             status, interrupted = "interrupted", signal
@@ -140,13 +144,13 @@ class SearchRun:
         load: Settings = {**kept, "connections": SETTLING_CONNECTIONS, "each": 1, "timeout": "30s"}
         suite = replace(self._plan.suite, run=replace(self._plan.suite.run, warm_up=None))
         planned = PlannedTrial(number=0, block=0, point=point.number)
-        run_trial(self._host, self._binary, suite, replace(point, load=load), planned)
+        run_trial(self._stages[network_key(point)], self._binary, suite, replace(point, load=load), planned)
 
     def _once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
         """One measurement, and how many connections found the listen queue full meanwhile."""
         self._settle(point)
         before = read_listen_overflows()
-        trial = run_trial(self._host, self._binary, plan.suite, point, planned)
+        trial = run_trial(self._stages[network_key(point)], self._binary, plan.suite, point, planned)
         after = read_listen_overflows()
         if before is None or after is None:
             return trial
@@ -168,12 +172,7 @@ class SearchRun:
         found = self.points.get((base.number, load))
         if found is None:
             setting = {**base.setting, self.settings.over: load}
-            found = Point(
-                number=len(self.points),
-                setting=setting,
-                server=base.server,
-                load={**base.load, self.settings.key: load},
-            )
+            found = replace(base, number=len(self.points), setting=setting, load={**base.load, self.settings.key: load})
             self.points[base.number, load] = found
             self._write("running")  # so that a report can be made of whatever a crash leaves behind
         return found
@@ -189,9 +188,9 @@ class SearchRun:
         load = {key: value for key, value in load.items() if key not in {"target", "path"}}
         if protocol == "http":
             server, load = {**server, "synthetic": True}, {**load, "path": "/bytes/64"}
-        point = Point(number=base.number, setting=base.setting, server=server, load=load)
+        point = replace(base, server=server, load=load, roles=())
         planned = PlannedTrial(number=self._null_made, block=1, point=base.number)
-        trial = run_trial(self._host, self._binary, self._plan.suite, point, planned)
+        trial = run_trial(self._stages[network_key(point)], self._binary, self._plan.suite, point, planned)
         self._folder.write_null_trial(trial)
         return trial
 

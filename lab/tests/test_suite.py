@@ -59,7 +59,10 @@ REFUSALS = {
     "zero payload": (GOOD + "size = 0\n", "[load] size: 0 is too small"),
     "warm-up in load": (GOOD + 'warm_up = "1s"\n', "[load] warm_up: it belongs under [run]"),
     "listen": (GOOD.replace('"echo"', '"echo"\nlisten = "x"'), "[server] listen: the lab chooses a free port"),
-    "network": (GOOD + '[network]\nrate = "1Mbit"\n', "[network]: emulated networks is not supported yet"),
+    "network without a shape": (
+        GOOD + '[network]\nrate = "1Mbit"\n',
+        "[network]: give it a topology, such as 'single,3'",
+    ),
     "search over nothing": (GOOD + "[search]\n", "[search] over: None is nothing that can be searched over"),
     "search key": (SEARCH + "step = 3\n", "[search] step: unknown key"),
     "search range": (SEARCH.replace("[1, 60000]", "[5, 2]"), "[search] range: the low end has to be at least 1"),

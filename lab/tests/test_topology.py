@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll_lab.suite.spec import SuiteError
-from plimsoll_lab.suite.topology import read_topology
+from plimsoll_lab.suite.topology import Link, join, read_topology
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,50 @@ def test_a_link_delay_of_d_is_four_d_of_round_trip_under_single() -> None:
     assert read_topology("single,3", {}).round_trip_s("h1", "h2") == 0
 
 
+def test_each_direction_of_a_link_may_be_another() -> None:
+    links = [
+        Link(ends=("h1", "s1"), shape={"rate": "10Mbit", "delay": "1ms"}),
+        Link(
+            ends=("h2", "s1"),
+            shape={
+                "rate": "8Mbit",
+                "delay": "5ms",
+                "loss": "1%",
+                "reverse": {"rate": "1Mbit", "delay": "2ms", "loss": "10%"},
+            },
+        ),
+    ]
+    topology = join(links)
+    assert topology.one_way_s("h2", "h1") == pytest.approx(0.006)
+    assert topology.one_way_s("h1", "h2") == pytest.approx(0.003)
+    assert topology.one_way_s("h1", "h2", frame_bytes=1250) == pytest.approx(0.003 + 0.001 + 0.010)
+    assert topology.round_trip_s("h1", "h2") == topology.round_trip_s("h2", "h1") == pytest.approx(0.009)
+    assert topology.narrowest_bits_per_s("h1", "h2") == 1e6
+    assert topology.narrowest_bits_per_s("h2", "h1") == 8e6
+    assert topology.arriving("h1", "h2") == pytest.approx(0.9)
+    assert topology.arriving("h2", "h1") == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([("h1", "x1")], "'x1' is no host"),
+        ([("h1", "s1"), ("h1", "s2")], "h1 stands in 2 links"),
+        ([("s1", "s2"), ("s2", "s3"), ("s3", "s1")], "closes a loop"),
+        ([("h251", "s1")], "'h251' is no host"),
+    ],
+)
+def test_links_that_make_no_network_are_refused(ends: list[tuple[str, str]], said: str) -> None:
+    with pytest.raises(SuiteError, match=said):
+        join([Link(ends=each, shape={}) for each in ends])
+
+
+def test_hosts_keep_their_numbers_in_their_addresses() -> None:
+    topology = join([Link(ends=("h7", "s1"), shape={}), Link(ends=("h10", "s1"), shape={})])
+    assert topology.hosts == ("h7", "h10")
+    assert topology.addresses_of("h10") == ["10.0.0.10"]
+
+
 def test_the_emulator_is_told_interfaces_and_switches_and_hosts_have_addresses_of_their_own() -> None:
     topology = read_topology("single,2", {"rate": "10Mbit", "queue": 7}, addresses=3)
     assert topology.link_config(seed=5) == {
@@ -54,6 +98,13 @@ def test_the_emulator_is_told_interfaces_and_switches_and_hosts_have_addresses_o
         ("dumbbell,126", {}, 1, "252 hosts"),
         ("single,3", {"bandwidth": "1Mbit"}, 1, "bandwidth: unknown key"),
         ("single,3", {}, 0, "addresses: 0 is out of range"),
+        ("single,3", {"rate": "100MB"}, 1, "'100MB' is not a rate"),
+        ("single,3", {"delay": "1"}, 1, "'1' is not a duration"),
+        ("single,3", {"delay": "1ms", "jitter": "2ms"}, 1, "more than the delay"),
+        ("single,3", {"loss": "101%"}, 1, "more than 100%"),
+        ("single,3", {"queue": 5}, 1, "add a rate"),
+        ("single,3", {"rate": "1Mbit", "queue": 0}, 1, "write 1 or more"),
+        ("single,3", {"order": "free"}, 1, "without jitter"),
     ],
 )
 def test_what_is_no_topology_is_refused(words: str, shape: dict[str, str], addresses: int, said: str) -> None:

@@ -1,5 +1,7 @@
 //! `plimsoll link`: emulated links and switches between TAP devices until it is told to stop.
 
+mod netem;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use plimsoll_link::config::Config;
 use plimsoll_link::run::{Link, LinkError, Report, WayCounts};
 use plimsoll_measure::units;
+use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
 
@@ -35,11 +38,20 @@ pub(crate) struct Arguments {
     /// The devices, switches and links, in JSON.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Who emulates: our own emulator over TAP devices, or the kernel's netem and htb.
+    #[arg(long, value_enum, default_value = "tap")]
+    backend: Backend,
     /// Print the counts so far this often.
     #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     interval: Option<Duration>,
     #[command(flatten)]
     output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    Tap,
+    Netem,
 }
 
 /// Lines that may wait for a reader. Past that they are left out: a slow reader must not hold up the frames.
@@ -52,7 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.interval.is_some_and(|interval| interval < Duration::from_millis(1)) {
         return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
     }
-    let ready = Ready::of(&config);
+    if arguments.backend == Backend::Netem {
+        return run_netem(arguments, config, &signals);
+    }
+    // Before the devices are made, so that they are carried at that priority from the first frame on.
+    let priority = if process::run_first() { "real time" } else { "ordinary" };
+    let ready = Ready::of(&config, "tap", priority);
     let link = Link::open(config).map_err(blame)?;
     let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
     let printer = thread::Builder::new().name("printer".to_owned()).spawn(move || {
@@ -78,6 +95,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     outcome.map(|_| ExitCode::SUCCESS).map_err(blame)
 }
 
+/// The kernel emulates, and this process only makes the network, counts, and removes it.
+fn run_netem(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
+    let output = arguments.output;
+    let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "netem", "the kernel's");
+    let made = netem::Made::new(config)?;
+    let say = |line: &str| {
+        let mut stdout = std::io::stdout().lock();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    };
+    say(&line(output, &ready, Ready::sentence));
+    let links = made.run(signals, arguments.interval, |counters| {
+        if output.json || !output.quiet {
+            say(&counters.to_string());
+        }
+    })?;
+    say(&serde_json::json!({"event": "summary", "links": links}).to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
 fn read(path: &Path) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| anyhow!(Usage(format!("cannot read `{}`: {error}; name a file of links", path.display()))))?;
@@ -95,28 +131,34 @@ struct Ready {
     switches: usize,
     links: usize,
     large_segments: &'static str,
+    backend: &'static str,
+    /// How the scheduler treats the emulator.
+    priority: &'static str,
     pid: u32,
 }
 
 impl Ready {
-    fn of(config: &Config) -> Ready {
+    fn of(config: &Config, backend: &'static str, priority: &'static str) -> Ready {
         Ready {
             event: "ready",
             devices: config.devices.clone(),
             switches: config.switches.len(),
             links: config.links.len(),
             large_segments: if config.whole_segments { "whole" } else { "cut" },
+            backend,
+            priority,
             pid: std::process::id(),
         }
     }
 
     fn sentence(&self) -> String {
         format!(
-            "linking {} ({} links, {} switches, large segments {})",
+            "linking {} ({} links, {} switches, large segments {}) by {}",
             self.devices.join(", "),
             self.links,
             self.switches,
-            self.large_segments
+            self.large_segments,
+            self.backend
         )
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -41,6 +42,12 @@ class Host(Protocol):
 
     name: str
     """As it appears in records and errors."""
+    addresses: tuple[str, ...]
+    """Where the others reach it, the first one first."""
+    interface: str
+    """The network interface that the others reach it by."""
+    namespace_pid: int | None
+    """A process in the host's own network namespace; None where that is the lab's."""
 
     def start(self, argv: Sequence[str], *, role: str, metered: bool) -> AbstractContextManager[Process]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
@@ -49,4 +56,26 @@ class Host(Protocol):
         """Sleep until one of them prints or ends, or the time is over."""
 
     def free_port(self) -> int:
-        """A TCP port on 127.0.0.1 that nobody listens on."""
+        """A TCP port of its first address that nobody listens on."""
+
+    def accepts(self, address: str) -> bool:
+        """Whether a connection from this host itself to `ADDRESS:PORT` is taken."""
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket of this host's network."""
+
+
+CONNECT_S = 0.2
+"""How long a server that is not up yet may leave an attempt to connect without an answer."""
+
+
+def accepts(host: Host, address: str) -> bool:
+    """What `Host.accepts` is where the host's sockets can be had."""
+    name, _, port = address.rpartition(":")
+    try:
+        with host.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.settimeout(CONNECT_S)
+            probe.connect((name.strip("[]"), int(port)))
+            return True
+    except OSError:
+        return False

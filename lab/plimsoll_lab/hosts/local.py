@@ -17,7 +17,7 @@ from typing import IO, Self
 
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
-from plimsoll_lab.hosts.host import Process
+from plimsoll_lab.hosts.host import Process, accepts
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.samplers.usage import Meter, ProcMeter, Usage
 
@@ -124,6 +124,9 @@ class LocalHost:
     """Starts processes on this machine. A context: leaving it removes every trace."""
 
     name = "local"
+    addresses: tuple[str, ...] = ("127.0.0.1",)
+    interface = "lo"
+    namespace_pid: int | None = None
 
     def __init__(self) -> None:
         self._groups: Groups | None = None
@@ -188,6 +191,14 @@ class LocalHost:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
             return port
+
+    def accepts(self, address: str) -> bool:
+        """Whether a connection to `ADDRESS:PORT` is taken."""
+        return accepts(self, address)
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket of this machine's own network."""
+        return socket.socket(family, kind, protocol)
 
     def _spawn(self, argv: Sequence[str], role: str, group: Group | None) -> subprocess.Popen[bytes]:
         parent = os.getpid()

@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-from plimsoll_lab.hosts.host import Process
-from plimsoll_lab.hosts.local import LocalHost, LocalProcess
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.hosts.host import Process, accepts
+from plimsoll_lab.hosts.inside import socket_inside
+from plimsoll_lab.hosts.local import LocalHost, LocalProcess, wait_for
+from plimsoll_lab.problem import ENVIRONMENT, LabError
 
-READY_S = 10.0
+Json = dict[str, object]
+
+READY_S = 30.0
 """Making a namespace takes milliseconds, and a hundred devices a second."""
 PORTS = range(20_000, 30_000)
 """Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection takes one meanwhile."""
+KEEP = """ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && echo kept && exec sleep infinity"""
+"""Holds a host's namespace. TCP there carries nothing over from trial to trial (tcp_no_metrics_save, ip-sysctl.rst)."""
 LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
-ENVIRONMENT = 5
-"""The exit code where the environment cannot run this."""
+COUNTS_EVERY = "200ms"
+"""How often the emulator tells its counts: a trial waits for those that follow its window."""
 
 
 class NetnsHost:
@@ -37,9 +42,11 @@ class NetnsHost:
     def __init__(self, name: str, addresses: Sequence[str], local: LocalHost, keeper_pid: int) -> None:
         self.name = name
         self.addresses = tuple(addresses)
+        self.interface = device_of(name)
         self._local = local
         self.keeper_pid = keeper_pid
         """The process that holds the namespace."""
+        self.namespace_pid: int | None = keeper_pid
         self._next_port = PORTS.start
 
     def start(self, argv: Sequence[str], *, role: str, metered: bool) -> AbstractContextManager[LocalProcess]:
@@ -62,6 +69,14 @@ class NetnsHost:
             f"{self.name}: every port from {PORTS.start} to {PORTS.stop - 1} is listened on; end some servers"
         )
 
+    def accepts(self, address: str) -> bool:
+        """Whether a connection from this host itself to `ADDRESS:PORT` is taken."""
+        return accepts(self, address)
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket of this host's network."""
+        return socket_inside(Path(f"/proc/{self.keeper_pid}/ns/net"), family, kind, protocol)
+
     def _listening(self) -> set[int]:
         ports = set()
         for table in ("tcp", "tcp6"):
@@ -72,39 +87,82 @@ class NetnsHost:
         return ports
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
     """Hosts that are up, and the emulator between them."""
 
-    hosts: Mapping[str, NetnsHost]
-    """By name."""
-    emulator: LocalProcess
-    """`plimsoll link`, whose lines tell when it was late."""
+    def __init__(self, hosts: Mapping[str, NetnsHost], emulator: LocalProcess, ready: Json) -> None:
+        self.hosts = hosts
+        """By name."""
+        self.emulator = emulator
+        """`plimsoll link`, whose lines tell when it was late."""
+        self.ready = ready
+        """What the emulator said as it began: its backend, and whether it carries large segments whole."""
+        self.latest: Json | None = None
+        """The counts it told last."""
+        self._disturbances: list[Json] = []
+
+    def listen(self) -> None:
+        """Take what the emulator has said since; unread, it would leave lines out."""
+        for line in self.emulator.take_lines():
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if event.get("event") == "counters":
+                    self.latest = event
+                elif event.get("event") == "disturbance":
+                    self._disturbances.append(event)
+
+    def counters(self, after_unix_s: float, timeout_s: float) -> Json | None:
+        """The first counts from a moment on; None where the emulator has ended or says nothing for so long."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.listen()
+            if self.latest is not None and cast("float", self.latest["unix_s"]) >= after_unix_s:
+                return self.latest
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self.emulator.exit_code() is not None:
+                return None
+            wait_for([self.emulator], left_s)
+
+    def disturbances(self, from_unix_s: float, to_unix_s: float) -> list[Json]:
+        """When the emulator was not the network asked for, of those moments that overlap with a time."""
+        return [
+            each
+            for each in self._disturbances
+            if cast("float", each["from_unix_s"]) <= to_unix_s and cast("float", each["to_unix_s"]) >= from_unix_s
+        ]
 
 
 @contextlib.contextmanager
 def open_network(
-    local: LocalHost, binary: str, config: Mapping[str, object], addresses: Mapping[str, Sequence[str]]
+    local: LocalHost,
+    binary: str,
+    config: Mapping[str, object],
+    addresses: Mapping[str, Sequence[str]],
+    *,
+    backend: str = "tap",
 ) -> Iterator[Network]:
     """Hosts with these addresses, joined as `config` tells `plimsoll link`; the host hN has the device hN-eth0."""
-    _require_root()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-network-")))
         file = folder / "links.json"
         file.write_text(json.dumps(config), encoding="utf-8")
-        command = ["unshare", "--net", "--", binary, "link", "--config", str(file), "--json", "--interval", "1s"]
-        emulator = stack.enter_context(local.start(command, role="link", metered=False))
-        _await(local, emulator, "the emulated links", '"ready"')
+        link = [binary, "link", "--config", str(file), "--backend", backend, "--json", "--interval", COUNTS_EVERY]
+        emulator = stack.enter_context(local.start(["unshare", "--net", "--", *link], role="link", metered=True))
+        ready = _await(local, emulator, "the emulated links", '"ready"')
         hosts = {}
         for name, own in addresses.items():
-            keep = "ip link set lo up && echo kept && exec sleep infinity"
             keeper = stack.enter_context(
-                local.start(["unshare", "--net", "--", "sh", "-c", keep], role=f"host {name}", metered=False)
+                local.start(["unshare", "--net", "--", "sh", "-c", KEEP], role=f"host-{name}", metered=False)
             )
             _await(local, keeper, f"the host {name}", "kept")
             _plug(local, emulator.pid, keeper.pid, name, own)
             hosts[name] = NetnsHost(name, own, local, keeper.pid)
-        yield Network(hosts=hosts, emulator=emulator)
+        yield Network(hosts, emulator, json.loads(ready))
+
+
+def device_of(host: str) -> str:
+    """The name of a host's interface."""
+    return f"{host}-eth0"
 
 
 def enter(pid: int, argv: Sequence[str]) -> list[str]:
@@ -114,7 +172,7 @@ def enter(pid: int, argv: Sequence[str]) -> list[str]:
 
 def _plug(local: LocalHost, emulator_pid: int, keeper_pid: int, name: str, addresses: Sequence[str]) -> None:
     """Move a host's device to it, and bring it up."""
-    device = f"{name}-eth0"
+    device = device_of(name)
     _finish(local, enter(emulator_pid, ["ip", "link", "set", device, "netns", str(keeper_pid)]), f"plug in {name}")
     steps = [f"ip address add {address}/8 dev {device}" for address in addresses]
     script = " && ".join([*steps, f"ip link set {device} up"])
@@ -133,21 +191,14 @@ def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:
             raise LabError(f"cannot {purpose}: `{' '.join(argv)}` said: {said}", exit_code=ENVIRONMENT)
 
 
-def _await(local: LocalHost, process: LocalProcess, what: str, word: str) -> None:
+def _await(local: LocalHost, process: LocalProcess, what: str, word: str) -> str:
+    """The first line with a word in it."""
     deadline = time.monotonic() + READY_S
     while (left_s := deadline - time.monotonic()) > 0:
-        if any(word in line for line in process.take_lines()):
-            return
+        for line in process.take_lines():
+            if word in line:
+                return line
         if process.exit_code() is not None:
             break
         local.wait([process], left_s)
     raise LabError(f"cannot make {what}: {process.stderr_tail() or 'no answer'}", exit_code=ENVIRONMENT)
-
-
-def _require_root() -> None:
-    if os.geteuid() != 0:
-        raise LabError(
-            "an emulated network needs the right to make network namespaces; run the lab as root, "
-            "or remove [network] to run on the local host",
-            exit_code=ENVIRONMENT,
-        )

@@ -15,7 +15,7 @@ from importlib import resources
 from string import Template
 from typing import cast
 
-from plimsoll_lab.report import words
+from plimsoll_lab.report import network, words
 from plimsoll_lab.report.charts import SHAPES, Chart, charts, rows, shape_of
 from plimsoll_lab.report.knees import knee_charts, knees_section
 from plimsoll_lab.report.scores import controls_section, scores_section
@@ -96,6 +96,7 @@ def render_page(folder: RunFolder, summary: Json) -> str:
         knees=knees_section(cast("list[Json]", summary["knees"])),
         stops=_stops(summary, run),
         limits=_limits(summary, figures),
+        network=_network(run),
         legend=_legend(run),
         cards=_cards(drawn, figures),
         table=_table(summary, run, figures),
@@ -157,6 +158,18 @@ def _warnings(summary: Json) -> str:
     if not lines:
         return "<p class='calm'>No doubts were raised about this run.</p>"
     return f"<div class='doubts'><h2>Doubts</h2><ul>{''.join(lines)}</ul></div>"
+
+
+def _network(run: Json) -> str:
+    rows = network.rows(run)
+    if not rows:
+        return ""
+    head = "".join(f"<th scope='col'>{_text(each)}</th>" for each in network.HEADINGS)
+    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f"<section><h2>Network</h2><p class='note'>{_text(network.EXPLANATION)}. Measured before the first trial.</p>"
+        f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    )
 
 
 def _verdicts(summary: Json, run: Json, figures: Mapping[str, Json]) -> str:

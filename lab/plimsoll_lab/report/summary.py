@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
-from plimsoll_lab.report import words
+from plimsoll_lab.report import network, words
 from plimsoll_lab.report.answer import answer
 from plimsoll_lab.report.knees import find_knees
 from plimsoll_lab.report.searches import capacity_family, describe_searches
@@ -80,6 +80,7 @@ def summarise_run(folder: RunFolder) -> Json:
         "controls": [asdict(each) for each in held],
         "scores": [asdict(cell) for cell in score(family, margin=margin, seed=seed)],
         "knees": find_knees(run, trials),
+        "network": network.paths(run),
         # A search goes past every limit on purpose.
         "stops": [] if capacities else _stops(run, points),
         "limits_missed": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from plimsoll_lab.report import words
+from plimsoll_lab.report import network, words
 from plimsoll_lab.report.searches import render_searches
 from plimsoll_lab.store.records import Json
 
@@ -49,6 +49,7 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
         *_verdicts(summary, figures, paint),
         *_stops(summary, paint),
         *(render_searches(summary, run) if run.get("search") else _tables(summary, run, figures, paint)),
+        *_network(run, paint),
         *_limits(summary, figures, paint),
         *_warnings(summary, paint),
         "",
@@ -142,6 +143,16 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return (
         "  " + first + "  " + "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
     ).rstrip()
+
+
+def _network(run: Json, paint: Paint) -> list[str]:
+    rows = [list(row) for row in network.rows(run)]
+    if not rows:
+        return []
+    table = [list(network.HEADINGS), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    head, *body = [_row(row, widths) for row in table]
+    return ["", paint("network", BOLD) + paint(f", {network.EXPLANATION}", DIM), paint(head, DIM), *body]
 
 
 def _limits(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:

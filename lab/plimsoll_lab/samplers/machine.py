@@ -28,3 +28,44 @@ def read_machine(stat: Path = Path("/proc/stat")) -> MachineUsage:
     user, nice, system, _idle, _iowait, irq, softirq, steal = fields
     busy = user + nice + system + irq + softirq
     return MachineUsage(busy_s=busy / TICKS_PER_S, steal_s=steal / TICKS_PER_S, throttled_s=read_throttled_s())
+
+
+def read_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that programs may still take without swapping (MemAvailable, proc_meminfo(5))."""
+    for line in _lines(meminfo):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def read_pressure(folder: Path = Path("/proc/pressure")) -> dict[str, float]:
+    """Seconds since boot in which some task waited for CPU, memory or I/O (Documentation/accounting/psi.rst)."""
+    found = {}
+    for kind in ("cpu", "memory", "io"):
+        for line in _lines(folder / kind):
+            if line.startswith("some "):
+                found[f"{kind}_some_s"] = int(line.rpartition("total=")[2]) / 1e6
+    return found
+
+
+def read_open_files(number: Path = Path("/proc/sys/fs/file-nr")) -> int | None:
+    """Open files of the whole machine (proc_sys_fs(5)): allocated ones, less those free again."""
+    for line in _lines(number):
+        allocated, free, _ = (int(each) for each in line.split())
+        return allocated - free
+    return None
+
+
+def read_descriptors(pid: int) -> int | None:
+    """Descriptors of one process; the folder's size is their number since Linux 6.2."""
+    try:
+        return Path(f"/proc/{pid}/fd").stat().st_size
+    except OSError:
+        return None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []

@@ -29,6 +29,12 @@ class RunFolder:
         """The page."""
         return self.path / "report.html"
 
+    def captures(self) -> Path:
+        """Where packets are kept."""
+        folder = self.path / "captures"
+        folder.mkdir(exist_ok=True)
+        return folder.resolve()
+
     def write_run(self, record: Json) -> None:
         """Write the run's own record."""
         write_atomically(self.path / "run.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")

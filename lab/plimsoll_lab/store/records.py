@@ -84,6 +84,12 @@ class TrialRecord:
     """The server's tree over the window."""
     attempts: Sequence[Attempt] = ()
     """Earlier measurements of this trial that were discarded."""
+    roles: Sequence[Mapping[str, object]] = ()
+    """Further parts: what each was, and what it cost."""
+    hosts: Mapping[str, object] = field(default_factory=dict)
+    """What was read on every host over the window: counters of TCP and of interfaces, connections, the machine."""
+    network: Mapping[str, object] | None = None
+    """What the emulated links did over the window; None without a network."""
     schema_version: int = field(default=SCHEMA_VERSION)
     """Of this record's form."""
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.rack import settle, vary
 from plimsoll_lab.suite.read import check_point
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, Settings, Suite, SuiteError, Value
 
@@ -98,12 +99,13 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
         setting: dict[str, Value] = {axis.path: value for axis, value in zip(suite.matrix, cell, strict=True)}
         if any(as_text(setting[path]) not in wanted for path, wanted in only.items()):
             continue
-        server, load = dict(suite.server), dict(suite.load)
-        for path, value in setting.items():
-            table, _, key = path.partition(".")
-            (server if table == "server" else load)[key] = value
-        check_point(suite, server, load)
-        points.append(Point(number=number, setting=setting, server=server, load=load))
+        server, load, network, roles = vary(suite, setting)
+        place, roles = settle(network, suite.place, roles, source=suite.source)
+        point = Point(
+            number=number, setting=setting, server=server, load=load, network=network, place=place, roles=roles
+        )
+        check_point(suite, point)
+        points.append(point)
     return points
 
 

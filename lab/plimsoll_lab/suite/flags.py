@@ -106,6 +106,15 @@ DESTINATIONS: dict[str, dict[str, Flag]] = {
 
 No flags: the lab makes the generator's target of them."""
 
+FORWARD_FLAGS: dict[str, Flag] = {
+    "target": Flag(kind="text"),
+    "mappings": Flag(kind="texts"),
+    "workers": Flag(kind="count", least=1),
+    "accept": Flag(kind="choice", choices=("single", "exclusive", "reuseport")),
+    "drain": Flag(kind="duration"),
+}
+"""The forwarder's; `target` is where a port of the lab's choice leads, `mappings` are the command's own."""
+
 ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",
     "load.limit": "it belongs under [limits]",

@@ -10,20 +10,17 @@ from typing import cast
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import BY_NAME, read_limit, suggest
-from plimsoll_lab.suite.flags import DESTINATIONS, LOAD_FLAGS, SERVER_FLAGS, check_setting
+from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
+from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
-from plimsoll_lab.suite.spec import Axis, Limit, RunSettings, Settings, Suite, SuiteError, Value, VerdictSettings
+from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Settings, Suite, SuiteError, Value, VerdictSettings
 
 Table = Mapping[str, object]
 
-TABLES = ("name", "question", "server", "load", "matrix", "run", "limits", "verdict", "search")
-NOT_YET = {
-    "network": "emulated networks",
-    "place": "placing roles on hosts",
-    "role": "further roles",
-}
-"""Tables of the interface which this version refuses, and what they would ask for."""
-
+TABLES = (
+    *("name", "question", "capture", "server", "load", "matrix", "run", "limits", "verdict", "search"),
+    *("network", "place", "role"),
+)
 COMMAND_KEYS = ("command", "ready")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _READY = re.compile(r"tcp:(\d+|\{port\})")
@@ -48,11 +45,6 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
         raise SuiteError(f"{source}: not valid TOML: {error}") from None
     for path, value in (changes or {}).items():
         _change(tables, path, value, source=source)
-    for key in tables:
-        if key in NOT_YET:
-            raise SuiteError(
-                f"{source}: [{key}]: {NOT_YET[key]} is not supported yet; remove the table to run on the local host"
-            )
     _refuse_unknown(tables, TABLES, where="", source=source)
     suite = Suite(
         name=_name(tables, source=source),
@@ -67,6 +59,10 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
         limits=_limits(_table(tables, "limits", source=source), source=source),
         verdict=_verdict(_table(tables, "verdict", source=source), source=source),
         search=read_search(_table(tables, "search", source=source), source=source) if "search" in tables else None,
+        network=_table(tables, "network", source=source) if "network" in tables else None,
+        place=read_place(_table(tables, "place", source=source), source=source),
+        roles=read_roles(tables.get("role", []), source=source),
+        capture=_switch(tables, "capture", source=source),
     )
     if suite.search is not None:
         check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
@@ -79,49 +75,90 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
     return suite
 
 
-def check_point(suite: Suite, server: Settings, load: Settings) -> None:
+def check_point(suite: Suite, point: Point) -> None:
     """Refuse a point that could not be started: its tables as a whole, after the matrix has been applied."""
+    _check_server(suite.source, "server", point.server)
+    _check_load(suite.source, "load", point.load)
+    _check_shares(suite.source, point)
+    for role in point.roles:
+        where = f"role {role.name}"
+        if role.kind == "load":
+            _check_load(suite.source, where, role.settings, endless=not role.measured)
+        elif role.kind == "server":
+            _check_server(suite.source, where, role.settings)
+        elif role.kind == "command":
+            _check_command(suite.source, where, role.settings, must_listen=False)
+        else:
+            _check_forward(suite.source, where, role.settings)
+    check_references(point.server, point.load, point.roles, source=suite.source)
+    start_order(point.server, point.roles, source=suite.source)
+
+
+def _check_server(source: str, table: str, server: Settings) -> None:
     if "address" in server:
-        _check_attached(suite.source, server)
+        _check_attached(source, table, server)
     elif "command" in server:
-        _check_command(suite.source, server)
+        _check_command(source, table, server)
     else:
-        _check_flags(suite.source, "server", SERVER_FLAGS, server)
-    _check_flags(suite.source, "load", LOAD_FLAGS, load)
+        _check_flags(source, table, SERVER_FLAGS, server)
+
+
+def _check_load(source: str, table: str, load: Settings, *, endless: bool = False) -> None:
+    _check_flags(source, table, LOAD_FLAGS, load)
     windows = [key for key in ("duration", "requests", "each") if key in load]
     if len(windows) > 1:
-        raise SuiteError(f"{suite.source}: [load] {' and '.join(windows)}: a window has one length; keep one of them")
-    if not windows:
-        raise SuiteError(f'{suite.source}: [load]: no length of the window; give it one, such as duration = "1s"')
+        raise SuiteError(f"{source}: [{table}] {' and '.join(windows)}: a window has one length; keep one of them")
+    if not windows and not endless:
+        raise SuiteError(f'{source}: [{table}]: no length of the window; give it one, such as duration = "1s"')
+
+
+def _check_shares(source: str, point: Point) -> None:
+    """Each of several generators needs a part of what they share."""
+    count = len(point.place.load)
+    for key in ("connections", "requests"):
+        if count > 1 and units.count(cast("str", point.load.get(key, count if key == "requests" else 64))) < count:
+            raise SuiteError(f"{source}: [load] {key}: {point.load[key]} are too few for {count} generators to share")
+
+
+def _check_forward(source: str, table: str, settings: Settings) -> None:
+    for key, value in settings.items():
+        check_setting(table, FORWARD_FLAGS, key, value, source=source)
+    if ("target" in settings) == ("mappings" in settings):
+        raise SuiteError(
+            f'{source}: [{table}]: say where it forwards to; write target = "role:server", '
+            'or mappings = ["8080=role:server"], one of both'
+        )
 
 
 def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, object]], settings: Settings) -> None:
     protocol = settings.get("protocol", "echo")
     if not isinstance(protocol, str) or protocol not in known:
         raise SuiteError(f"{source}: [{table}] protocol: '{protocol}' is not supported{suggest(str(protocol), known)}")
-    flags = LOAD_FLAGS[protocol] | DESTINATIONS[protocol] if table == "load" else SERVER_FLAGS[protocol]
+    flags = LOAD_FLAGS[protocol] | DESTINATIONS[protocol] if known is LOAD_FLAGS else SERVER_FLAGS[protocol]
     for key, value in settings.items():
         if key != "protocol":
             check_setting(table, flags, key, value, source=source)
 
 
-def _check_attached(source: str, server: Settings) -> None:
+def _check_attached(source: str, table: str, server: Settings) -> None:
     """A server that somebody else runs: there is nothing to start."""
-    _refuse_unknown(server, ("address", "protocol"), where="server", source=source)
+    _refuse_unknown(server, ("address", "protocol"), where=table, source=source)
     if not isinstance(server["address"], str) or ":" not in server["address"]:
-        raise SuiteError(f"{source}: [server] address: {server['address']!r} is none; write HOST:PORT")
+        raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is none; write HOST:PORT")
 
 
-def _check_command(source: str, server: Settings) -> None:
-    _refuse_unknown(server, (*COMMAND_KEYS, "protocol"), where="server", source=source)
+def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
+    _refuse_unknown(server, (*COMMAND_KEYS, "protocol"), where=table, source=source)
     command, ready = server.get("command"), server.get("ready")
     if not isinstance(command, tuple) or not command:
         raise SuiteError(
-            f'{source}: [server] command: {command!r} is not a list of texts; write ["program", "argument"], no shell'
+            f'{source}: [{table}] command: {command!r} is not a list of texts; write ["program", "argument"], no shell'
         )
+    if ready is None and not must_listen:
+        return
     if not isinstance(ready, str) or not _READY.fullmatch(ready):
         raise SuiteError(
-            f"{source}: [server] ready: a command needs to say when it can be connected to; "
+            f"{source}: [{table}] ready: a command needs to say when it can be connected to; "
             'write ready = "tcp:8080", or "tcp:{port}" with {port} in the command for a port that is free'
         )
 
@@ -129,11 +166,17 @@ def _check_command(source: str, server: Settings) -> None:
 def _change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
     """Apply one `--set`: an axis of the matrix is replaced by the one value."""
     table, _, key = path.partition(".")
-    if not key:
+    if not key and path != "capture":
         raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
     matrix = tables.get("matrix")
     if isinstance(matrix, dict) and path in matrix:
         matrix[path] = [value]
+        return
+    if table == "role":
+        change_role(tables, path, value, source=source)
+        return
+    if not key:
+        tables[path] = value
         return
     home = tables.setdefault(table, {})
     if not isinstance(home, dict):
@@ -185,13 +228,24 @@ def _settings(tables: Table, key: str, *, source: str) -> Settings:
     return {name: _value(raw, where=f"[{key}] {name}", source=source) for name, raw in table.items()}
 
 
+def _switch(tables: Table, key: str, *, source: str) -> bool:
+    value = tables.get(key, False)
+    if not isinstance(value, bool):
+        raise SuiteError(f"{source}: {key}: {value!r} is neither true nor false")
+    return value
+
+
 def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
     axes = []
     for path, raw in table.items():
         where = f"[matrix] {path}"
         head, _, key = path.partition(".")
-        if head not in {"server", "load"} or not key or "." in key:
-            raise SuiteError(f'{source}: {where}: not a path that can vary; write "server.KEY" or "load.KEY", quoted')
+        # A role's path has its name in the middle.
+        if head not in {"server", "load", "network", "role"} or not key or key.count(".") != (head == "role"):
+            raise SuiteError(
+                f'{source}: {where}: not a path that can vary; write "server.KEY", "load.KEY", "network.KEY" '
+                'or "role.NAME.KEY", quoted'
+            )
         if not isinstance(raw, list) or not raw:
             raise SuiteError(f"{source}: {where}: {raw!r} is not a list of values")
         values = tuple(_value(each, where=where, source=source) for each in raw)

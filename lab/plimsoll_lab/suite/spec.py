@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plimsoll_lab.suite.topology import Topology
 
 Value = str | int | float | bool | tuple[str, ...]
 """One setting: a TOML scalar, or a list of texts (a command, a flag that may be repeated)."""
@@ -100,6 +104,40 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where the server and the generators run."""
+
+    server: str | None = None
+    """The server's host."""
+    load: tuple[str, ...] = ()
+    """The generators' hosts, one each; they share the connections."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Role:
+    """A further part of a trial."""
+
+    name: str
+    """By which others name it: `role:NAME`."""
+    kind: str
+    """`load`, `server`, `forward` or `command`."""
+    on: str | None
+    """Its host."""
+    measured: bool
+    """Of a load, whether its requests are part of the figures."""
+    settings: Settings
+    """Its own keys, as in [server] and [load]."""
+
+    def on_host(self, host: str) -> Role:
+        """The same on a host."""
+        return replace(self, on=host)
+
+    def with_setting(self, key: str, value: Value) -> Role:
+        """The same with one more setting."""
+        return replace(self, settings={**self.settings, key: value})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
     """A question, typed and checked."""
 
@@ -127,6 +165,14 @@ class Suite:
     """What is compared with what."""
     search: SearchSettings | None = None
     """A load to be searched for, in place of an axis."""
+    network: Mapping[str, object] | None = None
+    """The network between hosts, before the matrix has been applied; None for the local host alone."""
+    place: Place = field(default_factory=Place)
+    """Where server and generators run, as far as the suite says."""
+    roles: tuple[Role, ...] = ()
+    """Further parts."""
+    capture: bool = False
+    """Whether the packets of the server's host are captured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,6 +189,12 @@ class Point:
     """The whole load table of this point."""
     control: bool = False
     """Whether this is another point once more, to be held against it and nothing else."""
+    network: Topology | None = None
+    """The network of this point."""
+    place: Place = field(default_factory=Place)
+    """Where server and generators run."""
+    roles: tuple[Role, ...] = ()
+    """Further parts, each with its host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,12 +7,14 @@ switches s1, s2, ... A host's further addresses are 10.1.0.N, 10.2.0.N and so on
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from plimsoll_lab.suite.spec import SuiteError
-from plimsoll_lab.suite.units import duration_s
+from plimsoll_lab.suite.units import bits_per_s, duration_s, ratio
 
 HOSTS_MAX = 250
 """The last part of an address tells hosts apart."""
@@ -20,11 +22,15 @@ ADDRESSES_MAX = 250
 """The second part tells a host's addresses apart."""
 
 LINK_KEYS = ("rate", "delay", "jitter", "order", "loss", "queue")
-"""What a link can be told, as in docs/networks.md; `plimsoll link` checks the values."""
+"""What each direction of a link can be told, as in docs/networks.md; `plimsoll link` checks the values once more."""
+FULL_FRAME_BYTES = 1514
+"""The longest frame of Ethernet without its checksum, as tc(8) counts it."""
 
 _WORDS = re.compile(r"(single|linear|dumbbell),(\d+)")
+_PART = re.compile(r"([hs])([1-9]\d{0,4})")
 
-Shape = Mapping[str, str | int]
+Shape = Mapping[str, "str | int | Shape"]
+"""What a link is told, by key; under `reverse` the same for the way back, where that is another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +41,13 @@ class Link:
     """A host or switch, and a switch or host."""
     shape: Shape
     """Rate, one-way delay and the rest, of each direction."""
+
+    def way(self, start: str) -> Shape:
+        """What the link does to packets that come from one of its ends."""
+        back = self.shape.get("reverse")
+        if start == self.ends[1] and isinstance(back, Mapping):
+            return back
+        return self.shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,10 +62,12 @@ class Topology:
     """How they are joined."""
     addresses: int = 1
     """Addresses a host."""
+    backend: str = "tap"
+    """Who emulates the links: `tap`, our own emulator, or `netem`, the kernel's."""
 
     def addresses_of(self, host: str) -> list[str]:
         """A host's addresses, the first one first."""
-        number = self.hosts.index(host) + 1
+        number = int(host[1:])
         return [f"10.{place}.0.{number}" for place in range(self.addresses)]
 
     def link_config(self, *, seed: int) -> dict[str, object]:
@@ -64,9 +79,9 @@ class Topology:
             "links": [{"ends": [self._plug(end) for end in link.ends], **link.shape} for link in self.links],
         }
 
-    def path(self, start: str, end: str) -> list[Link]:
-        """The links between two hosts, in order."""
-        reached: dict[str, list[Link]] = {start: []}
+    def path(self, start: str, end: str) -> list[Shape]:
+        """What each link between two hosts does to packets on their way, in order."""
+        reached: dict[str, list[Shape]] = {start: []}
         waiting = [start]
         while waiting:
             here = waiting.pop()
@@ -74,15 +89,32 @@ class Topology:
                 if here in link.ends:
                     there = link.ends[1 - link.ends.index(here)]
                     if there not in reached:
-                        reached[there] = [*reached[here], link]
+                        reached[there] = [*reached[here], link.way(here)]
                         waiting.append(there)
         if end not in reached:
             raise SuiteError(f"[network]: no links lead from {start} to {end}; join them by a link")
         return reached[end]
 
-    def round_trip_s(self, start: str, end: str) -> float:
-        """What the delays of the links alone make of a round trip: under `single,3`, four times a link's."""
-        return 2 * sum(duration_s(str(link.shape.get("delay", "0"))) for link in self.path(start, end))
+    def one_way_s(self, start: str, end: str, *, frame_bytes: int = 0) -> float:
+        """From host to host by the delays of the links, and by what a frame of this length takes to send on each."""
+        return sum(
+            duration_s(str(shape.get("delay", "0")))
+            + (frame_bytes * 8 / bits_per_s(str(shape["rate"])) if "rate" in shape else 0.0)
+            for shape in self.path(start, end)
+        )
+
+    def round_trip_s(self, start: str, end: str, *, frame_bytes: int = 0) -> float:
+        """There and back: under `single,3`, four times a link's delay."""
+        return self.one_way_s(start, end, frame_bytes=frame_bytes) + self.one_way_s(end, start, frame_bytes=frame_bytes)
+
+    def narrowest_bits_per_s(self, start: str, end: str) -> float | None:
+        """The lowest rate on the way; None where no link has one."""
+        rates = [bits_per_s(str(shape["rate"])) for shape in self.path(start, end) if "rate" in shape]
+        return min(rates, default=None)
+
+    def arriving(self, start: str, end: str) -> float:
+        """The part of the packets that no link loses on the way."""
+        return math.prod(1 - ratio(str(shape.get("loss", "0"))) for shape in self.path(start, end))
 
     def _plug(self, end: str) -> str:
         return interface(end) if end in self.hosts else end
@@ -93,7 +125,7 @@ def interface(host: str) -> str:
     return f"{host}-eth0"
 
 
-def read_topology(words: str, shape: Shape, *, addresses: int = 1) -> Topology:
+def read_topology(words: str, shape: Shape, *, addresses: int = 1, backend: str = "tap") -> Topology:
     """What `single,3`, `linear,4` or `dumbbell,4` stands for, each link of the same shape.
 
     single,N: N hosts on one switch. linear,N: N switches in a row with a host each. dumbbell,N: N hosts on each of two
@@ -102,11 +134,7 @@ def read_topology(words: str, shape: Shape, *, addresses: int = 1) -> Topology:
     match = _WORDS.fullmatch(words.replace(" ", ""))
     if match is None or int(match[2]) == 0:
         raise SuiteError(f"[network] topology: '{words}' is no topology; write 'single,3', 'linear,4' or 'dumbbell,2'")
-    if not 1 <= addresses <= ADDRESSES_MAX:
-        raise SuiteError(f"[network] addresses: {addresses} is out of range; write 1 to {ADDRESSES_MAX}")
-    for key in shape:
-        if key not in LINK_KEYS:
-            raise SuiteError(f"[network] {key}: unknown key; a link has {', '.join(LINK_KEYS)}")
+    check_shape(shape, where="[network]")
     kind, count = match[1], int(match[2])
     hosts = [f"h{number + 1}" for number in range(2 * count if kind == "dumbbell" else count)]
     if len(hosts) > HOSTS_MAX:
@@ -121,5 +149,82 @@ def read_topology(words: str, shape: Shape, *, addresses: int = 1) -> Topology:
         hosts=tuple(hosts),
         switches=tuple(switches),
         links=tuple(Link(ends=each, shape=shape) for each in ends),
-        addresses=addresses,
+        addresses=_addresses(addresses),
+        backend=backend,
     )
+
+
+def join(links: Sequence[Link], *, addresses: int = 1, backend: str = "tap") -> Topology:
+    """Hosts and switches as their links name them: hN is a host, sN a switch."""
+    names = {end for link in links for end in link.ends}
+    for name in sorted(names):
+        match = _PART.fullmatch(name)
+        if match is None or (match[1] == "h" and int(match[2]) > HOSTS_MAX):
+            raise SuiteError(
+                f"[[network.link]] ends: '{name}' is no host, h1 to h{HOSTS_MAX}, and no switch, s1, s2 .."
+            )
+    hosts, switches = (
+        tuple(sorted((name for name in names if name[0] == letter), key=lambda name: int(name[1:]))) for letter in "hs"
+    )
+    for host in hosts:
+        count = sum(host in link.ends for link in links)
+        if count > 1:
+            raise SuiteError(f"[[network.link]] ends: {host} stands in {count} links; a host has one: join by a switch")
+    _refuse_loops(links)
+    return Topology(
+        hosts=hosts, switches=switches, links=tuple(links), addresses=_addresses(addresses), backend=backend
+    )
+
+
+def check_shape(shape: Shape, *, where: str) -> None:
+    """Refuse what `plimsoll link` would refuse, before anything runs."""
+    try:
+        _check_shape(shape)
+    except ValueError as refusal:
+        raise SuiteError(f"{where} {refusal}") from None
+
+
+def _check_shape(shape: Shape) -> None:
+    for key, value in shape.items():
+        if key not in LINK_KEYS:
+            raise ValueError(f"{key}: unknown key; a link has {', '.join(LINK_KEYS)}")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if key == "queue" and (not whole or cast("int", value) < 1):
+            raise ValueError(f"queue: {value!r} is not a number of packets; write 1 or more")
+        if key != "queue" and not isinstance(value, str):
+            raise ValueError(f"{key}: {value!r} is not a text with a unit, such as '100Mbit', '1ms' or '0.1%'")
+    _check_together(shape)
+
+
+def _check_together(shape: Shape) -> None:
+    seconds = {key: duration_s(str(shape.get(key, "0"))) for key in ("delay", "jitter")}
+    if "rate" in shape:
+        bits_per_s(str(shape["rate"]))
+    elif "queue" in shape:
+        raise ValueError("queue: nothing waits where nothing takes time to send; add a rate, or leave the queue out")
+    if seconds["jitter"] > seconds["delay"]:
+        raise ValueError("jitter: it is more than the delay, and nothing arrives before it was sent; lower it")
+    if ratio(str(shape.get("loss", "0"))) > 1:
+        raise ValueError("loss: it is more than 100%; write a percentage such as 0.1%")
+    if shape.get("order", "kept") not in {"kept", "free"}:
+        raise ValueError(f"order: '{shape['order']}' is neither 'kept' nor 'free'")
+    if shape.get("order") == "free" and not seconds["jitter"]:
+        raise ValueError("order: without jitter nothing changes places; add a jitter, or leave the order out")
+
+
+def _addresses(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= ADDRESSES_MAX:
+        raise SuiteError(f"[network] addresses: {count} is out of range; write 1 to {ADDRESSES_MAX}")
+    return count
+
+
+def _refuse_loops(links: Sequence[Link]) -> None:
+    """The switches know no spanning tree: in a loop a broadcast would circle for ever."""
+    tree = {end: end for link in links for end in link.ends}
+    for link in links:
+        one, other = (tree[end] for end in link.ends)
+        if one == other:
+            raise SuiteError(
+                f"[[network.link]] ends: {' - '.join(link.ends)} closes a loop; leave one of its links out"
+            )
+        tree = {end: other if root == one else root for end, root in tree.items()}

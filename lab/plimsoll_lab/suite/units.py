@@ -14,6 +14,7 @@ BYTES = {
     "MiB": 1024**2,
     "GiB": 1024**3,
 }
+BITS_PER_S = {"bit": 1, "kbit": 1000, "Mbit": 1000**2, "Gbit": 1000**3}
 COUNT = {"": 1, "k": 1000, "M": 1000_000}
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
@@ -44,6 +45,14 @@ def size_bytes(text: str | int) -> int:
     if unit and unit not in BYTES:
         raise ValueError(f"'{text}' is not a size: write a number and one of {', '.join(BYTES)}, such as 4KiB")
     return round(number * BYTES[unit or "B"])
+
+
+def bits_per_s(text: str) -> float:
+    """Bits a second in `100Mbit`."""
+    number, unit = _split(text)
+    if unit not in BITS_PER_S or number == 0:
+        raise ValueError(f"'{text}' is not a rate: write a number and one of {', '.join(BITS_PER_S)}, such as 100Mbit")
+    return number * BITS_PER_S[unit]
 
 
 def count(text: str | int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample
+from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
@@ -79,6 +80,10 @@ class Observation:
     """The server's tree over the window."""
     think_s: float | None = None
     """Closed loop over a stated time: the pause before each request; None of any other load."""
+    network: Json | None = None
+    """What the emulated links did over the window; None without a network."""
+    doubts: tuple[Doubt, ...] = ()
+    """Doubts that others have raised."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +100,7 @@ class Judgement:
 
 def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
-    doubts = (*_machine_doubts(seen), *_load_doubts(seen))
+    doubts = (*_machine_doubts(seen), *_load_doubts(seen), *network_doubts(seen.network), *seen.doubts)
     outcome, reason = _outcome(seen, doubts)
     return Judgement(outcome=outcome, reason=reason, warnings=doubts)
 
@@ -105,6 +110,7 @@ def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str
         ("failed", _death(seen)),
         ("hard_limit", _server_limit(seen.server_summary)),
         ("failed", _missing_summary(seen)),
+        ("invalid", too_disturbed(seen.network)),
         *_invalid(seen, doubts),
         ("generator_limited", _unsent(seen.load_summary or {})),
         ("failed", _shortfall(seen.load_summary or {})),

@@ -48,6 +48,14 @@ pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<C
     unsafe { libc::_exit(code.unwrap_or(101)) }
 }
 
+/// Lets this thread run before every ordinary one, as soon as it has something to do (SCHED_FIFO at its lowest priority, sched(7)); what it forks is ordinary
+/// again. Returns whether the machine lets it: CAP_SYS_NICE, or a limit RLIMIT_RTPRIO.
+pub fn run_first() -> bool {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: sched_setscheduler reads one sched_param, which lives for the call; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) == 0 }
+}
+
 /// The socket that SIGTERM and SIGINT end the reading half of.
 static ENDS_ON_TERMINATION: AtomicI32 = AtomicI32::new(-1);
 

@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod frame;
+pub mod netem;
 pub mod network;
 pub mod queue;
 pub mod run;

@@ -1,0 +1,85 @@
+use super::*;
+
+fn lines(commands: &[Command]) -> Vec<String> {
+    commands.iter().map(|words| words.join(" ")).collect()
+}
+
+fn config(links: &str) -> Config {
+    let text = format!(r#"{{"devices": ["h1-eth0", "h2-eth0"], "switches": ["s1"], "links": [{links}]}}"#);
+    Config::from_json(&text).expect("a sound configuration")
+}
+
+const TWO: &str = r#"
+    {"ends": ["h1-eth0", "s1"], "rate": "100Mbit", "delay": "1ms"},
+    {"ends": ["h2-eth0", "s1"], "delay": "2ms", "jitter": "1ms", "loss": "0.5%", "reverse": {"rate": "1Mbit", "delay": "10ms", "queue": 20}}"#;
+
+#[test]
+fn a_link_is_a_bridge_of_its_own_between_a_host_and_a_port_of_its_switch() {
+    let made = lines(&plan(&config(TWO)));
+    for wanted in [
+        "ip link add name s1 type bridge stp_state 0 mcast_snooping 0",
+        "ip link add name p0 type bridge stp_state 0 mcast_snooping 0",
+        "ip link add name h1-eth0 type veth peer name p0x",
+        "ip link set p0x master p0 up",
+        "ip link add name p0b type veth peer name p0y",
+        "ip link set p0b master s1 up",
+        "ip link set p0y master p0 up",
+    ] {
+        assert!(made.iter().any(|line| line == wanted), "{wanted} is missing of {made:#?}");
+    }
+}
+
+#[test]
+fn the_rate_is_htbs_and_the_queue_has_room_for_what_is_on_the_wire() {
+    let made = lines(&plan(&config(TWO)));
+    for device in ["p0x", "p0y"] {
+        // 1 ms of 100 Mbit/s is 8.3 full frames on the wire, beside the hundred that may wait.
+        for wanted in [
+            format!("tc qdisc add dev {device} root handle 1: htb default 1"),
+            format!("tc class add dev {device} parent 1: classid 1:1 htb rate 100000000bit ceil 100000000bit"),
+            format!("tc qdisc add dev {device} parent 1:1 handle 10: netem limit 109 delay 1000us"),
+        ] {
+            assert!(made.contains(&wanted), "{wanted} is missing of {made:#?}");
+        }
+    }
+}
+
+#[test]
+fn each_direction_has_its_own_shape_and_order_is_kept_by_a_plain_queue() {
+    let made = lines(&plan(&config(TWO)));
+    let there: Vec<&String> = made.iter().filter(|line| line.contains("dev p1y")).collect();
+    assert_eq!(there.len(), 2, "{there:?}");
+    assert!(
+        there[0].contains("root handle 10: netem") && there[0].ends_with("delay 2000us 1000us loss 0.5%"),
+        "{there:?}"
+    );
+    assert!(there[1].contains("parent 10: handle 20: pfifo"), "{there:?}");
+    let back: Vec<&String> = made.iter().filter(|line| line.contains("dev p1x")).collect();
+    assert!(back.last().is_some_and(|line| line.ends_with("netem limit 21 delay 10000us")), "{back:?}");
+}
+
+#[test]
+fn everything_that_is_made_is_removed() {
+    let config = config(TWO);
+    let removed = lines(&undo(&config));
+    for (number, command) in plan(&config).iter().enumerate() {
+        if command[..4] == ["ip", "link", "add", "name"] {
+            // A pair goes with either end.
+            let ends = [command[4].as_str(), command.last().expect("it has words").as_str()];
+            assert!(
+                ends.iter().any(|end| removed.contains(&format!("ip link delete {end}"))),
+                "command {number} stays"
+            );
+        }
+    }
+}
+
+#[test]
+fn ways_are_those_of_the_emulator_over_tap() {
+    let ways = ways(&config(TWO));
+    let told: Vec<_> = ways.iter().map(|way| (way.from.as_str(), way.to.as_str(), way.leaves.as_str())).collect();
+    assert_eq!(
+        told,
+        [("h1-eth0", "s1", "p0y"), ("s1", "h1-eth0", "p0x"), ("h2-eth0", "s1", "p1y"), ("s1", "h2-eth0", "p1x")]
+    );
+}

@@ -1,0 +1,288 @@
+"""What a machine has for a suite, before anything runs: ok, warn or refuse, with the figures and the fix.
+
+It reads, and tries what leaves nothing behind; it changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from plimsoll_lab.hosts.privilege import TUN, may_make_networks
+from plimsoll_lab.samplers.machine import read_machine, read_memory
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.expand import predicted_s
+from plimsoll_lab.suite.spec import Plan, Point
+
+Level = Literal["ok", "warn", "refuse"]
+
+PORTS_A_SOURCE = 14_000
+"""Connections from one source address to one destination, past which the kernel's search for a port falls off a cliff
+(measured; docs/scale.md)."""
+SERVER_BYTES = {"threads": 24 << 10, "fork": 200 << 10}
+"""User and kernel memory that a connection costs the server by its model, about; event loops need almost none."""
+CONNECTION_BYTES = 10 << 10
+"""Kernel memory of both ends of a connection over loopback."""
+MEMORY_SPARE = 0.8
+"""The part of the available memory that a run may plan with."""
+DESCRIPTORS_BESIDE = 64
+LOAD_A_CPU = 0.2
+"""A load average above this a CPU is somebody else's work."""
+STEAL_WARNED = 0.01
+"""The part of the time since boot that the hypervisor withheld, above which results will scatter."""
+CAPTURE_BYTES_A_PACKET, CAPTURE_PACKETS_PER_S = 128 + 32, 100_000
+"""A captured packet, cut at its snap length, in pcapng; and as many a second as a busy host passes."""
+QUIET_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"}
+"""Clock sources that are read without leaving user space."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    check: str
+    """What was looked at."""
+    level: Level
+    """`ok`, `warn`: results may suffer, or `refuse`: it cannot run."""
+    message: str
+    """What there is and what is needed, in figures."""
+    fix: str = ""
+    """What to do about it; empty where all is well."""
+
+
+def preflight(plan: Plan | None) -> list[Finding]:
+    """Look at everything that a suite needs; without one, at what every suite needs."""
+    points = plan.points if plan is not None else ()
+    findings = [*_descriptors(points), *_ports(points), *_somaxconn(points), *_tasks(points), *_memory(points)]
+    networks = any(point.network is not None for point in points)
+    findings += [*_network(points, wanted=networks), *_capture(plan)]
+    findings += [*_governor(), *_clock(), *_steal(), *_busy()]
+    return findings
+
+
+def report(findings: list[Finding]) -> Json:
+    """The findings as data."""
+    level = next((each for each in ("refuse", "warn") if any(one.level == each for one in findings)), "ok")
+    return {"event": "preflight", "level": level, "findings": [asdict(each) for each in findings]}
+
+
+def render(findings: list[Finding], *, colour: bool) -> str:
+    """The findings as lines."""
+    codes = {"ok": "32", "warn": "33", "refuse": "31"}
+    width = max(len(each.check) for each in findings)
+    lines = []
+    for each in findings:
+        mark = f"\x1b[{codes[each.level]}m{each.level:<6}\x1b[0m" if colour else f"{each.level:<6}"
+        lines.append(f"{mark}  {each.check.ljust(width)}  {each.message}" + (f"; {each.fix}" if each.fix else ""))
+    return "\n".join(lines)
+
+
+def _connections(points: tuple[Point, ...]) -> int:
+    return max((units.count(cast("str", point.load.get("connections", 64))) for point in points), default=0)
+
+
+def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = _connections(points)
+    has = "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}"
+    said = f"a process may have {has} (ulimit -Hn), and {need:,} connections need one each at each end"
+    enough = hard == resource.RLIM_INFINITY or need + DESCRIPTORS_BESIDE <= hard
+    if enough or not any("command" in point.server for point in points):
+        # Ours go past the limit by tables of their own (docs/scale.md).
+        yield Finding(check="descriptors", level="ok", message=said + ("" if enough else "; ours use several tables"))
+    else:
+        yield Finding(
+            check="descriptors",
+            level="warn",
+            message=said,
+            fix="raise the hard limit",
+        )
+
+
+def _ports(points: tuple[Point, ...]) -> Iterator[Finding]:
+    low, high = (int(each) for each in _read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
+    ports = high - low + 1
+    for point in points:
+        if point.network is None:
+            continue
+        need = units.count(cast("str", point.load.get("connections", 64))) / max(1, len(point.place.load))
+        addresses = point.network.addresses
+        said = f"{need:,.0f} connections a generator, from {addresses} addresses of {ports:,} ports each"
+        if need > ports * addresses:
+            fix = f"ask for [network] addresses = {-(-need // PORTS_A_SOURCE):.0f}, or place the load on more hosts"
+            yield Finding(check="ports", level="refuse", message=said, fix=fix)
+        elif need > PORTS_A_SOURCE * addresses:
+            fix = f"[network] addresses = {-(-need // PORTS_A_SOURCE):.0f} spares the kernel a long search for ports"
+            yield Finding(check="ports", level="warn", message=said, fix=fix)
+        else:
+            yield Finding(check="ports", level="ok", message=said)
+        return
+    yield Finding(
+        check="ports", level="ok", message=f"{ports:,} a source address; on the local host generators rotate addresses"
+    )
+
+
+def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
+    has, need = int(_read("/proc/sys/net/core/somaxconn", "4096")), _connections(points)
+    said = f"{has:,} connections may wait to be accepted (net.core.somaxconn)"
+    burst = any("connect_rate" not in point.load for point in points) and need > has
+    if burst:
+        fix = f"sysctl net.core.somaxconn={need}, or [load] connect_rate, for {need:,} are opened as fast as they go"
+        yield Finding(check="somaxconn", level="warn", message=said, fix=fix)
+    else:
+        yield Finding(check="somaxconn", level="ok", message=said)
+
+
+def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
+    need = max(
+        (
+            units.count(cast("str", point.load.get("connections", 64)))
+            for point in points
+            if point.server.get("model") in {"threads", "fork"} or point.load.get("engine") in {"threads", "fork"}
+        ),
+        default=0,
+    )
+    limits = {
+        "kernel.pid_max": int(_read("/proc/sys/kernel/pid_max", "32768")),
+        "kernel.threads-max": int(_read("/proc/sys/kernel/threads-max", "32768")),
+    }
+    user = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if user != resource.RLIM_INFINITY and os.geteuid() != 0:
+        limits["ulimit -u"] = user
+    limits |= {f"pids limit of {path}": most for path, most in _pids_limits()}
+    name, least = min(limits.items(), key=lambda each: each[1])
+    said = f"{least:,} threads and processes at most ({name}), and {need:,} connections have one each"
+    if need >= least:
+        yield Finding(check="threads and pids", level="warn", message=said, fix=f"raise {name}")
+    else:
+        yield Finding(check="threads and pids", level="ok", message=said)
+
+
+def _pids_limits() -> Iterator[tuple[str, int]]:
+    for path in ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"):
+        text = _read(path, "max")
+        if text.isdigit():
+            yield path, int(text)
+
+
+def _memory(points: tuple[Point, ...]) -> Iterator[Finding]:
+    has = read_memory() or 0
+    need = 0
+    for point in points:
+        each = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
+        need = max(need, each * units.count(cast("str", point.load.get("connections", 64))))
+    said = f"{has / 2**30:.1f} GiB available, and the connections take about {need / 2**30:.2f} GiB"
+    if need > MEMORY_SPARE * has:
+        yield Finding(check="memory", level="refuse", message=said, fix="ask for fewer connections, or free memory")
+    else:
+        yield Finding(check="memory", level="ok", message=said)
+
+
+def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
+    missing: Level = "refuse" if wanted else "warn"
+    if may_make_networks():
+        yield Finding(check="privileges", level="ok", message="this process may make network namespaces")
+    elif _succeeds(["unshare", "--user", "--map-root-user", "--net", "--", "true"]):
+        yield Finding(check="privileges", level="ok", message="network namespaces in a user namespace of one's own")
+    else:
+        fix = "run as root, or allow user namespaces (sysctl user.max_user_namespaces); local suites need neither"
+        yield Finding(check="privileges", level=missing, message="network namespaces cannot be made", fix=fix)
+    if os.access(TUN, os.R_OK | os.W_OK):
+        yield Finding(check="tun", level="ok", message=f"{TUN} can be opened")
+    else:
+        yield Finding(check="tun", level=missing, message=f"{TUN} cannot be opened", fix="load tun, or chmod 666 it")
+    lacking = [program for program in ("ip", "unshare", "nsenter") if shutil.which(program) is None]
+    if lacking:
+        said = f"{', '.join(lacking)} missing"
+        yield Finding(check="programs", level=missing, message=said, fix="install iproute2 and util-linux")
+    else:
+        yield Finding(check="programs", level="ok", message="ip, unshare and nsenter are there")
+    netem = {kind: _has_qdisc(kind) for kind in ("netem", "htb")}
+    said = ", ".join(f"{kind} {'there' if has else 'missing'}" for kind, has in netem.items())
+    asked = any(point.network is not None and point.network.backend == "netem" for point in points)
+    if all(netem.values()):
+        yield Finding(check="qdiscs", level="ok", message=said)
+    elif asked:
+        fix = "load the modules sch_netem and sch_htb, or leave [network] backend out"
+        yield Finding(check="qdiscs", level="refuse", message=said, fix=fix)
+    else:
+        yield Finding(check="qdiscs", level="ok", message=f"{said}; the emulator over TAP needs neither")
+
+
+def _has_qdisc(kind: str) -> bool:
+    """Whether the kernel knows a queueing discipline: tried on the loopback device of a namespace of its own."""
+    script = f"tc qdisc add dev lo root {kind}"
+    prefix = ["unshare", "--net"] if may_make_networks() else ["unshare", "--user", "--map-root-user", "--net"]
+    return _succeeds([*prefix, "--", "sh", "-c", script])
+
+
+def _succeeds(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _capture(plan: Plan | None) -> Iterator[Finding]:
+    if plan is None or not plan.suite.capture:
+        return
+    free = shutil.disk_usage(".").free
+    need = predicted_s(plan) * CAPTURE_PACKETS_PER_S * CAPTURE_BYTES_A_PACKET
+    said = f"{free / 2**30:.1f} GiB free, and captures take up to {need / 2**30:.1f} GiB at 100,000 packets/s"
+    level: Level = "ok" if need < free else "warn"
+    fix = "" if need < free else "free some, or use --out on another disk"
+    yield Finding(check="disk for captures", level=level, message=said, fix=fix)
+
+
+def _governor() -> Iterator[Finding]:
+    governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "")
+    if not governor:
+        yield Finding(check="CPU governor", level="ok", message="the machine shows none: a hypervisor's, or fixed")
+    elif governor == "performance":
+        yield Finding(check="CPU governor", level="ok", message=governor)
+    else:
+        fix = "cpupower frequency-set -g performance makes trials alike"
+        yield Finding(check="CPU governor", level="warn", message=governor, fix=fix)
+
+
+def _clock() -> Iterator[Finding]:
+    source = _read("/sys/devices/system/clocksource/clocksource0/current_clocksource", "unknown")
+    if source in QUIET_CLOCKS:
+        yield Finding(check="clock source", level="ok", message=source)
+    else:
+        fix = "each reading of the time is a system call; a kernel with tsc or kvm-clock has cheaper ones"
+        yield Finding(check="clock source", level="warn", message=source, fix=fix)
+
+
+def _steal() -> Iterator[Finding]:
+    machine = read_machine()
+    whole = machine.busy_s + machine.steal_s
+    part = machine.steal_s / whole if whole else 0.0
+    said = f"the hypervisor withheld {part:.2%} of the CPU time wanted since boot"
+    if part > STEAL_WARNED:
+        yield Finding(check="steal", level="warn", message=said, fix="use a machine with CPUs of its own")
+    else:
+        yield Finding(check="steal", level="ok", message=said)
+
+
+def _busy() -> Iterator[Finding]:
+    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    said = f"a load average of {load:.2f} on {cpus} CPUs"
+    if load > LOAD_A_CPU * cpus:
+        yield Finding(check="other load", level="warn", message=said, fix="close what else runs on this machine")
+    else:
+        yield Finding(check="other load", level="ok", message=said)
+
+
+def _read(path: str, otherwise: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return otherwise

@@ -1,0 +1,68 @@
+"""What is said of emulated networks: each path's one-way delay and round trip, asked for and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.store.records import Json
+
+EXPLANATION = "one way: the links' delays together; RTT: of ICMP echoes of 98 bytes, with their time on the links"
+HEADINGS = ("path", "one way", "RTT asked", "RTT measured", "goodput asked", "measured", "emulator")
+
+
+def paths(run: Json) -> list[Json]:
+    """Every path of the last calibration of each network of a run, with the points that use it."""
+    latest: dict[tuple[int, ...], Json] = {}
+    for record in cast("list[Json]", run.get("calibrations") or []):
+        latest[tuple(cast("list[int]", record["points"]))] = record
+    points = {cast("int", each["number"]): cast("Json", each["setting"]) for each in cast("list[Json]", run["points"])}
+    found: list[Json] = []
+    for numbers, record in latest.items():
+        setting = _common([points[number] for number in numbers if number in points])
+        own = {"setting": setting, "backend": record["backend"]}
+        found.extend({**path, **own} for path in cast("list[Json]", record["paths"]))
+    return found
+
+
+def rows(run: Json) -> list[tuple[str, ...]]:
+    """The paths as a table's cells, in the order of the headings."""
+    table: list[tuple[str, ...]] = []
+    for path in paths(run):
+        asked, measured = (cast("Json", path[key]) for key in ("asked", "measured"))
+        off = cast("Mapping[str, float | None]", path["off"])
+        times = cast("Mapping[str, float]", measured["round_trip_us"])
+        setting = cast("Json", path["setting"])
+        where = ", ".join(f"{key.removeprefix('network.')} {value}" for key, value in setting.items())
+        table.append(
+            (
+                f"{path['from']} to {path['to']}" + (f" ({where})" if where else ""),
+                _ms(cast("float", asked["one_way_us"])),
+                _ms(cast("float", asked["round_trip_us"])),
+                _ms(times["p50"]) + _off(off["round_trip"]) if times else "-",
+                _rate(cast("float | None", asked["goodput_bits_per_s"])),
+                _rate(cast("float | None", measured["goodput_bits_per_s"])) + _off(off["goodput"]),
+                str(path["backend"]),
+            )
+        )
+    return table
+
+
+def _common(settings: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """What the points of one network have in common of its own settings."""
+    if not settings:
+        return {}
+    own = {key: value for key, value in settings[0].items() if key.startswith("network.")}
+    return {key: value for key, value in own.items() if all(each.get(key) == value for each in settings)}
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1e3:.3f} ms"
+
+
+def _rate(bits_per_s: float | None) -> str:
+    return "-" if bits_per_s is None else f"{bits_per_s / 1e6:.2f} Mbit/s"
+
+
+def _off(ratio: float | None) -> str:
+    return "" if ratio is None else f" ({ratio:+.1%})"

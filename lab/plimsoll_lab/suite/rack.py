@@ -1,0 +1,259 @@
+"""Where the parts of a suite run, and what else takes part: [network], [place] and [[role]], typed and checked.
+
+A part is what runs as a process of its own: the server under test (named `server`), the generators (`load`), and every
+role. Parts name each other by `role:NAME`, which stands for the address that the part listens on, or by
+`role:NAME:PORT`, its host's address and that port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.spec import Place, Role, Settings, Suite, SuiteError, Value
+from plimsoll_lab.suite.topology import LINK_KEYS, Link, Shape, Topology, check_shape, join, read_topology
+
+Table = Mapping[str, object]
+
+LOCAL = "local"
+"""The one host of a suite without a network."""
+SERVER, LOAD = "server", "load"
+"""The parts that every suite has; no role takes their names."""
+KINDS = ("load", "server", "forward", "command")
+BACKENDS = ("tap", "netem")
+NETWORK_KEYS = ("topology", "addresses", "backend", "link")
+_REFERENCE = re.compile(r"role:([A-Za-z0-9][A-Za-z0-9._-]*?)(?::(\d{1,5}))?(?=[^A-Za-z0-9._:-]|$)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+def read_network(table: Table, *, source: str) -> Topology:
+    """The network of one point: a word of Mininet's, or its links one by one; the table's shape is every link's."""
+    with _told(source):
+        _refuse_unknown(table, (*NETWORK_KEYS, *LINK_KEYS), "[network]")
+        shape = cast("Shape", {key: table[key] for key in LINK_KEYS if key in table})
+        addresses = cast("int", table.get("addresses", 1))
+        backend = table.get("backend", BACKENDS[0])
+        if backend not in BACKENDS:
+            raise SuiteError(f"[network] backend: '{backend}' is none{suggest(str(backend), BACKENDS)}")
+        topology, links = table.get("topology"), table.get("link")
+        if isinstance(topology, str) and links is None:
+            return read_topology(topology, shape, addresses=addresses, backend=str(backend))
+        if topology is not None or not isinstance(links, list) or not links:
+            raise SuiteError(
+                "[network]: give it a topology, such as 'single,3', or [[network.link]] tables, one of both"
+            )
+        return join([_link(link, shape) for link in links], addresses=addresses, backend=str(backend))
+
+
+@contextlib.contextmanager
+def _told(source: str) -> Iterator[None]:
+    """Every refusal begins with the file."""
+    try:
+        yield
+    except SuiteError as refusal:
+        raise SuiteError(f"{source}: {refusal}") from None
+
+
+def _link(table: object, shape: Shape) -> Link:
+    if not isinstance(table, dict):
+        raise SuiteError("[[network.link]]: not a table; write [[network.link]] and its settings below")
+    _refuse_unknown(table, ("ends", "reverse", *LINK_KEYS), "[[network.link]]")
+    ends = table.get("ends")
+    if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):  # noqa: PLR2004 - a link has two
+        raise SuiteError(f'[[network.link]] ends: {ends!r} is not a pair; write ends = ["h1", "s1"]')
+    where = f"[[network.link]] {ends[0]} - {ends[1]}:"
+    own = {**shape, **{key: value for key, value in table.items() if key in LINK_KEYS}}
+    check_shape(own, where=where)
+    if "reverse" in table:
+        back = table["reverse"]
+        if not isinstance(back, dict):
+            raise SuiteError(f'{where} reverse: {back!r} is not a table; write reverse = {{ rate = "1Mbit" }}')
+        check_shape(back, where=f"{where} reverse:")
+        own["reverse"] = back
+    return Link(ends=(ends[0], ends[1]), shape=own)
+
+
+def read_place(table: Table, *, source: str) -> Place:
+    """Which hosts the server and the generators run on."""
+    with _told(source):
+        _refuse_unknown(table, (SERVER, LOAD), "[place]")
+        server, load = table.get(SERVER), table.get(LOAD)
+        if server is not None and not isinstance(server, str):
+            raise SuiteError(f"[place] server: {server!r} is not a host's name, such as 'h1'")
+        hosts = [load] if isinstance(load, str) else load
+        if hosts is not None and (
+            not isinstance(hosts, list) or not hosts or not all(isinstance(each, str) for each in hosts)
+        ):
+            raise SuiteError(f"[place] load: {load!r} is neither a host's name nor a list of such")
+        return Place(server=server, load=tuple(hosts) if hosts else ())
+
+
+def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
+    """The [[role]] tables."""
+    with _told(source):
+        if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+            raise SuiteError("role: not a list of tables; write [[role]] and its settings below")
+        roles = tuple(_role(cast("Table", table)) for table in tables)
+        names = [SERVER, LOAD, *(role.name for role in roles)]
+        for name in names:
+            if names.count(name) > 1:
+                raise SuiteError(f"[[role]] name: '{name}' stands twice; each part has a name of its own")
+        return roles
+
+
+def _role(table: Table) -> Role:
+    name, kind = table.get("name"), table.get("kind")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise SuiteError(f"[[role]] name: {name!r} is not a plain name; use letters, digits and dashes")
+    if kind not in KINDS:
+        raise SuiteError(f"[[role]] {name}: kind: {kind!r} is none{suggest(str(kind), KINDS)}")
+    on, measured = table.get("on"), table.get("measured", kind == LOAD)
+    if on is not None and not isinstance(on, str):
+        raise SuiteError(f"[[role]] {name}: on: {on!r} is not a host's name, such as 'h3'")
+    if not isinstance(measured, bool) or (measured and kind != LOAD):
+        raise SuiteError(f"[[role]] {name}: measured: {measured!r}; only a load is measured, by true or false")
+    settings = {key: value for key, value in table.items() if key not in {"name", "kind", "on", "measured"}}
+    for key, value in settings.items():
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            settings[key] = tuple(value)
+        elif not isinstance(value, str | int | float):
+            raise SuiteError(f"[[role]] {name}: {key}: {value!r} is neither a plain value nor a list of texts")
+    return Role(name=name, kind=kind, on=on, measured=measured, settings=cast("Settings", settings))
+
+
+def settle(
+    network: Topology | None, place: Place, roles: Sequence[Role], *, source: str
+) -> tuple[Place, tuple[Role, ...]]:
+    """Give every part its host, and refuse hosts that there are not."""
+    if network is None:
+        asked = [("[place] server", place.server), *(("[place] load", host) for host in place.load)]
+        asked += [(f"[[role]] {role.name}: on", role.on) for role in roles]
+        for where, host in asked:
+            if host not in {None, LOCAL}:
+                raise SuiteError(f"{source}: {where}: there is no network with a host '{host}'; add [network]")
+        everywhere = Place(server=LOCAL, load=(LOCAL,))
+        return everywhere, tuple(role.on_host(LOCAL) for role in roles)
+    hosts = network.hosts
+    server = place.server or hosts[0]
+    load = place.load or (hosts[min(1, len(hosts) - 1)],)
+    for where, host in [("server", server), *(("load", each) for each in load)]:
+        if host not in hosts:
+            raise SuiteError(f"{source}: [place] {where}: there is no host '{host}'{suggest(host, hosts)}")
+    for role in roles:
+        if role.on is None or role.on not in hosts:
+            said = f"there is no host '{role.on}'{suggest(role.on, hosts)}" if role.on else "say on which host it runs"
+            raise SuiteError(f"{source}: [[role]] {role.name}: on: {said}")
+    return Place(server=server, load=load), tuple(roles)
+
+
+def references(settings: Settings) -> list[tuple[str, int | None]]:
+    """The parts that a part names, with the port where it gives one."""
+    found: list[tuple[str, int | None]] = []
+    for key in ("target", "mappings", "command"):
+        value = settings.get(key, ())
+        for text in (value,) if isinstance(value, str) else cast("tuple[str, ...]", value):
+            found += [(match[1], int(match[2]) if match[2] else None) for match in _REFERENCE.finditer(text)]
+    return found
+
+
+def resolve(text: str, addresses: Mapping[str, str]) -> str:
+    """A text with the addresses of the parts that it names; `{role:x}` and `role:x` alike."""
+
+    def address(match: re.Match[str]) -> str:
+        own = addresses[match[1]]
+        return own if match[2] is None else f"{own.rpartition(':')[0] or own}:{match[2]}"
+
+    return _REFERENCE.sub(address, re.sub(r"\{(role:[^{}]*)\}", r"\1", text))
+
+
+def start_order(server: Settings, roles: Iterable[Role], *, source: str) -> list[str]:
+    """The parts but the generators, each after those that it names; the server as early as it may."""
+    waiting: dict[str, Settings] = {SERVER: server, **{role.name: role.settings for role in roles if role.kind != LOAD}}
+    order: list[str] = []
+    while waiting:
+        free = [name for name, own in waiting.items() if all(each in order for each, _ in references(own))]
+        if not free:
+            circle = ", ".join(waiting)
+            raise SuiteError(f"{source}: the parts {circle} wait for each other, or for a part that there is not")
+        order.append(free[0])
+        del waiting[free[0]]
+    return order
+
+
+def check_references(server: Settings, load: Settings, roles: Sequence[Role], *, source: str) -> None:
+    """Refuse names of parts that there are not, or that listen nowhere."""
+    listening = [
+        SERVER,
+        *(role.name for role in roles if role.kind in {"server", "forward"} or "ready" in role.settings),
+    ]
+    # A port can be named on any part's host, whether or not the part is known to listen.
+    parts = [SERVER, *(role.name for role in roles)]
+    everybody: list[tuple[str, Settings]] = [("[server]", server), ("[load]", load)]
+    everybody += [(f"[[role]] {role.name}:", role.settings) for role in roles]
+    for where, settings in everybody:
+        for name, port in references(settings):
+            if name not in (listening if port is None else parts):
+                raise SuiteError(
+                    f"{source}: {where} role:{name}: no part of this name listens{suggest(name, listening)}"
+                )
+
+
+def paths(suite_place: Place, roles: Sequence[Role], load: Settings) -> list[tuple[str, str]]:
+    """Between which hosts the generators, forwarders and commands talk: from, to, each pair once."""
+    homes = {SERVER: cast("str", suite_place.server), **{role.name: cast("str", role.on) for role in roles}}
+    talks = [(host, load) for host in suite_place.load]
+    talks += [(cast("str", role.on), role.settings) for role in roles]
+    found: dict[tuple[str, str], None] = {}
+    for host, settings in talks:
+        names = [name for name, _ in references(settings)] or ([SERVER] if settings is load else [])
+        for name in names:
+            if homes[name] != host:
+                found[host, homes[name]] = None
+    for role in roles:
+        if role.kind == LOAD and not references(role.settings) and role.on != homes[SERVER]:
+            found[cast("str", role.on), homes[SERVER]] = None
+    return list(found)
+
+
+def change_role(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
+    """Apply one setting by path, `role.NAME.KEY`, to the tables of a suite."""
+    name, _, key = path.removeprefix("role.").partition(".")
+    roles = cast("list[dict[str, object]]", tables.get("role") or [])
+    role = next((each for each in roles if each.get("name") == name), None)
+    if role is None or not key:
+        known = [str(each.get("name")) for each in roles]
+        raise SuiteError(f"{source}: {path}: there is no role '{name}'{suggest(name, known) if known else ''}")
+    role[key] = list(value) if isinstance(value, tuple) else value
+
+
+def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:
+    """Server, load, network and roles of one cell of the matrix."""
+    server, load = dict(suite.server), dict(suite.load)
+    network = dict(suite.network) if suite.network is not None else None
+    roles = {role.name: role for role in suite.roles}
+    for path, value in setting.items():
+        table, _, key = path.partition(".")
+        if table == SERVER:
+            server[key] = value
+        elif table == LOAD:
+            load[key] = value
+        elif table == "network":
+            network = {**(network or {}), key: value}
+        else:
+            name, _, key = key.partition(".")
+            if name not in roles:
+                known = suggest(name, roles) if roles else ""
+                raise SuiteError(f"{suite.source}: [matrix] {path}: there is no role '{name}'{known}")
+            roles[name] = roles[name].with_setting(key, value)
+    topology = read_network(network, source=suite.source) if network is not None else None
+    return server, load, topology, tuple(roles.values())
+
+
+def _refuse_unknown(table: Table, known: Iterable[str], where: str) -> None:
+    known = tuple(known)
+    for key in table:
+        if key not in known:
+            raise SuiteError(f"{where} {key}: unknown key{suggest(key, known)}")

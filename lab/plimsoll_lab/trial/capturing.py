@@ -1,0 +1,66 @@
+"""`capture = true`: the packets of the server's host over a trial, into a file, and what they come to."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.problem import ENVIRONMENT, LabError
+from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.trial.said import events, last_event
+from plimsoll_lab.trial.validity import ending
+
+READY_S = 30.0
+"""Against hanging: opening the packet socket takes milliseconds."""
+STOP_S = 10.0
+"""What is with the kernel is waited for, then the file is closed."""
+NAME = "capture"
+"""Its name among the metered parts."""
+
+
+class Capture:
+    """A capture under way on one host."""
+
+    def __init__(self, host: Host, process: Process, file: Path) -> None:
+        self.host, self.process, self.file = host, process, file
+
+    def stop(self) -> Json:
+        """End it; the record of what it saw."""
+        code = self.process.exit_code()
+        if code is None:
+            code = self.process.stop(grace_s=STOP_S)
+        summary = last_event(self.process.take_lines(), "summary")
+        record: Json = {"host": self.host.name, "interface": self.host.interface, "file": self.file.name}
+        record |= {"exit_code": code, "stderr_tail": self.process.stderr_tail(), "summary": summary}
+        return record
+
+
+@contextlib.contextmanager
+def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
+    """Capture from here on; it is ready once this is entered."""
+    command = [binary, "capture", "-i", host.interface, "-w", str(file), "--interval", "1s", "--json"]
+    with host.start(command, role=NAME, metered=True) as process:
+        deadline = time.monotonic() + READY_S
+        while not any(event.get("event") == "ready" for event in events(process.take_lines())):
+            code = process.exit_code()
+            if code is not None or time.monotonic() > deadline:
+                why = ending(code, process.stderr_tail()) if code is not None else f"no answer within {READY_S:g} s"
+                raise LabError(f"cannot capture packets on {host.name}: {why}", exit_code=ENVIRONMENT)
+            host.wait([process], 1.0)
+        yield Capture(host, process, file)
+
+
+def capture_doubts(record: Json) -> list[Doubt]:
+    """A capture with gaps, or none at all."""
+    summary = record["summary"]
+    if not isinstance(summary, dict):
+        what = str(record["stderr_tail"]) or f"exit code {record['exit_code']}"
+        return [Doubt(code="capture_failed", message=f"the capture ended early: {what}", remedy="look at the disk")]
+    drops = summary.get("kernel_drops") or 0
+    if not drops:
+        return []
+    message = f"the capture on {record['host']} missed {drops} packets: its retransmissions and gaps are not all real"
+    return [Doubt(code="capture_drops", message=message, remedy="a lighter load, or a machine with more CPUs")]

@@ -1,0 +1,106 @@
+"""The command of each part of a trial, and what several generators share. Nothing is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.flags import DESTINATIONS, as_arguments
+from plimsoll_lab.suite.rack import SERVER, resolve
+from plimsoll_lab.suite.spec import Role, Settings, Suite
+
+SHARED = ("connections", "requests", "connect_rate")
+"""What several generators share evenly; the window's length, and requests on each connection, are each one's own."""
+ENDLESS = "24h"
+"""A generator that is not measured goes on until the others have ended."""
+
+Addresses = Mapping[str, str]
+"""Where each part listens, by its name."""
+
+
+def server_command(
+    host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses
+) -> tuple[list[str], str | None]:
+    """A server's command, and the address to try where it prints no ready line."""
+    if "address" in settings:
+        return [], str(settings["address"])
+    if "command" in settings:
+        return foreign_command(host, suite, settings, addresses)
+    flags = {key: _in_folder(value, suite) for key, value in settings.items() if key != "protocol"}
+    protocol = str(settings.get("protocol", "echo"))
+    listen = ["--listen", f"{host.addresses[0]}:0", "--json"]
+    return [binary, "serve", protocol, *as_arguments(flags), *listen], None
+
+
+def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Addresses) -> tuple[list[str], str | None]:
+    """Any command with its words filled in, and the address to try until it answers."""
+    port = host.free_port()
+    words = {"{dir}": suite.directory, "{port}": str(port), "{address}": host.addresses[0]}
+    command = []
+    for word in cast("tuple[str, ...]", settings["command"]):
+        filled = resolve(word, addresses) if "{role:" in word else word
+        for name, text in words.items():
+            filled = filled.replace(name, text)
+        command.append(filled)
+    if "ready" not in settings:
+        return command, None
+    ready = str(settings["ready"]).replace("{port}", str(port))
+    return command, f"{host.addresses[0]}:{ready.removeprefix('tcp:')}"
+
+
+def forward_command(host: Host, binary: str, settings: Settings, addresses: Addresses) -> list[str]:
+    """The forwarder's command."""
+    flags = {key: value for key, value in settings.items() if key not in {"target", "mappings"}}
+    if "mappings" in settings:
+        given = settings["mappings"]
+        mappings = [given] if isinstance(given, str) else list(cast("tuple[str, ...]", given))
+    else:
+        mappings = [f"{host.addresses[0]}:0={settings['target']}"]
+    return [binary, "forward", *(resolve(each, addresses) for each in mappings), *as_arguments(flags), "--json"]
+
+
+def load_command(host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses) -> list[str]:
+    """A generator's command."""
+    protocol = str(settings.get("protocol", "echo"))
+    target = resolve(str(settings.get("target", "{address}")), addresses).replace("{address}", addresses[SERVER])
+    if protocol == "http" and "://" not in target:
+        target = f"http://{target}/{str(settings.get('path', '/')).lstrip('/')}"
+    ours = {"protocol", *DESTINATIONS[protocol]}
+    flags = {key: _in_folder(value, suite) for key, value in settings.items() if key not in ours}
+    if len(host.addresses) > 1 and "source_ip" not in flags:
+        flags["source_ip"] = tuple(host.addresses)
+    return [binary, "load", protocol, target, *as_arguments(flags), "--json", "--quiet"]
+
+
+def share(settings: Settings, number: int, of: int) -> Settings:
+    """What one of several generators, numbered from 0, does of what they share; the first take what is left over."""
+    if of == 1:
+        return settings
+    own = dict(settings)
+    own.setdefault("connections", 64)
+    for key in SHARED:
+        if key in own:
+            whole = units.count(cast("str | int", own[key]))
+            own[key] = max(1, whole // of + (1 if number < whole % of else 0))
+    if "rate" in own:
+        ends = [units.count(end) / of for end in str(own["rate"]).split(":", 1)]
+        own["rate"] = ":".join(f"{end:g}" for end in ends)
+    # Alike payloads and phases would march in step.
+    own["seed"] = units.count(cast("str | int", own.get("seed", 1))) + number
+    return own
+
+
+def with_warm_up(command: list[str], suite: Suite, settings: Settings, role: Role | None) -> list[str]:
+    """A generator's command with the run's warm-up; one that is not measured goes on until it is stopped."""
+    if role is not None and not role.measured:
+        ends = any(key in settings for key in ("duration", "requests", "each"))
+        return command if ends else [*command, "--duration", ENDLESS]
+    return [*command, "--warm-up", suite.run.warm_up] if suite.run.warm_up else command
+
+
+def _in_folder(value: object, suite: Suite) -> str | int | float | bool | tuple[str, ...]:
+    if isinstance(value, str):
+        return value.replace("{dir}", suite.directory)
+    return cast("int | float | bool | tuple[str, ...]", value)

@@ -1,0 +1,58 @@
+"""How far the emulator was from the network that was asked for, during a trial. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.store.records import Doubt, Json
+
+LATE_TOLERATED = 0.002
+"""The part of the packets that may be late by the emulator's fault. A request is two packets or more, so one in five
+hundred is half a per cent of the requests: the 99th percentile stands."""
+
+LATE_LEAST = 3
+"""So few packets move no figure of a trial that is long enough to have any."""
+
+
+def too_disturbed(network: Json | None) -> str | None:
+    """Why the trial is no result, where the emulator was at fault too often; such a trial is made again."""
+    if network is None:
+        return None
+    if network.get("silent"):
+        return "the emulator of the links said nothing after the window: it hung, or ended"
+    delivered, late, lost = _sums(network)
+    if lost:
+        return f"the emulator lost {lost} packets by its own fault during the window"
+    if late > max(LATE_LEAST, LATE_TOLERATED * delivered):
+        return f"the emulator was late for {late} of {delivered} packets during the window"
+    return None
+
+
+def network_doubts(network: Json | None) -> list[Doubt]:
+    """The moments that are marked in a trial."""
+    moments = cast("Sequence[Mapping[str, float]]", (network or {}).get("disturbances") or ())
+    if network is None or not moments:
+        return []
+    delivered, late, _ = _sums(network)
+    worst_us = max(each["worst_us"] for each in moments)
+    return [
+        Doubt(
+            code="link_disturbed",
+            message=(
+                f"the emulator of the links was late {len(moments)} times during the window, for {late} of {delivered} "
+                f"packets, by {worst_us / 1e3:.1f} ms at worst"
+            ),
+            remedy="the record has the moments; a quieter machine, or one with more CPUs, has fewer",
+        )
+    ]
+
+
+def _sums(network: Json) -> tuple[int, int, int]:
+    # Only what is handed to a host can be late: between links a frame goes on at the moment it was due.
+    every = cast("Sequence[Mapping[str, int]]", network.get("links") or ())
+    links = [way for way in every if str(way["to"]).endswith("-eth0")]
+    delivered, late, lost = (
+        sum(way[key] for way in links) for key in ("delivered", "released_late", "dropped_by_fault")
+    )
+    return delivered, late, lost

@@ -1,0 +1,273 @@
+"""The generators of a trial: they share the load, start at one instant, and make one summary.
+
+Several generators measure one window: it opens when the last of them has opened its own, and closes with the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.rack import LOCAL
+from plimsoll_lab.suite.spec import Point, Role, Suite
+from plimsoll_lab.trial.commands import load_command, share, with_warm_up
+from plimsoll_lab.trial.said import events, last_event, unix_s
+from plimsoll_lab.trial.sampling import Sampler
+from plimsoll_lab.trial.stage import Stage
+from plimsoll_lab.trial.window import Window
+from plimsoll_lab.trial.wire import Wire
+
+AFTER_DEATH_S = 2.0
+"""How long a generator may go on after its server has died: its requests can only fail."""
+START_IN_S = 0.6
+"""From the start of several generators to their common instant: a process is up within some 20 ms, on a busy machine
+ten times that."""
+START_EACH_S = 0.05
+"""More for each of them."""
+STOP_S = 5.0
+"""A generator that is told to stop writes its summary within this."""
+TOO_LATE = "that instant has passed"
+"""What a generator says that was started after the instant it was to start at."""
+EMULATOR = "link"
+"""The emulator's name among the metered parts."""
+
+
+class TrialFailure(Exception):  # noqa: N818 - an outcome, not an error
+    """The trial ended early; the reason is the record's."""
+
+    def __init__(self, reason: str, *, outcome: str = "failed") -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watch:
+    """Who watches while the generators run."""
+
+    wire: Wire
+    """The emulator."""
+    sampler: Sampler
+    """The hosts."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Generator:
+    """One generator."""
+
+    name: str
+    """`load`, `load-2`, ... or its role's name."""
+    role: Role | None
+    """None for those of [load]."""
+    host: Host
+    """Where it runs."""
+    command: list[str]
+    """Its command, but for the instant it starts at."""
+    measured: bool
+    """Whether its requests are part of the figures."""
+    process: Process | None = None
+    """Its process, once started."""
+    summary: Json | None = None
+    """Its summary."""
+    ended: bool = False
+    """Whether it has ended."""
+    window: set[str] = field(default_factory=set)
+    """Which ends of its window it has told."""
+    seen: Json = field(default_factory=dict)
+    """Its record."""
+
+
+def plan_generators(
+    stage: Stage, binary: str, suite: Suite, point: Point, addresses: Mapping[str, str]
+) -> list[Generator]:
+    """Every generator of a trial: those of [load] share it, each of the others has its own."""
+    planned = []
+    places = point.place.load or (LOCAL,)
+    for number, name in enumerate(places):
+        host = stage.host(name)
+        settings = share(point.load, number, len(places))
+        command = load_command(host, binary, suite, settings, addresses)
+        planned.append(
+            Generator(
+                name="load" if number == 0 else f"load-{number + 1}",
+                role=None,
+                host=host,
+                command=with_warm_up(command, suite, settings, None),
+                measured=True,
+            )
+        )
+    for role in point.roles:
+        if role.kind == "load":
+            host = stage.host(role.on)
+            command = load_command(host, binary, suite, role.settings, addresses)
+            command = with_warm_up(command, suite, role.settings, role)
+            planned.append(Generator(name=role.name, role=role, host=host, command=command, measured=role.measured))
+    return planned
+
+
+def run_loads(
+    stage: Stage,
+    server: Process,
+    others: Mapping[str, Process],
+    generators: Sequence[Generator],
+    timeout_s: float,
+    window: Window,
+    watch: Watch,
+) -> None:
+    """Run the generators until every measured one has ended, reading usage at the window's ends and in between."""
+    deadline = time.monotonic() + timeout_s
+    with contextlib.ExitStack() as stack:
+        _start(stack, generators)
+        metered = {**others, **{each.name: _process(each) for each in generators if not each.measured}}
+        while True:
+            now = time.monotonic()
+            server.take_lines()  # a foreign server may talk; unread, its pipe would fill and stop it
+            for process in others.values():
+                if process is not watch.wire.emulator:
+                    process.take_lines()
+            watch.wire.listen()
+            _take_turn(generators, server, metered, window, watch)
+            if all(each.ended for each in generators if each.measured):
+                break
+            if server.exit_code() is not None:
+                deadline = min(deadline, now + AFTER_DEATH_S)
+            if now > deadline:
+                _give_up(generators, server, timeout_s)
+                break
+            pause_s = deadline - now
+            if window.open:
+                pause_s = min(
+                    pause_s, window.sample(server, now), watch.sampler.turn({"server": server, **metered}, now)
+                )
+            stage.wait(_watched(server, others, generators, watch.wire), pause_s)
+        _stop_rest(generators)
+
+
+def _start(stack: contextlib.ExitStack, generators: Sequence[Generator]) -> None:
+    start_at = time.time() + START_IN_S + START_EACH_S * len(generators)
+    for each in generators:
+        command = [*each.command, "--start-at", f"{start_at:.6f}"] if len(generators) > 1 else each.command
+        each.seen["command"] = command
+        each.process = stack.enter_context(each.host.start(command, role=each.name, metered=not each.measured))
+
+
+def _process(generator: Generator) -> Process:
+    if generator.process is None:
+        raise AssertionError(f"{generator.name} has not been started")
+    return generator.process
+
+
+def _take_turn(
+    generators: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, watch: Watch
+) -> None:
+    """Hear what each has said, and end those that have ended."""
+    measured = [each for each in generators if each.measured]
+    for each in generators:
+        if each.ended:
+            continue
+        process = _process(each)
+        code = process.exit_code()
+        for event in events(process.take_lines()):
+            kind = str(event.get("event"))
+            if kind == "summary":
+                each.summary = event
+            elif each.measured and kind in {"window_opened", "window_closed"}:
+                each.window.add(kind)
+                if kind == "window_opened" and all(kind in one.window for one in measured):
+                    watch.wire.begin()
+                    window.begin(server, metered, unix_s(event))
+                    watch.sampler.begin({"server": server, **metered})
+                elif kind == "window_closed" and window.open:
+                    window.end(server, metered, unix_s(event))
+                    watch.sampler.end({"server": server, **metered})
+        if code is not None:
+            _end(each, code)
+
+
+def _end(generator: Generator, code: int) -> None:
+    process = _process(generator)
+    generator.ended = True
+    stderr = process.stderr_tail()
+    generator.seen.update(exit_code=code, summary=generator.summary, stderr_tail=stderr)
+    if TOO_LATE in stderr:
+        raise TrialFailure(
+            f"{generator.name} was up too late to start with the others: this machine was too busy", outcome="invalid"
+        )
+
+
+def _give_up(generators: Sequence[Generator], server: Process, timeout_s: float) -> None:
+    for each in generators:
+        if not each.ended:
+            code = _process(each).stop(grace_s=1.0)
+            each.summary = None
+            _end(each, code)
+    if server.exit_code() is None:
+        raise TrialFailure(f"the generator did not end within {timeout_s:.0f} s; it was killed")
+
+
+def _stop_rest(generators: Sequence[Generator]) -> None:
+    """Those that are not measured have done their part."""
+    for each in generators:
+        if not each.ended:
+            process = _process(each)
+            code = process.stop(grace_s=STOP_S)
+            each.summary = last_event(process.take_lines(), "summary")
+            _end(each, code)
+
+
+def _watched(
+    server: Process, others: Mapping[str, Process], generators: Sequence[Generator], wire: Wire
+) -> list[Process]:
+    """Who may have something to say; one that has ended would wake the loop for ever."""
+    running = [_process(each) for each in generators if not each.ended]
+    alive = [each for each in (server, *others.values()) if each is not wire.emulator and each.exit_code() is None]
+    return running + alive
+
+
+def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
+    """The record of the measured generators as of one; the merging is the binary's, histograms and all."""
+    first = generators[0]
+    if len(generators) == 1:
+        return first.seen
+    summaries = [each.summary for each in generators if each.summary is not None]
+    # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what went wrong.
+    told = next((each for each in generators if each.seen["exit_code"] not in {0, 3, 4}), first)
+    return {
+        "command": first.seen["command"],
+        "exit_code": told.seen["exit_code"],
+        "summary": _merge(binary, summaries) if len(summaries) == len(generators) else None,
+        "stderr_tail": told.seen["stderr_tail"],
+        "generators": [
+            {
+                "name": each.name,
+                "host": each.host.name,
+                "command": each.seen["command"],
+                "exit_code": each.seen["exit_code"],
+                "stderr_tail": each.seen["stderr_tail"],
+                "completed_rate": (each.summary or {}).get("completed_rate"),
+                "connections": (each.summary or {}).get("connections"),
+            }
+            for each in generators
+        ],
+    }
+
+
+def _merge(binary: str, summaries: Sequence[Json]) -> Json:
+    with tempfile.TemporaryDirectory(prefix="plimsoll-merge-") as folder:
+        files = []
+        for number, summary in enumerate(summaries):
+            file = Path(folder) / f"{number}.json"
+            file.write_text(json.dumps(summary), encoding="utf-8")
+            files.append(str(file))
+        done = subprocess.run([binary, "merge", *files], capture_output=True, text=True, check=False, timeout=60)
+    merged = last_event(done.stdout.splitlines(), "summary")
+    if merged is None:
+        raise TrialFailure(f"the summaries of the generators cannot be merged: {done.stderr.strip() or 'no answer'}")
+    return merged

@@ -1,0 +1,80 @@
+"""Where the parts of a trial run: the local host alone, or a rack of hosts with a network between them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.netns import Network, open_network
+from plimsoll_lab.suite.rack import LOCAL
+from plimsoll_lab.suite.spec import Plan, Point
+from plimsoll_lab.suite.topology import Topology
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """Hosts by name, and what joins them."""
+
+    hosts: Mapping[str, Host]
+    """Every host that a part may be placed on."""
+    network: Network | None = None
+    """The emulator; None for the local host alone."""
+    topology: Topology | None = None
+    """What the network was asked to be."""
+
+    def host(self, name: str | None) -> Host:
+        """A host by its name; the only one, where a part has no place."""
+        return self.hosts[name or LOCAL]
+
+    def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
+        """Sleep until one of them prints or ends, or the time is over."""
+        self.hosts[LOCAL].wait(processes, timeout_s)
+
+
+def alone(host: Host) -> Stage:
+    """The stage of a suite without a network."""
+    return Stage(hosts={LOCAL: host})
+
+
+def as_stage(place: Host | Stage) -> Stage:
+    """A host by itself is a stage."""
+    return place if isinstance(place, Stage) else alone(place)
+
+
+@contextlib.contextmanager
+def open_stages(local: LocalHost, binary: str, plan: Plan) -> Iterator[Mapping[int, Stage]]:
+    """A stage for each point, by its number; points whose networks are alike share one."""
+    with contextlib.ExitStack() as stack:
+        by_network: dict[str, Stage] = {}
+        stages = {}
+        for point in plan.points:
+            key = network_key(point)
+            if key not in by_network:
+                by_network[key] = stack.enter_context(_open(local, binary, point, plan.seed))
+            stages[point.number] = by_network[key]
+        yield stages
+
+
+def network_key(point: Point) -> str:
+    """What two points with the same network have in common."""
+    if point.network is None:
+        return ""
+    config = point.network.link_config(seed=0)
+    return json.dumps([config, point.network.addresses, point.network.backend], sort_keys=True)
+
+
+@contextlib.contextmanager
+def _open(local: LocalHost, binary: str, point: Point, seed: int) -> Iterator[Stage]:
+    topology = point.network
+    if topology is None:
+        yield alone(local)
+        return
+    addresses = {name: topology.addresses_of(name) for name in topology.hosts}
+    # The link's generator takes 64 bits; so does the seed of every run.
+    config = topology.link_config(seed=seed)
+    with open_network(local, binary, config, addresses, backend=topology.backend) as network:
+        yield Stage(hosts={LOCAL: local, **network.hosts}, network=network, topology=topology)

@@ -1,0 +1,116 @@
+"""The measured window of a trial: what everybody had used as it opened and as it closed, and in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from plimsoll_lab.hosts.host import Process
+from plimsoll_lab.samplers.machine import MachineUsage, read_machine
+from plimsoll_lab.samplers.usage import Usage
+from plimsoll_lab.store.records import Json, Sample
+
+SAMPLE_EVERY_S = 0.1
+"""Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one core."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Window:
+    """The measured window, as it is seen."""
+
+    opened_unix_s: float | None = None
+    """When the generator opened it, by its own clock reading."""
+    closed_unix_s: float | None = None
+    """When the generator closed it."""
+    opened_at: float = 0.0
+    """When the lab read the server's usage for it, on the monotonic clock."""
+    lag_s: float = 0.0
+    """How late both ends were read, together."""
+    first: Usage | None = None
+    """The server's usage as it opened."""
+    last: Usage | None = None
+    """The server's usage as it closed."""
+    others_first: dict[str, Usage] = field(default_factory=dict)
+    """The usage of every other metered part as it opened."""
+    others_last: dict[str, Usage] = field(default_factory=dict)
+    """The same as it closed."""
+    length_s: float = 0.0
+    """Between these two readings."""
+    machine_first: MachineUsage | None = None
+    """The machine as it opened."""
+    machine_last: MachineUsage | None = None
+    """The machine as it closed."""
+    samples: list[Sample] = field(default_factory=list)
+    """The server's tree over it."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it has opened and not yet closed."""
+        return self.first is not None and self.last is None
+
+    def begin(self, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
+        """It opened at this moment."""
+        self.first = server.usage(thorough=True)
+        self.opened_at = time.monotonic()
+        self.machine_first = read_machine()
+        self.others_first = {name: each.usage(thorough=True) for name, each in others.items()}
+        self.opened_unix_s = unix_s
+        self.lag_s += max(0.0, time.time() - unix_s)
+        self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
+
+    def end(self, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
+        """It closed at this moment."""
+        self.last = server.usage(thorough=True)
+        self.length_s = time.monotonic() - self.opened_at
+        self.machine_last = read_machine()
+        self.others_last = {name: each.usage(thorough=True) for name, each in others.items()}
+        self.closed_unix_s = unix_s
+        self.lag_s += max(0.0, time.time() - unix_s)
+        self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
+
+    def sample(self, server: Process, now: float) -> float:
+        """Take a sample where one is due; seconds until the next."""
+        due_s = self.samples[-1].at_s + SAMPLE_EVERY_S - (now - self.opened_at)
+        if due_s > 0:
+            return due_s
+        if server.meter_source == "proc":
+            # A walk over the processes in the middle of a window would disturb it: only its ends are read.
+            return SAMPLE_EVERY_S
+        usage = server.usage(thorough=False)
+        self.samples.append(Sample(at_s=now - self.opened_at, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))
+        return SAMPLE_EVERY_S
+
+    def cpu_cores(self, name: str) -> float | None:
+        """What another part used over the window, in cores."""
+        first, last = self.others_first.get(name), self.others_last.get(name)
+        if first is None or last is None or self.length_s <= 0:
+            return None
+        return (last.cpu_s - first.cpu_s) / self.length_s
+
+    def machine(self) -> Json:
+        """What the whole machine did over the window."""
+        first, last = self.machine_first, self.machine_last
+        if first is None or last is None or self.length_s <= 0:
+            return {}
+        throttled_s = None
+        if last.throttled_s is not None and first.throttled_s is not None:
+            throttled_s = last.throttled_s - first.throttled_s
+        return {
+            "window_s": self.length_s,
+            "sample_lag_s": self.lag_s,
+            "busy_cores": (last.busy_s - first.busy_s) / self.length_s,
+            **({} if throttled_s is None else {"throttled_s": throttled_s}),
+            "steal_cores": (last.steal_s - first.steal_s) / self.length_s,
+        }
+
+    def foreign_cores(self, summary: Json) -> float | None:
+        """CPU of the machine that no part of the trial used."""
+        machine = self.machine()
+        generator = cast("Mapping[str, float]", summary.get("generator") or {})
+        if not machine or self.first is None or self.last is None or "cpu_cores" not in generator:
+            return None
+        ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s + generator["cpu_cores"]
+        ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last)
+        return max(0.0, cast("float", machine["busy_cores"]) - ours)

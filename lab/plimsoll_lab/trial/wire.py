@@ -1,0 +1,69 @@
+"""What the emulator did during a trial: the packets of each link, and when it was not the network asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.hosts.host import Process
+from plimsoll_lab.hosts.netns import Network
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.trial.window import Window
+
+SETTLED_S = 0.12
+"""The emulator tells of a disturbance a tenth of a second after its end (crates/instrument/link/src/run.rs)."""
+TELLS_WITHIN_S = 30.0
+"""Against hanging: it tells its counts several times a second."""
+COUNTS = (
+    *("offered", "delivered", "dropped_by_queue", "dropped_by_loss", "dropped_by_fault", "released_late"),
+    *("offered_bytes", "delivered_bytes"),
+)
+
+
+class Wire:
+    """Watches the emulator over one trial; without a network there is nothing to watch."""
+
+    def __init__(self, network: Network | None) -> None:
+        self._network = network
+        self._before: Json | None = None
+
+    @property
+    def emulator(self) -> Process | None:
+        """Its process, whose lines are read here only."""
+        return self._network.emulator if self._network is not None else None
+
+    def listen(self) -> None:
+        """Take what it has said since."""
+        if self._network is not None:
+            self._network.listen()
+
+    def begin(self) -> None:
+        """The window opens."""
+        if self._network is not None:
+            self._before = self._network.latest
+
+    def record(self, window: Window) -> Json:
+        """What became of the packets, from the counts before the window opened to those after it closed."""
+        network, before = self._network, self._before
+        opened, closed = window.opened_unix_s, window.closed_unix_s
+        if network is None or opened is None or closed is None:
+            return {}
+        after = network.counters(closed + SETTLED_S, TELLS_WITHIN_S)
+        if after is None:
+            return {"silent": True}
+        links = _difference(before, after)
+        return {
+            "from_unix_s": before["unix_s"] if before else None,
+            "to_unix_s": after["unix_s"],
+            "links": links,
+            "disturbances": network.disturbances(opened, closed),
+        }
+
+
+def _difference(before: Json | None, after: Json) -> list[Json]:
+    earlier = cast("Sequence[Mapping[str, int]]", before["links"] if before else ())
+    links: list[Json] = []
+    for number, way in enumerate(cast("Sequence[Mapping[str, int]]", after["links"])):
+        base = earlier[number] if earlier else dict.fromkeys(COUNTS, 0)
+        links.append({"from": way["from"], "to": way["to"], **{key: way[key] - base[key] for key in COUNTS}})
+    return links

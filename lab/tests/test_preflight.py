@@ -1,0 +1,71 @@
+"""What a machine is said to have for a suite: each check in one of three words, with figures and the fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plimsoll_lab import preflight
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Plan
+
+if TYPE_CHECKING:
+    import pytest
+    from conftest import Lab
+
+SUITE = 'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\nconnections = {connections}\n{rest}'
+NETWORK = '[network]\ntopology = "single,2"\nbackend = "{backend}"\naddresses = {addresses}\n'
+
+
+def plan(connections: int = 10, rest: str = "") -> Plan:
+    return expand(read_text(SUITE.format(connections=connections, rest=rest), source="it.toml", directory="."), seed=1)
+
+
+def findings(of: Plan | None) -> dict[str, preflight.Finding]:
+    return {each.check: each for each in preflight.preflight(of)}
+
+
+def test_every_check_is_there_with_a_message_and_a_fix_where_one_is_due() -> None:
+    found = findings(plan())
+    expected = {
+        *("descriptors", "ports", "somaxconn", "threads and pids", "memory", "privileges", "tun", "programs", "qdiscs"),
+        *("CPU governor", "clock source", "steal", "other load"),
+    }
+    assert set(found) == expected
+    for each in found.values():
+        assert each.message
+        assert (each.level == "ok") or each.fix, each
+
+
+def test_more_connections_than_ports_are_refused_with_the_addresses_that_would_do() -> None:
+    found = findings(plan(100_000, NETWORK.format(backend="tap", addresses=2)))["ports"]
+    assert found.level == "refuse"
+    assert "addresses = 8" in found.fix
+    assert findings(plan(100_000, NETWORK.format(backend="tap", addresses=8)))["ports"].level == "ok"
+
+
+def test_memory_that_is_not_there_is_refused() -> None:
+    assert findings(plan(2_000_000_000))["memory"].level == "refuse"
+
+
+def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "may_make_networks", lambda: False)
+    monkeypatch.setattr(preflight, "_succeeds", lambda _command: False)
+    network = findings(plan(10, NETWORK.format(backend="netem", addresses=1)))
+    assert network["privileges"].level == network["qdiscs"].level == "refuse"
+    assert "run as root" in network["privileges"].fix
+    local = findings(plan())
+    assert local["privileges"].level == "warn"
+    assert "refuse" not in {each.level for each in local.values()}
+
+
+def test_the_program_says_it_and_changes_nothing(lab: Lab, suite_file: Path) -> None:
+    before = sorted(suite_file.parent.iterdir())
+    done = lab("preflight", suite_file.name, "--json")
+    told = json.loads(done.stdout)
+    assert told["event"] == "preflight"
+    assert done.returncode == (5 if told["level"] == "refuse" else 0)
+    assert sorted(suite_file.parent.iterdir()) == before
+    assert "descriptors" in lab("preflight").stdout

@@ -1,0 +1,152 @@
+"""Hosts, places and roles of a suite: what is refused, what follows from it, and what each part is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.rack import paths, resolve, start_order
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Plan, Settings, SuiteError
+from plimsoll_lab.trial.commands import share
+
+HEAD = """
+name = "it"
+question = "Well?"
+[server]
+protocol = "http"
+synthetic = true
+[load]
+protocol = "http"
+path = "/bytes/64"
+duration = "1s"
+connections = 10
+"""
+SINGLE = '[network]\ntopology = "single,3"\nrate = "100Mbit"\ndelay = "1ms"\n'
+PLACE = '[place]\nserver = "h1"\nload = ["h2", "h3"]\n'
+SATURATOR = """
+[[role]]
+name = "saturator"
+kind = "load"
+on = "h3"
+protocol = "http"
+target = "role:server"
+path = "/burn/1ms/75672"
+connections = 15
+measured = false
+"""
+FORWARDER = '[[role]]\nname = "relay"\nkind = "forward"\non = "h3"\ntarget = "role:server"\n'
+
+REFUSALS = {
+    "a host that is not there": (SINGLE + '[place]\nserver = "h9"\n', "[place] server: there is no host 'h9'"),
+    "a place without a network": (PLACE, "there is no network with a host 'h1'; add [network]"),
+    "a role without a place": (SINGLE + SATURATOR.replace('on = "h3"\n', ""), "say on which host it runs"),
+    "a role of no kind": (SINGLE + SATURATOR.replace('"load"', '"laod"'), "kind: 'laod' is none; did you mean 'load'?"),
+    "a role twice": (SINGLE + SATURATOR + SATURATOR, "'saturator' stands twice"),
+    "the name of the server": (SINGLE + SATURATOR.replace('"saturator"', '"server"'), "'server' stands twice"),
+    "a target that is not there": (SINGLE + SATURATOR.replace("role:server", "role:sever"), "did you mean 'server'?"),
+    "an unknown flag": (SINGLE + SATURATOR + "conections = 1\n", "[role saturator] conections: unknown key"),
+    "a measured server": (SINGLE + FORWARDER + "measured = true\n", "only a load is measured"),
+    "a forwarder to nowhere": (SINGLE + FORWARDER.replace('target = "role:server"\n', ""), "say where it forwards to"),
+    "parts that wait for each other": (
+        SINGLE
+        + FORWARDER.replace("role:server", "role:b")
+        + FORWARDER.replace("relay", "b").replace("server", "relay"),
+        "wait for each other",
+    ),
+    "an unknown key of the network": (SINGLE + 'bandwidth = "1Mbit"\n', "[network] bandwidth: unknown key"),
+    "an unknown key of a link": ('[[network.link]]\nends = ["h1", "s1"]\nspeed = "1Mbit"\n', "speed: unknown key"),
+    "a link with one end": ('[[network.link]]\nends = ["h1"]\n', "ends: ['h1'] is not a pair"),
+    "both a word and links": (SINGLE + '[[network.link]]\nends = ["h1", "s1"]\n', "one of both"),
+    "too few connections to share": (
+        SINGLE + PLACE + '[matrix]\n"load.connections" = [1]\n',
+        "connections: 1 are too few for 2 generators",
+    ),
+    "an axis of a role that is not there": (
+        SINGLE + SATURATOR + '[matrix]\n"role.satrator.connections" = [1]\n',
+        "there is no role 'satrator'; did you mean 'saturator'?",
+    ),
+    "a backend that is none": (SINGLE + 'backend = "ns3"\n', "[network] backend: 'ns3' is none"),
+    "a capture that is no switch": (SINGLE + "[run]\ncapture = true\n", "[run] capture: unknown key"),
+}
+
+
+def plan(text: str) -> Plan:
+    return expand(read_text(HEAD + text, source="it.toml", directory="/here"), seed=1)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_cannot_be_placed_is_refused_in_one_line(name: str) -> None:
+    text, said = REFUSALS[name]
+    with pytest.raises(SuiteError) as refusal:
+        plan(text)
+    assert said in str(refusal.value)
+    assert str(refusal.value).startswith("it.toml: ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_without_a_network_everything_is_on_the_local_host() -> None:
+    point = plan(SATURATOR.replace('on = "h3"\n', "")).points[0]
+    assert (point.network, point.place.server, point.place.load) == (None, "local", ("local",))
+    assert [role.on for role in point.roles] == ["local"]
+
+
+def test_without_a_place_the_server_is_on_the_first_host_and_the_load_on_the_second() -> None:
+    point = plan(SINGLE).points[0]
+    assert (point.place.server, point.place.load) == ("h1", ("h2",))
+
+
+def test_the_network_and_the_roles_vary_like_server_and_load() -> None:
+    text = (
+        SINGLE + SATURATOR + '[matrix]\n"network.rate" = ["10Mbit", "1Gbit"]\n"role.saturator.connections" = [3, 15]\n'
+    )
+    points = plan(text).points
+    assert [point.network.links[0].shape["rate"] for point in points if point.network] == [
+        *("10Mbit", "10Mbit"),
+        *("1Gbit", "1Gbit"),
+    ]
+    assert [point.roles[0].settings["connections"] for point in points] == [3, 15, 3, 15]
+    assert dict(points[0].setting) == {"network.rate": "10Mbit", "role.saturator.connections": 3}
+
+
+def test_explicit_links_take_what_they_do_not_say_from_the_network() -> None:
+    text = '[network]\nrate = "10Mbit"\ndelay = "1ms"\n'
+    text += (
+        '[[network.link]]\nends = ["h1", "s1"]\n[[network.link]]\nends = ["h2", "s1"]\ndelay = "20ms"\nloss = "1%"\n'
+    )
+    network = plan(text).points[0].network
+    assert network is not None
+    assert [dict(link.shape) for link in network.links] == [
+        {"rate": "10Mbit", "delay": "1ms"},
+        {"rate": "10Mbit", "delay": "20ms", "loss": "1%"},
+    ]
+
+
+def test_paths_are_those_on_which_parts_talk() -> None:
+    point = plan(SINGLE + PLACE + SATURATOR + FORWARDER.replace("h3", "h2")).points[0]
+    assert paths(point.place, point.roles, point.load) == [("h2", "h1"), ("h3", "h1")]
+
+
+def test_parts_start_after_those_that_they_name() -> None:
+    text = FORWARDER.replace("role:server", "role:db").replace('on = "h3"\n', "")
+    text += '[[role]]\nname = "db"\nkind = "command"\ncommand = ["db", "{port}"]\nready = "tcp:{port}"\n'
+    point = plan(text).points[0]
+    assert start_order(point.server, point.roles, source="it.toml") == ["server", "db", "relay"]
+
+
+def test_names_of_parts_stand_for_their_addresses() -> None:
+    addresses = {"server": "10.0.0.1:80", "db": "10.0.0.2"}
+    assert resolve("role:server", addresses) == "10.0.0.1:80"
+    assert resolve("role:server:8080", addresses) == "10.0.0.1:8080"
+    assert resolve("http://{role:db:5432}/x", addresses) == "http://10.0.0.2:5432/x"
+    assert resolve("8080=role:server", addresses) == "8080=10.0.0.1:80"
+
+
+def test_generators_share_connections_and_rate_and_draw_apart() -> None:
+    settings: Settings = {"connections": 10, "rate": "9k:3k", "each": 5}
+    shares = [share(settings, number, 3) for number in range(3)]
+    assert [each["connections"] for each in shares] == [4, 3, 3]
+    assert [each["rate"] for each in shares] == ["3000:1000"] * 3
+    assert [each["each"] for each in shares] == [5, 5, 5]
+    assert len({each["seed"] for each in shares}) == 3
+    assert share(settings, 0, 1) == settings
