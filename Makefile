@@ -60,6 +60,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	PLIMSOLL_FAIRNESS_ROUNDS=50 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_fairness
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 	$(PYTHON) bench/relayed.py --loads 60000,250000
+	$(LAB) PLIMSOLL_KILLS=20 $(PYTHON) -m pytest tests/test_killed_runs.py
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py
 	$(PYTHON) bench/slowdown.py
 

@@ -1,26 +1,28 @@
-"""What the emulated link does beside what it was asked for, over a grid of settings, as a table. Needs root and iperf3.
+"""What the emulated link does beside what it was asked for, over a grid of settings: a table, its figures and a plot.
 
-Run it from the project's folder: `PYTHONPATH=lab python bench/link_grid.py`.
+Needs root and iperf3. Run it from the project's folder: `PYTHONPATH=lab python bench/link_grid.py`. The figures go to
+docs/results/links.json, the plot to docs/results/links.svg.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost, LocalProcess
 from plimsoll_lab.hosts.netns import NetnsHost, Network, open_network
 from plimsoll_lab.suite.topology import Link, Topology
-from plimsoll_lab.suite.units import duration_s
+from plimsoll_lab.trial.calibration import PING_FRAME_BYTES, round_trips
 
 PAYLOAD_SHARE = 1448 / 1514
 """Payload in a full frame, with TCP's timestamps."""
-SMALL_FRAME_BITS = 8 * (66 + 64)
-"""A request, or a reply, of 64 bytes with its headers."""
+RESULTS = Path("docs/results")
 GRID = [
     ("10Mbit", "1ms", "0%"),
     ("10Mbit", "10ms", "0%"),
@@ -58,17 +60,6 @@ def ready(host: NetnsHost, process: LocalProcess, word: str) -> None:
     raise SystemExit(f"no {word}: {process.stderr_tail()}")
 
 
-def round_trip(network: Network, binary: str) -> dict[str, float]:
-    """Response times of single requests of 64 bytes, in microseconds."""
-    one, other = network.hosts["h1"], network.hosts["h2"]
-    address = f"10.0.0.2:{other.free_port()}"
-    with other.start([binary, "serve", "echo", "--listen", address, "--json"], role="server", metered=False) as server:
-        ready(other, server, '"ready"')
-        load = [binary, "load", "echo", address, "-c", "1", "-n", "300", "-t", "1", "--json", "--quiet"]
-        summary: dict[str, Any] = json.loads(finish(one, load)[-1])
-        return dict(summary["response_time_us"])
-
-
 def goodput(network: Network) -> float:
     """Payload bits a second of one connection in two seconds, after one to get going."""
     one, other = network.hosts["h1"], network.hosts["h2"]
@@ -88,6 +79,77 @@ def lost(network: Network) -> tuple[int, int]:
     )
 
 
+def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
+    """One link between two hosts: what was asked for, and what came of it."""
+    link = Link(ends=("h1", "h2"), shape={"rate": rate, "delay": delay, "loss": loss})
+    topology = Topology(hosts=("h1", "h2"), switches=(), links=(link,))
+    addresses = {host: topology.addresses_of(host) for host in topology.hosts}
+    asked_s = topology.round_trip_s("h1", "h2", frame_bytes=PING_FRAME_BYTES)
+    with LocalHost() as local, open_network(local, binary, topology.link_config(seed=1), addresses) as network:
+        times = sorted(round_trips(network.hosts["h1"], network.hosts["h2"], asked_s))
+        rate_bits = goodput(network)
+        dropped, offered = lost(network)
+    return {
+        "rate": rate,
+        "delay": delay,
+        "loss": loss,
+        "round_trip_asked_us": asked_s * 1e6,
+        "round_trip_us_p50": statistics.median(times) * 1e6,
+        "round_trip_us_p99": times[round(0.99 * (len(times) - 1))] * 1e6,
+        "goodput_asked_bits_per_s": BITS[rate] * PAYLOAD_SHARE,
+        "goodput_bits_per_s": rate_bits,
+        "loss_measured": dropped / offered,
+    }
+
+
+def row(found: dict[str, Any]) -> str:
+    """One line of the table."""
+    asked, p50 = found["round_trip_asked_us"], found["round_trip_us_p50"]
+    wanted, got = found["goodput_asked_bits_per_s"], found["goodput_bits_per_s"]
+    # With loss, goodput is what TCP makes of it.
+    off = f" ({got / wanted - 1:+.1%})" if found["loss"] == "0%" else ""
+    return (
+        f"| {found['rate']} | {found['delay']} | {found['loss']} | {asked / 1e3:.2f} ms | {p50 / 1e3:.2f} ms "
+        f"({p50 / asked - 1:+.1%}) | {found['round_trip_us_p99'] / 1e3:.2f} ms | {wanted / 1e6:.1f} Mbit/s "
+        f"| {got / 1e6:.1f}{off} | {found['loss_measured']:.2%} |"
+    )
+
+
+def plot(found: list[dict[str, Any]]) -> str:
+    """Measured over asked, of round trips and goodput, each setting a dot."""
+    import vl_convert  # noqa: PLC0415 - loads a renderer
+
+    dots = []
+    for each in found:
+        name = f"{each['rate']}, {each['delay']}"
+        if each["loss"] == "0%":
+            pairs = (("round trip, median", "round_trip_us_p50", "round_trip_asked_us"),)
+            pairs += (("goodput of TCP", "goodput_bits_per_s", "goodput_asked_bits_per_s"),)  # type: ignore[assignment]
+            dots += [{"link": name, "figure": label, "ratio": each[got] / each[asked]} for label, got, asked in pairs]
+    spec = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": dots},
+        "width": 520,
+        "layer": [
+            {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": {"datum": 1}}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 80},
+                "encoding": {
+                    "x": {
+                        "field": "ratio",
+                        "type": "quantitative",
+                        "title": "measured / asked",
+                        "scale": {"zero": False},
+                    },
+                    "y": {"field": "link", "type": "nominal", "title": None, "sort": None},
+                    "color": {"field": "figure", "type": "nominal", "title": None},
+                },
+            },
+        ],
+    }
+    return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
+
+
 def main() -> None:
     """Measure the grid and print it."""
     binary = find_binary()
@@ -95,23 +157,14 @@ def main() -> None:
         raise SystemExit("iperf3 is not installed, which measures the goodput; install it with your package manager")
     print("| rate | delay | loss | RTT asked | RTT p50 | p99 | goodput asked | measured | loss measured |")
     print("|---|---|---|---|---|---|---|---|---|")
+    found = []
     for rate, delay, loss in GRID:
-        link = Link(ends=("h1", "h2"), shape={"rate": rate, "delay": delay, "loss": loss})
-        topology = Topology(hosts=("h1", "h2"), switches=(), links=(link,))
-        addresses = {host: topology.addresses_of(host) for host in topology.hosts}
-        with LocalHost() as local, open_network(local, binary, topology.link_config(seed=1), addresses) as network:
-            times = round_trip(network, binary)
-            rate_bits = goodput(network)
-            dropped, offered = lost(network)
-        asked_ms = 2e3 * (duration_s(delay) + SMALL_FRAME_BITS / BITS[rate])
-        asked_bits = BITS[rate] * PAYLOAD_SHARE
-        off = f" ({rate_bits / asked_bits - 1:+.1%})" if loss == "0%" else ""
-        print(
-            f"| {rate} | {delay} | {loss} | {asked_ms:.2f} ms | {times['p50'] / 1e3:.2f} ms "
-            f"({times['p50'] / 1e3 / asked_ms - 1:+.1%}) | {times['p99'] / 1e3:.2f} ms | {asked_bits / 1e6:.1f} Mbit/s "
-            f"| {rate_bits / 1e6:.1f}{off} | {dropped / offered:.2%} |",
-            flush=True,
-        )
+        found.append(measure(binary, rate, delay, loss))
+        print(row(found[-1]), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    record = {"command": "PYTHONPATH=lab python bench/link_grid.py", "links": found}
+    (RESULTS / "links.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "links.svg").write_text(plot(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def _calibrate_path(stage: Stage, topology: Topology, start: str, end: str) -> J
         },
     }
     for attempt in range(1, ATTEMPTS + 1):
-        times = _round_trips(stage.hosts[start], stage.hosts[end], asked_rtt_s)
+        times = round_trips(stage.hosts[start], stage.hosts[end], asked_rtt_s)
         goodput = _goodput(stage, topology, start, end) if asked_goodput is not None else None
         measured: Json = {"round_trip_us": _told(times), "goodput_bits_per_s": goodput}
         off = {
@@ -173,7 +173,7 @@ def _told(times: Sequence[float]) -> Json:
     }
 
 
-def _round_trips(here: Host, there: Host, asked_s: float) -> list[float]:
+def round_trips(here: Host, there: Host, asked_s: float) -> list[float]:
     """Seconds that each of many ICMP echoes took; those that were lost are left out."""
     count = max(PINGS_LEAST, min(PINGS, round(PINGS_S / max(asked_s, 1e-4))))
     times: list[float] = []
