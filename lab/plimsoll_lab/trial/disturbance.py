@@ -53,6 +53,6 @@ def _sums(network: Json) -> tuple[int, int, int]:
     every = cast("Sequence[Mapping[str, int]]", network.get("links") or ())
     links = [way for way in every if str(way["to"]).endswith("-eth0")]
     delivered, late, lost = (
-        sum(way[key] for way in links) for key in ("delivered", "released_late", "dropped_by_fault")
+        sum(way.get(key, 0) for way in links) for key in ("delivered", "released_late", "dropped_by_fault")
     )
     return delivered, late, lost

@@ -15,7 +15,7 @@ SETTLED_S = 0.12
 TELLS_WITHIN_S = 30.0
 """Against hanging: it tells its counts several times a second."""
 COUNTS = (
-    *("offered", "delivered", "dropped_by_queue", "dropped_by_loss", "dropped_by_fault", "released_late"),
+    *("offered", "delivered", "dropped", "dropped_by_queue", "dropped_by_loss", "dropped_by_fault", "released_late"),
     *("offered_bytes", "delivered_bytes"),
 )
 
@@ -65,5 +65,7 @@ def _difference(before: Json | None, after: Json) -> list[Json]:
     links: list[Json] = []
     for number, way in enumerate(cast("Sequence[Mapping[str, int]]", after["links"])):
         base = earlier[number] if earlier else dict.fromkeys(COUNTS, 0)
-        links.append({"from": way["from"], "to": way["to"], **{key: way[key] - base[key] for key in COUNTS}})
+        links.append(
+            {"from": way["from"], "to": way["to"], **{key: way[key] - base[key] for key in COUNTS if key in way}}
+        )
     return links

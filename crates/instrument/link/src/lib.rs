@@ -2,6 +2,7 @@
 //!
 //! [`config`] reads what is asked for. The emulation itself is pure: [`queue`] (one direction of one link), `switch` (who is where) and [`network`]
 //! (all of them, joined) take the time as an argument and touch no device. [`run`] moves frames between them and TAP devices.
+//! [`netem`] says how the kernel would make the same network.
 //! Nothing here knows namespaces, addresses or what the frames carry.
 #![forbid(unsafe_code)]
 

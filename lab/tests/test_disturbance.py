@@ -1,0 +1,68 @@
+"""When the emulator's own lateness spoils a trial, and when it only raises a doubt."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.topology import Link, join
+from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue, says
+from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
+
+
+def network(*, late: int = 0, lost: int = 0, moments: int = 0) -> Json:
+    inner = {"from": "h1-eth0", "to": "s1", "delivered": 10_000, "released_late": 0, "dropped_by_fault": 0}
+    last = {"from": "s1", "to": "h2-eth0", "delivered": 10_000, "released_late": late, "dropped_by_fault": lost}
+    each = {"from_unix_s": 1.0, "to_unix_s": 1.1, "late_frames": late, "lost_frames": lost, "worst_us": 2500}
+    return {"links": [inner, last], "disturbances": [each] * moments}
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (None, None),
+        (network(), None),
+        (network(late=20, moments=1), None),
+        (network(late=21, moments=1), "late for 21 of 10000 packets"),
+        (network(lost=1), "lost 1 packets by its own fault"),
+        ({"silent": True}, "said nothing"),
+    ],
+)
+def test_a_trial_is_made_again_when_too_many_packets_were_late(seen: Json | None, said: str | None) -> None:
+    found = too_disturbed(seen)
+    assert (found is None) if said is None else (found is not None and said in found)
+
+
+def test_moments_are_a_doubt_with_the_worst_of_them() -> None:
+    assert network_doubts(network()) == []
+    (doubt,) = network_doubts(network(late=5, moments=2))
+    assert doubt.code == "link_disturbed"
+    assert "late 2 times" in doubt.message
+    assert "2.5 ms at worst" in doubt.message
+
+
+def test_what_a_path_carries_is_what_its_links_leave_of_a_tenth_too_much() -> None:
+    narrow = [Link(ends=("h1", "s1"), shape={"rate": "100Mbit"}), Link(ends=("h2", "s1"), shape={"rate": "10Mbit"})]
+    asked = asked_goodput_bits_per_s(join(narrow), "h1", "h2", whole=False)
+    assert asked == pytest.approx(10e6 * 1472 / 1514)
+    lossy = [Link(ends=("h1", "h2"), shape={"rate": "10Mbit", "loss": "10%"})]
+    assert asked_goodput_bits_per_s(join(lossy), "h1", "h2", whole=True) == pytest.approx(9e6 * 1448 / 1514)
+    assert asked_goodput_bits_per_s(join([Link(ends=("h1", "h2"), shape={})]), "h1", "h2", whole=False) is None
+
+
+def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() -> None:
+    path: Json = {
+        "from": "h2",
+        "to": "h1",
+        "asked": {"round_trip_us": 4000.0, "goodput_bits_per_s": 1e8},
+        "measured": {"round_trip_us": {"p50": 4500.0}, "goodput_bits_per_s": 9.9e7},
+        "within": False,
+    }
+    assert says(path) == (
+        "a round trip of 4.500 ms for 4.000 ms asked, a goodput of 99.00 Mbit/s for 100.00 Mbit/s asked"
+    )
+    with pytest.raises(LabError, match=r"from h2 to h1 is not what was asked for.*4\.500 ms") as refusal:
+        refuse_untrue([{"paths": [path]}])
+    assert refusal.value.exit_code == 5
+    refuse_untrue([{"paths": [path | {"within": True}]}])
