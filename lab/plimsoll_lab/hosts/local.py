@@ -26,6 +26,9 @@ STDERR_KEPT = 4096
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when the thread that forked it ends. The lab forks from its main thread only."""
 
+INTERRUPTING = {signal.SIGINT, signal.SIGTERM}
+"""What a person or a supervisor ends the lab with."""
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -166,15 +169,20 @@ class LocalHost:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
         self._started += 1
         group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
+        # An exception out of a signal handler is swallowed where it meets what Python runs around a fork, and a process
+        # that has started must be known before one may end the lab.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
-            popen = self._spawn(argv, role, group)
+            popen = self._spawn(argv, role, group, before)
         except BaseException:
             if group is not None:
                 group.remove()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             raise
         self._tell_guard(f"group {popen.pid}")
         process = LocalProcess(popen, group, metered=metered)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             yield process
         finally:
             process.kill()
@@ -200,7 +208,9 @@ class LocalHost:
         """A socket of this machine's own network."""
         return socket.socket(family, kind, protocol)
 
-    def _spawn(self, argv: Sequence[str], role: str, group: Group | None) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, argv: Sequence[str], role: str, group: Group | None, mask: set[signal.Signals] | set[int]
+    ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
         doors = (
             [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in group.folders] if group else []
@@ -208,6 +218,7 @@ class LocalHost:
 
         def enter() -> None:
             # Between fork and exec: only system calls. The lab has no second thread, so no lock can be held here.
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
