@@ -52,15 +52,16 @@ pub(super) fn parse(input: &[u8]) -> Head<'_> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     match parsed.parse(&input[..input.len().min(HEAD_BYTES)]) {
+        // Whatever arrives together, and whatever comes in pieces: the same line is too long.
+        Ok(httparse::Status::Complete(length)) if length > LINE_BYTES && has_long_line(input) => {
+            Head::Bad(Status::URI_TOO_LONG)
+        }
         Ok(httparse::Status::Complete(length)) => match read(&parsed) {
             Ok(request) => Head::Whole(request, length),
             Err(status) => Head::Bad(status),
         },
         Ok(httparse::Status::Partial) => {
-            // Empty lines before the request line are skipped (RFC 9112, section 2.2).
-            let begun = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
-            let line = input[begun..].iter().take(LINE_BYTES + 1).position(|byte| *byte == b'\n');
-            if line.is_none() && input.len() - begun > LINE_BYTES {
+            if has_long_line(input) {
                 Head::Bad(Status::URI_TOO_LONG)
             } else if input.len() >= HEAD_BYTES {
                 Head::Bad(Status::FIELDS_TOO_LARGE)
@@ -74,12 +75,15 @@ pub(super) fn parse(input: &[u8]) -> Head<'_> {
     }
 }
 
+/// Whether the request line is longer than a line may be, as far as it has come. Empty lines before it are skipped (RFC 9112, section 2.2).
+fn has_long_line(input: &[u8]) -> bool {
+    let begun = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
+    input.len() - begun > LINE_BYTES && !input[begun..=begun + LINE_BYTES].contains(&b'\n')
+}
+
 fn read<'a>(parsed: &httparse::Request<'_, 'a>) -> Result<Request<'a>, Status> {
     const COMPLETE: &str = "a complete head has a method, a target and a version";
     let target = parsed.path.expect(COMPLETE);
-    if target.len() > LINE_BYTES {
-        return Err(Status::URI_TOO_LONG);
-    }
     let mut request = Request {
         method: match parsed.method.expect(COMPLETE) {
             "GET" => Method::Get,
