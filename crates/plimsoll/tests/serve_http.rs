@@ -185,10 +185,12 @@ fn a_connection_goes_on_after_each_answer_and_ends_when_it_should(model: &str) {
     site.write("index.html", b"here");
     let server = site.serve(model, &["--keep-alive-timeout", "700ms"]);
     let mut client = Client::new(&server);
-    for _ in 0..3 {
+    for _ in 0..2 {
         assert_eq!(client.get("/", "").body, b"here");
     }
+    // From before the last request: this thread may hear of its answer late.
     let idle = Instant::now();
+    assert_eq!(client.get("/", "").body, b"here");
     assert!(client.is_closed(), "nothing is said to an idle connection at its end");
     assert!(idle.elapsed() >= Duration::from_millis(690), "{:?}", idle.elapsed());
 

@@ -2,7 +2,7 @@
 
 /// The longest body that is read past; a request with more is answered with 413.
 const BODY_BYTES: u64 = 1 << 20;
-/// Bytes in a chunk's size line, and in the trailer.
+/// Bytes in a chunk's size line, and in a line of the trailer, with its end: a longer one is refused alike whether it comes whole or in pieces.
 const LINE_BYTES: usize = 4096;
 
 /// What is left of a body.
@@ -61,6 +61,7 @@ impl Body {
                     return Ok(taken + length as usize);
                 }
                 Left::Size => match httparse::parse_chunk_size(rest) {
+                    Ok(httparse::Status::Complete((length, _))) if length > LINE_BYTES => return Err(BadBody),
                     Ok(httparse::Status::Complete((length, 0))) => {
                         taken += length;
                         self.left = Left::Trailer;
@@ -99,7 +100,7 @@ impl Body {
                     };
                     taken += end + 1;
                     self.read += end as u64;
-                    if self.read > BODY_BYTES {
+                    if end >= LINE_BYTES || self.read > BODY_BYTES {
                         return Err(BadBody);
                     }
                     if rest[..end].trim_ascii_end().is_empty() {
@@ -152,6 +153,18 @@ mod tests {
         ] {
             for cut in 0..=bytes.len() {
                 assert_eq!(length(bytes, cut), None, "{} cut at {cut}", bytes.escape_ascii());
+            }
+        }
+    }
+    #[test]
+    fn a_line_is_too_long_alike_wherever_it_is_cut() {
+        for (before, after) in [("1;", "\r\nx\r\n0\r\n\r\n"), ("0\r\nX: ", "\r\n\r\n")] {
+            let line = before.rsplit('\n').next().expect("a line").len() + 2;
+            for (long, refused) in [(LINE_BYTES, false), (LINE_BYTES + 1, true)] {
+                let bytes = [before, &"y".repeat(long - line), after].concat();
+                for cut in 0..=bytes.len() {
+                    assert_eq!(length(bytes.as_bytes(), cut).is_none(), refused, "{before:?} of {long}, cut at {cut}");
+                }
             }
         }
     }
