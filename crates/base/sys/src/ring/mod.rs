@@ -9,7 +9,8 @@
 mod client;
 mod pool;
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -144,6 +145,7 @@ enum Kind {
     Install,
     Room,
     Connect,
+    End,
     /// Requests whose own completion says nothing that matters.
     Aside,
 }
@@ -154,7 +156,7 @@ impl Kind {
     }
 
     fn of(tag: u64) -> Option<Kind> {
-        const ALL: [Kind; 11] = [
+        const ALL: [Kind; 12] = [
             Kind::Wake,
             Kind::Accept,
             Kind::Receive,
@@ -165,6 +167,7 @@ impl Kind {
             Kind::Install,
             Kind::Room,
             Kind::Connect,
+            Kind::End,
             Kind::Aside,
         ];
         ALL.get((tag >> 32) as usize).copied()
@@ -205,6 +208,19 @@ pub struct Ring {
     arrived: VecDeque<cqueue::Entry>,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
+    /// By slot, halves that are being ended. A worker thread of the kernel does it (io_uring/net.c, io_shutdown_prep) and looks up the slot only then, so a
+    /// socket is closed after that: else it would be the slot's next socket whose half is ended.
+    ending: HashMap<u32, Ending>,
+    /// Slots to close with the next wait.
+    overdue: Vec<Slot>,
+}
+
+/// A slot with halves that are being ended.
+#[derive(Default)]
+struct Ending {
+    left: u32,
+    /// It is to be closed then.
+    close: bool,
 }
 
 impl Ring {
@@ -231,6 +247,8 @@ impl Ring {
             unlent: Vec::new(),
             arrived: VecDeque::new(),
             outstanding: 0,
+            ending: HashMap::new(),
+            overdue: Vec::new(),
         })
     }
 
@@ -341,24 +359,30 @@ impl Ring {
 
     /// Ends the reading half of a socket: its receive completes with what has arrived, then with the end of the stream.
     pub fn end_reading(&mut self, slot: Slot) -> io::Result<()> {
-        let request = opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_RD).build();
-        self.push_aside(request)
+        self.end(slot, libc::SHUT_RD)
     }
 
     /// Ends the writing half of a socket: the peer reads the end of the stream after the last byte.
     pub fn end_writing(&mut self, slot: Slot) -> io::Result<()> {
-        let request = opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_WR).build();
-        self.push_aside(request)
+        self.end(slot, libc::SHUT_WR)
     }
 
     /// Ends both halves of a socket: a send that waits fails.
     pub fn end_both(&mut self, slot: Slot) -> io::Result<()> {
-        let request = opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_RDWR).build();
-        self.push_aside(request)
+        self.end(slot, libc::SHUT_RDWR)
     }
 
-    /// Closes a socket, on which nothing may be outstanding.
+    fn end(&mut self, slot: Slot, how: i32) -> io::Result<()> {
+        self.ending.entry(slot.0).or_default().left += 1;
+        self.push(opcode::Shutdown::new(Fixed(slot.0), how).build().user_data(Kind::End.tag(slot.0)))
+    }
+
+    /// Closes a socket, on which nothing may be outstanding but the ends of its halves.
     pub fn close(&mut self, slot: Slot) -> io::Result<()> {
+        if let Some(ending) = self.ending.get_mut(&slot.0) {
+            ending.close = true;
+            return Ok(());
+        }
         let request = opcode::Close::new(Fixed(slot.0)).build();
         self.push(request.user_data(Kind::Close.tag(slot.0)))
     }
@@ -390,6 +414,9 @@ impl Ring {
 
     /// Hands in all requests, and waits until something has happened or the time is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        while let Some(slot) = self.overdue.pop() {
+            self.close(slot)?;
+        }
         let outcome = match timeout {
             None => self.uring.submit_and_wait(1),
             Some(timeout) => {
@@ -470,6 +497,15 @@ impl Ring {
             Kind::Connect => {
                 self.destinations[slot.index()] = None;
                 Some(Completion::Connected { slot, outcome: outcome.map(drop) })
+            }
+            Kind::End => {
+                if let Entry::Occupied(mut place) = self.ending.entry(number) {
+                    place.get_mut().left -= 1;
+                    if place.get().left == 0 && place.remove().close {
+                        self.overdue.push(slot);
+                    }
+                }
+                None
             }
             Kind::Aside => None,
         }
