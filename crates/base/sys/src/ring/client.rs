@@ -90,6 +90,23 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_half_never_reaches_the_next_socket_in_its_place() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let mut ring = Ring::new(SIZES).expect("a ring");
+        for _ in 0..500 {
+            let (slot, outcome) = connect(&mut ring, 3, listener.local_addr().expect("it is bound"));
+            outcome.expect("somebody listens");
+            let (_peer, _) = listener.accept().expect("a connection");
+            ring.send(slot, Payload::Owned(b"hello".to_vec(), 0), Patience::All).expect("it is handed in");
+            let sent = next(&mut ring);
+            assert!(matches!(sent, Completion::Sent { outcome: Ok(5), .. }), "{sent:?}");
+            ring.end_writing(slot).expect("it is handed in");
+            ring.close(slot).expect("it is handed in");
+            assert!(matches!(next(&mut ring), Completion::Closed(at) if at == slot));
+        }
+    }
+
+    #[test]
     fn a_refused_connect_says_so() {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr());
         let mut ring = Ring::new(SIZES).expect("a ring");
