@@ -26,8 +26,8 @@ fn counts_are_exact() {
 
 #[test]
 fn a_window_has_its_length_and_a_warm_up_before_it() {
-    let run = threads(echo(), "-d 300ms --warm-up 100ms -c 4");
-    assert!((0.2999..0.3001).contains(&run.figure("elapsed_s")));
+    let run = threads(echo(), "-d 1500ms --warm-up 1s -c 4");
+    assert!((1.4999..1.5001).contains(&run.figure("elapsed_s")));
     assert!(run.count("warm_up.requests.completed") > 0 && run.count("requests.completed") > 0);
 }
 
@@ -46,7 +46,7 @@ fn failures_are_told_apart() {
     let silent = || serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let late = threads(silent(), "--each 2 -c 3 --timeout 100ms");
     assert_eq!((late.count("requests.timed_out"), late.count("requests.unsent")), (3, 3));
-    let pending = threads(silent(), "-d 200ms -c 3");
+    let pending = threads(silent(), "-d 1s -c 3");
     assert_eq!((pending.count("requests.in_flight"), pending.count("response_time_us.unanswered")), (3, 3));
 }
 
