@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -14,18 +13,16 @@ from typing import Any
 
 import pytest
 
+from laboratory import BINARY, ROOT, environment, holders, living, needs_networks, wait_until
 from plimsoll_lab.hosts.local import LocalHost, LocalProcess
 from plimsoll_lab.hosts.netns import NetnsHost, Network, open_network
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.topology import read_topology
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and /dev/net/tun"
-)
+pytestmark = needs_networks
 
-ROOT = Path(__file__).resolve().parent.parent
-BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
-SINGLE = read_topology("single,3", {"rate": "100Mbit", "delay": "1ms"}, addresses=2)
+# Ten milliseconds a link: what a busy machine adds to the fastest of many requests is little beside them.
+SINGLE = read_topology("single,3", {"rate": "100Mbit", "delay": "10ms"}, addresses=2)
 
 KILLED = """
 import sys
@@ -75,7 +72,7 @@ def load_across(network: Network, listen: str) -> dict[str, Any]:
     serve = [BINARY, "serve", "echo", "--listen", address, "--workers", "1", "--json"]
     with server_host.start(serve, role="server", metered=True) as server:
         assert event(server_host, server, "ready")["addresses"] == [address]
-        load = [BINARY, "load", "echo", address, "-c", "1", "-n", "100", "--json", "--quiet"]
+        load = [BINARY, "load", "echo", address, "-c", "2", "-n", "20", "--json", "--quiet"]
         with load_host.start(load, role="load", metered=False) as process:
             return event(load_host, process, "summary")
 
@@ -83,22 +80,23 @@ def load_across(network: Network, listen: str) -> dict[str, Any]:
 def test_a_round_trip_between_hosts_takes_four_link_delays_to_each_of_the_addresses(local: LocalHost) -> None:
     with open_single(local) as network:
         for listen in SINGLE.addresses_of("h1"):
-            # The fastest of all: a busy machine may delay any one, or all for a while, but hurries none.
-            assert any(fastest_us(network, listen) < 4000 * 1.06 for _ in range(20))
+            # The fastest of all: a busy machine may delay any one, or all for a while, but hurries none. A fifth delay
+            # would make it fifty milliseconds.
+            assert any(fastest_us(network, listen) < 50_000 for _ in range(20))
 
 
 def fastest_us(network: Network, listen: str) -> float:
     summary = load_across(network, listen)
-    assert summary["requests"]["completed"] == 100
+    assert summary["requests"]["completed"] == 20
     fastest = float(summary["response_time_us"]["min"])
-    assert fastest >= 4000
+    assert fastest >= 40_000
     return fastest
 
 
 def test_two_networks_at_once_do_not_collide(local: LocalHost) -> None:
     with open_single(local) as one, open_single(local) as other:
-        assert load_across(one, "10.0.0.1")["requests"]["completed"] == 100
-        assert load_across(other, "10.0.0.1")["requests"]["completed"] == 100
+        assert load_across(one, "10.0.0.1")["requests"]["completed"] == 20
+        assert load_across(other, "10.0.0.1")["requests"]["completed"] == 20
 
 
 def test_a_free_port_is_one_that_nobody_on_that_host_listens_on(local: LocalHost) -> None:
@@ -117,46 +115,28 @@ def test_a_broken_configuration_is_told_as_the_emulator_tells_it(local: LocalHos
         raise AssertionError("it was accepted")
 
 
-def namespaces_of(numbers: list[int]) -> set[int]:
-    return {os.stat(f"/proc/{number}/ns/net").st_ino for number in numbers}  # noqa: PTH116 - not a file
-
-
-def living_namespaces() -> set[int]:
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found.add(os.stat(folder / "ns" / "net").st_ino)  # noqa: PTH116 - not a file
-        except OSError:
-            continue
-    return found
-
-
 def test_nothing_is_left_when_the_network_closes(local: LocalHost) -> None:
     with open_single(local) as network:
-        made = namespaces_of(pids(network))
-        assert len(made) == 4
-        assert made <= living_namespaces()
-    assert not made & living_namespaces()
+        held = holders(pids(network))
+        assert {pid for pid, _ in held} == set(pids(network))
+    assert not living(held)
 
 
 def test_nothing_is_left_when_the_lab_is_killed() -> None:
     source = KILLED.format(tests=str(ROOT / "tests"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "lab"), "PLIMSOLL_BIN": BINARY}
     with subprocess.Popen(
         [sys.executable, "-c", source],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=environment(),
     ) as lab:
         assert lab.stdout is not None
-        made = namespaces_of([int(word) for word in lab.stdout.readline().split()])
-        assert len(made) == 4
+        inside = [int(word) for word in lab.stdout.readline().split()]
+        held = holders(inside)
+        assert {pid for pid, _ in held} == set(inside)
         lab.kill()
-    deadline = time.monotonic() + 10
-    while made & living_namespaces():
-        assert time.monotonic() < deadline, "a namespace is left"
-        time.sleep(0.01)
+    wait_until(lambda: not living(held), "a namespace is left")
 
 
 def test_a_kernel_without_netem_refuses_and_names_it(tmp_path: Path) -> None:

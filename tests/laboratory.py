@@ -1,0 +1,139 @@
+"""The laboratory as a person starts it, for tests of the whole: with the binary that was just built, in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
+HANGS_S = 120
+"""Against hanging: what is waited for takes a second or two, on a busy machine ten."""
+ATTEMPTS = 3
+"""A measurement that the machine was too busy for is made again so often before a test is left out."""
+
+needs_networks = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and /dev/net/tun"
+)
+
+Done = subprocess.CompletedProcess[str]
+Holder = tuple[int, str]
+"""A process that holds a network namespace: its number, and when it began, as numbers are used again."""
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment of a lab that uses the real binary."""
+    return os.environ | {"PLIMSOLL_BIN": BINARY, "PYTHONPATH": str(ROOT / "lab")} | extra
+
+
+def lab_command(*arguments: str) -> list[str]:
+    """The laboratory's command line."""
+    return [sys.executable, "-m", "plimsoll_lab", *arguments]
+
+
+def run_lab(folder: Path, *arguments: str) -> Done:
+    """Run the laboratory in a folder to its end."""
+    return subprocess.run(
+        lab_command(*arguments),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """A run of one trial."""
+
+    folder: Path
+    """The run's folder."""
+    trial: dict[str, Any]
+    """The trial's record."""
+    done: Done
+    """What the laboratory said."""
+
+
+def measure(folder: Path, text: str, *arguments: str) -> Measured:
+    """Run a suite of one trial; again where this machine was too busy to make any."""
+    (folder / "suite.toml").write_text(text)
+    said = ""
+    for attempt in range(1, ATTEMPTS + 1):
+        done = run_lab(folder, "run", "suite.toml", "--out", f"attempt-{attempt}", *arguments)
+        run = folder / f"attempt-{attempt}" / "0001"
+        if done.returncode == 5 and "is not what was asked for on this machine" in done.stderr:
+            said = done.stderr.strip()
+            continue
+        assert (run / "trials/0001.json").exists(), done.stderr
+        trial: dict[str, Any] = json.loads((run / "trials/0001.json").read_text())
+        # On a busy machine the emulator or the generator may have been late, and the trial is no result. Its record
+        # tells of everything all the same; a failure is none that may happen.
+        assert trial["outcome"] in {"ok", "invalid", "generator_limited"}, trial["reason"]
+        if "this machine was too busy" not in (trial["reason"] or ""):
+            return Measured(folder=run, trial=trial, done=done)
+        said = trial["reason"]
+    pytest.skip(f"the machine was too busy, {ATTEMPTS} times: {said}")
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something that is sure to come."""
+    deadline = time.monotonic() + HANGS_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def marked(mark: Path) -> list[int]:
+    """The processes that carry MARK and a folder's name in their environment."""
+    wanted = f"MARK={mark}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def holders(pids: list[int]) -> set[Holder]:
+    """Whoever is in the network namespaces of these processes, but for those that are in this one's own."""
+    spaces = {space for pid in pids if (space := _network_namespace(Path(f"/proc/{pid}"))) is not None}
+    spaces.discard(_network_namespace(Path("/proc/self")))
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        began = _began(process)
+        if began is not None and _network_namespace(process) in spaces:
+            found.add((int(process.name), began))
+    return found
+
+
+def living(those: set[Holder]) -> set[Holder]:
+    """Those that are still there. A namespace's own number would not do: it is used again at once."""
+    return {(pid, began) for pid, began in those if _began(Path(f"/proc/{pid}")) == began}
+
+
+def _network_namespace(process: Path) -> int | None:
+    try:
+        return (process / "ns" / "net").stat().st_ino
+    except OSError:
+        return None
+
+
+def _began(process: Path) -> str | None:
+    """proc_pid_stat(5), field 22; the second, the name, may hold spaces and brackets."""
+    try:
+        return (process / "stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[19]
+    except OSError:
+        return None
