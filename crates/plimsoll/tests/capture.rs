@@ -22,6 +22,19 @@ fn capture(pair: &Pair, file: &Scratch, traffic: impl FnOnce()) -> Value {
     capture.stop()
 }
 
+/// TCP segments that the hosts' kernels have sent again (`RetransSegs` in /proc/net/snmp, RFC 4022).
+fn sent_again(pair: &Pair) -> u64 {
+    let of = |host: &network::Namespace| {
+        let output = host.command("cat").arg("/proc/net/snmp").output().expect("it starts");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let [names, values] =
+            [0, 1].map(|place| text.lines().filter(|line| line.starts_with("Tcp:")).nth(place).expect("a line of TCP"));
+        let place = names.split(' ').position(|name| name == "RetransSegs").expect("its name");
+        values.split(' ').nth(place).and_then(|value| value.parse::<u64>().ok()).expect("its value")
+    };
+    pair.hosts.iter().map(of).sum()
+}
+
 #[test]
 fn mistakes_are_told_with_their_exit_code() {
     let text = Scratch::new(".pcapng");
@@ -56,10 +69,10 @@ fn every_packet_between_two_hosts_is_captured_once() {
     // A handshake of 3, a request and a reply of 5 times 1 at least, and an end of 3 at least.
     assert!(summary["packets"].as_u64() >= Some(40 * (3 + 10 + 3)), "{summary}");
     assert_eq!((&summary["kernel_drops"], &summary["unreadable"]), (&Value::from(0), &Value::from(0)));
-    assert_eq!(
-        (&summary["tcp"]["retransmissions"], &summary["tcp"]["unanswered_syn"]),
-        (&Value::from(0), &Value::from(0))
-    );
+    // None on a quiet machine; one that holds the emulator up for long makes the kernels send again, and they count it.
+    let again = summary["tcp"]["retransmissions"].as_u64().zip(summary["tcp"]["out_of_order"].as_u64());
+    assert_eq!(again.map(|(retransmitted, reordered)| retransmitted + reordered), Some(sent_again(&pair)), "{summary}");
+    assert_eq!(summary["tcp"]["unanswered_syn"], 0, "{summary}");
     let sum: u64 =
         summary["interval"].as_array().expect("intervals").iter().filter_map(|one| one["packets"].as_u64()).sum();
     assert_eq!(summary["packets"], sum);
@@ -154,7 +167,7 @@ fn wireshark_counts_the_same() {
                 ],
             );
             let mut silent = pair.hosts[0].command("timeout");
-            let _ = silent.args(["1.5", PLIMSOLL, "load", "echo", "10.0.0.77:7000", "-c", "3", "-n", "3"]).output();
+            let _ = silent.args(["3", PLIMSOLL, "load", "echo", "10.0.0.77:7000", "-c", "3", "-n", "3"]).output();
         });
         let theirs = tshark(file.path());
         println!("ours {ours}\ntheirs {theirs:?}");
@@ -162,6 +175,6 @@ fn wireshark_counts_the_same() {
             let ours = if *name == "endpoints" { &ours[*name] } else { &ours["tcp"][*name] };
             assert_eq!(ours, count, "{name} with {keys}");
         }
-        assert!(theirs["retransmissions"] > 20 && theirs["resets"] > 0 && theirs["unanswered_syn"] == 3, "{theirs:?}");
+        assert!(theirs["retransmissions"] > 0 && theirs["resets"] > 0 && theirs["unanswered_syn"] == 3, "{theirs:?}");
     }
 }
