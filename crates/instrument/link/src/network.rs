@@ -186,8 +186,12 @@ impl Network {
         }
     }
 
-    fn offer(&mut self, now: Instant, way: usize, frame: Frame) {
+    fn offer(&mut self, now: Instant, way: usize, mut frame: Frame) {
         let queue = &mut self.ways[way].queue;
+        // A large segment stands for packets that come one after another: those at its head find room, those at its end do not.
+        if let Some(rest) = frame.shorten(queue.room(now)) {
+            queue.refuse(rest);
+        }
         let wire = frame.wire();
         let Fate::Arrives(due) = queue.offer(now, wire) else { return self.buffers.recycle(frame) };
         if self.under_way_bytes + frame.bytes.len() > UNDER_WAY_BYTES_MAX {

@@ -86,10 +86,28 @@ pub struct Queue {
     free_at: Option<Instant>,
     /// When the last packet in order arrives.
     last_arrival: Option<Instant>,
-    /// Departure and packets of each frame that has not departed, first in first out.
-    waiting: VecDeque<(Instant, u32)>,
+    /// Each frame that has not departed, first in first out.
+    waiting: VecDeque<Waiting>,
+    /// Packets of all of them.
     backlog: u32,
     counts: Counts,
+}
+
+/// A frame that has not departed wholly.
+#[derive(Debug)]
+struct Waiting {
+    begins: Instant,
+    departs: Instant,
+    packets: u32,
+}
+
+impl Waiting {
+    /// How many of its packets have departed by `now`, which is before the last one does.
+    fn departed(&self, now: Instant) -> u32 {
+        let (gone, all) = (now.saturating_duration_since(self.begins), self.departs - self.begins);
+        // Below its packets, as less time is gone than all of it.
+        (gone.as_nanos() * u128::from(self.packets) / all.as_nanos().max(1)) as u32
+    }
 }
 
 impl Queue {
@@ -108,12 +126,12 @@ impl Queue {
 
     /// Offers a frame at `now`, which never goes back by more than a wake-up is late.
     pub fn offer(&mut self, now: Instant, wire: Wire) -> Fate {
-        self.counts.offered += u64::from(wire.packets);
-        self.counts.offered_bytes += wire.bytes;
         let Some(departure) = self.depart(now, wire) else {
-            self.counts.dropped_by_queue += u64::from(wire.packets);
+            self.refuse(wire);
             return Fate::QueueFull;
         };
+        self.counts.offered += u64::from(wire.packets);
+        self.counts.offered_bytes += wire.bytes;
         if self.shape.loss > 0.0 && self.random.random::<f64>() < self.shape.loss {
             self.counts.dropped_by_loss += u64::from(wire.packets);
             return Fate::Lost;
@@ -124,6 +142,21 @@ impl Queue {
             self.last_arrival = Some(arrival);
         }
         Fate::Arrives(arrival)
+    }
+
+    /// How many packets of a frame offered at `now` there is room for. One that is larger is to be cut there, and its rest [refused](Queue::refuse).
+    pub fn room(&mut self, now: Instant) -> u32 {
+        if self.shape.rate.is_none() {
+            return u32::MAX;
+        }
+        self.shape.queue.saturating_sub(self.backlog(now))
+    }
+
+    /// Notes that there was no room for these packets.
+    pub fn refuse(&mut self, wire: Wire) {
+        self.counts.offered += u64::from(wire.packets);
+        self.counts.offered_bytes += wire.bytes;
+        self.counts.dropped_by_queue += u64::from(wire.packets);
     }
 
     /// Notes that a frame has arrived, and whether that was later than it should have been by more than is tolerated.
@@ -148,21 +181,27 @@ impl Queue {
     /// When a frame offered at `now` has departed, or `None` where the queue has no room for all of it.
     fn depart(&mut self, now: Instant, wire: Wire) -> Option<Instant> {
         let Some(rate) = self.shape.rate else { return Some(now) };
-        while let Some((_, packets)) = self.waiting.front().filter(|(departure, _)| *departure <= now) {
-            self.backlog -= packets;
-            self.waiting.pop_front();
-        }
-        // An empty queue takes a frame of any size: a large segment must not be unable to ever pass.
-        if self.backlog > 0 && self.backlog + wire.packets > self.shape.queue {
+        // An empty queue takes a frame of any size: one that cannot be cut must not be unable to ever pass.
+        let backlog = self.backlog(now);
+        if backlog > 0 && backlog + wire.packets > self.shape.queue {
             return None;
         }
         let nanoseconds = (u128::from(wire.bytes) * 8 * 1_000_000_000 + u128::from(rate / 2)) / u128::from(rate);
         let start = self.free_at.map_or(now, |free| free.max(now));
         let departure = start + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX >> 2));
         self.free_at = Some(departure);
-        self.waiting.push_back((departure, wire.packets));
+        self.waiting.push_back(Waiting { begins: start, departs: departure, packets: wire.packets });
         self.backlog += wire.packets;
         Some(departure)
+    }
+
+    /// Packets that have not departed by `now`.
+    fn backlog(&mut self, now: Instant) -> u32 {
+        while let Some(first) = self.waiting.front().filter(|first| first.departs <= now) {
+            self.backlog -= first.packets;
+            self.waiting.pop_front();
+        }
+        self.backlog - self.waiting.front().map_or(0, |first| first.departed(now))
     }
 
     fn delay(&mut self) -> Duration {

@@ -57,6 +57,23 @@ fn a_large_segment_takes_as_long_and_as_much_room_as_its_packets() {
 }
 
 #[test]
+fn there_is_room_for_as_many_packets_as_the_queue_has_places() {
+    let start = Instant::now();
+    let mut queue = Queue::new(shape(), 1);
+    assert_eq!(queue.room(start), 3);
+    queue.offer(start, Wire { bytes: 2500, packets: 2 });
+    assert_eq!(queue.room(start), 1);
+    // Its packets depart one by one.
+    for (microseconds, room) in [(999, 1), (1000, 2), (1999, 2), (2000, 3)] {
+        assert_eq!(queue.room(start + Duration::from_micros(microseconds)), room, "{microseconds}");
+    }
+    queue.refuse(Wire { bytes: 2500, packets: 2 });
+    let Counts { offered, dropped_by_queue, offered_bytes, .. } = queue.counts();
+    assert_eq!((offered, dropped_by_queue, offered_bytes), (4, 2, 5000));
+    assert_eq!(Queue::new(Shape { rate: None, ..shape() }, 1).room(start), u32::MAX);
+}
+
+#[test]
 fn what_is_lost_on_the_wire_has_used_it() {
     let start = Instant::now();
     let mut queue = Queue::new(Shape { loss: 1.0, queue: 1, ..shape() }, 1);
@@ -109,6 +126,27 @@ fn traffic() -> impl Strategy<Value = Vec<(u64, u64)>> {
 }
 
 proptest! {
+    #[test]
+    fn a_segment_cut_to_its_room_fares_as_its_packets_would_one_by_one(
+        places in 1_u32..200, bytes in 60_u64..1515, traffic in prop::collection::vec((0_u64..1_000_000, 1_u32..46), 1..100),
+    ) {
+        // At 1 Gbit/s each byte takes 8 ns: nothing is rounded.
+        let shape = Shape { rate: Some(1_000_000_000), queue: places, ..shape() };
+        let (mut whole, mut single) = (Queue::new(shape.clone(), 1), Queue::new(shape, 1));
+        let mut now = Instant::now();
+        for (pause, packets) in traffic {
+            now += Duration::from_nanos(pause);
+            let wire = |packets| Wire { bytes: bytes * u64::from(packets), packets };
+            let taken = packets.min(whole.room(now));
+            let fate = if taken > 0 { whole.offer(now, wire(taken)) } else { Fate::QueueFull };
+            whole.refuse(wire(packets - taken));
+            let fates: Vec<Fate> = (0..packets).map(|_| single.offer(now, wire(1))).collect();
+            let last = fates.iter().rfind(|fate| **fate != Fate::QueueFull).copied().unwrap_or(Fate::QueueFull);
+            prop_assert_eq!(fate, last);
+            prop_assert_eq!(whole.counts(), single.counts());
+        }
+    }
+
     #[test]
     fn packets_keep_to_rate_delay_order_and_queue(shape in shapes(), traffic in traffic(), seed: u64) {
         let start = Instant::now();
