@@ -40,6 +40,10 @@ class Attached:
         del thorough
         return Usage(cpu_s=0.0, memory_bytes=None)
 
+    def members(self) -> Sequence[int]:
+        """Not known."""
+        return ()
+
 
 @contextlib.contextmanager
 def attached() -> Iterator[Attached]:

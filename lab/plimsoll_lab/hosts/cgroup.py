@@ -34,6 +34,10 @@ class Group:
             return CgroupV2Meter(folder=self.folders[0])
         return CgroupV1Meter(cpuacct=self.folders[0], memory=self.folders[1])
 
+    def pids(self) -> list[int]:
+        """Every process in it."""
+        return _pids(self.folders[0])
+
     def kill(self) -> None:
         """End every process in it."""
         for folder in self.folders:
@@ -147,12 +151,16 @@ def _remove_stale(home: Path) -> None:
                     remove_folder(child)
 
 
+def _pids(folder: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (folder / "cgroup.procs").read_bytes().split()]
+    except OSError:
+        return []
+
+
 def kill_folder(folder: Path) -> bool:
     """Kill every process in a group; whether there was any."""
-    try:
-        pids = [int(pid) for pid in (folder / "cgroup.procs").read_bytes().split()]
-    except OSError:
-        return False
+    pids = _pids(folder)
     for pid in pids:
         if pid > 0:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -36,6 +36,9 @@ class Process(Protocol):
     def usage(self, *, thorough: bool) -> Usage:
         """What its whole tree has used."""
 
+    def members(self) -> Sequence[int]:
+        """The processes of its tree, itself first; itself alone where nothing tells the others cheaply."""
+
 
 class Host(Protocol):
     """A place where processes run."""

@@ -107,6 +107,10 @@ class LocalProcess:
             raise AssertionError("usage of a process that is not metered")
         return self._meter.read(thorough=thorough)
 
+    def members(self) -> list[int]:
+        """The processes of its control group, itself first; itself alone where it has none."""
+        return [self.pid, *(pid for pid in (self._group.pids() if self._group else ()) if pid != self.pid)]
+
     def _read(self) -> None:
         for number, pipe in list(self._open.items()):
             while True:

@@ -42,12 +42,16 @@ class TcpInfo:
     """How fast data was delivered, as last measured; 0 where it was not."""
 
 
-def sample_connections(diag: socket.socket, port: int) -> list[TcpInfo]:
-    """Some established connections whose local port is this one. The socket is of NETLINK_SOCK_DIAG, and used once."""
+def sample_connections(diag: socket.socket, family: socket.AddressFamily, port: int) -> list[TcpInfo]:
+    """Some established connections of a family whose local port is this one, of which there is at most one dump.
+
+    The socket is of NETLINK_SOCK_DIAG, and used once. A connection over IPv4 to a server that listens on IPv6 (`[::]`)
+    is of the server's family (RFC 3493, section 3.7).
+    """
     wanted = 1 << (INET_DIAG_INFO - 1)
     local, any_cookie = struct.pack("!H", port), b"\xff" * 8
     body = REQUEST.pack(
-        *(socket.AF_INET, socket.IPPROTO_TCP, wanted, ESTABLISHED),
+        *(family, socket.IPPROTO_TCP, wanted, ESTABLISHED),
         *(local, bytes(2), bytes(16), bytes(16), 0, any_cookie),
     )
     header = HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)

@@ -1,0 +1,123 @@
+"""What is read while a trial runs, from this machine's own kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from plimsoll_lab.hosts.attached import Attached
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.samplers.machine import DESCRIPTORS_PROCESSES, read_descriptors
+from plimsoll_lab.samplers.sock_diag import NETLINK_SOCK_DIAG, sample_connections
+from plimsoll_lab.trial.sampling import DEAR_SHARE, Sampler
+
+ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}
+
+
+@contextlib.contextmanager
+def connected(listen: str, connect: str, count: int) -> Iterator[int]:
+    """Connections to a listener, both ends held open; its port."""
+    with contextlib.ExitStack() as stack:
+        family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+        try:
+            listener = stack.enter_context(
+                socket.create_server((listen, 0), family=family, dualstack_ipv6=listen == "::")
+            )
+        except (OSError, ValueError) as error:
+            pytest.skip(f"this machine has no {listen}: {error}")
+        port = listener.getsockname()[1]
+        for _ in range(count):
+            stack.enter_context(socket.create_connection((connect, port)))
+            stack.enter_context(listener.accept()[0])
+        yield port
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_connections_are_sampled_whichever_family_they_are_of(name: str) -> None:
+    listen, connect = ADDRESSES[name]
+    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+    with connected(listen, connect, 3) as port:
+        try:
+            diag = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
+        except OSError as error:
+            pytest.skip(f"this kernel has no sock_diag: {error}")
+        with diag:
+            diag.settimeout(30)
+            infos = sample_connections(diag, family, port)
+    assert len(infos) == 3
+    assert all(info.rtt_us > 0 and info.total_retransmissions == 0 for info in infos)
+
+
+def test_the_sampler_finds_connections_of_either_family() -> None:
+    with LocalHost() as host, connected("::", "127.0.0.1", 2) as port:
+        sampler = Sampler({"local": host}, host, f"127.0.0.1:{port}")
+        sampler.begin({})
+        sampler.end({})
+        samples = cast("list[dict[str, int]]", sampler.record(1.0)["connections"])
+        assert [each["connections"] for each in samples] == [2, 2]
+
+
+def test_descriptors_of_a_process_are_counted() -> None:
+    pipes = [os.pipe() for _ in range(10)]
+    try:
+        # Listing the folder takes one of its own.
+        assert read_descriptors([os.getpid()]) == len(list(Path("/proc/self/fd").iterdir())) - 1
+    finally:
+        for end in (end for pipe in pipes for end in pipe):
+            os.close(end)
+
+
+def test_of_many_processes_some_stand_for_all_but_the_leader_for_itself_alone() -> None:
+    child = [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        each = read_descriptors([other.pid])
+        own = read_descriptors([os.getpid()])
+        assert each is not None
+        assert own is not None
+        many = [os.getpid(), *[other.pid] * (10 * DESCRIPTORS_PROCESSES + 1)]
+        assert read_descriptors(many) == own + each * (len(many) - 1)
+    assert read_descriptors([other.pid]) is None
+    assert read_descriptors([]) is None
+
+
+class Tree(Attached):
+    """A process whose tree is this process, and that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def members(self) -> Sequence[int]:
+        """The process that tests."""
+        self.asked += 1
+        return [os.getpid()]
+
+
+def test_what_is_dear_is_read_so_seldom_that_it_keeps_to_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    # Each reading of what is dear takes ten milliseconds.
+    monkeypatch.setattr("plimsoll_lab.trial.sampling.time.thread_time", lambda: next(clock) * 0.01)
+    monkeypatch.setattr("plimsoll_lab.trial.sampling.time.monotonic", lambda: 100.0)
+    tree = Tree()
+    with LocalHost() as host:
+        sampler = Sampler({"local": host}, host, "")
+        sampler.begin({"server": tree})
+        apart = round(0.01 / DEAR_SHARE)
+        asked = []
+        for second in range(1, 2 * apart + 1):
+            sampler.turn({"server": tree}, 100.0 + second)
+            asked.append(tree.asked)
+    assert apart > 2
+    assert asked == [1] * (apart - 1) + [2] * apart + [3]
+    parts = [cast("dict[str, dict[str, int]]", row["parts"]) for row in sampler._timeline]
+    read = [place for place, part in enumerate(parts) if "descriptors" in part["server"]]
+    assert read == [0, apart, 2 * apart]
