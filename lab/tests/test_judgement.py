@@ -190,6 +190,7 @@ def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
 def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
     assert suspicion(trial("invalid")) == "it was so"
     assert suspicion(trial("ok", "machine_busy")) == "machine_busy was seen"
+    assert suspicion(trial("ok", "link_disturbed")) == "link_disturbed was seen"
     assert suspicion(trial("ok", "unstable_window")) is None
     assert suspicion(trial("ok", "machine_busy", window_s=0.05)) is None
     assert suspicion(trial("hard_limit", "steal")) is None

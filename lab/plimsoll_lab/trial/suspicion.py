@@ -6,8 +6,8 @@ from plimsoll_lab.store.records import TrialRecord
 
 SUSPECT = {"generator_limited", "invalid"}
 """Outcomes that say something of the machine, not of the server."""
-PASSING = {"machine_busy", "steal", "throttled", "capture_drops"}
-"""Doubts about a result whose cause passes: another program, another guest, a quota used up."""
+PASSING = {"machine_busy", "steal", "throttled", "capture_drops", "link_disturbed"}
+"""Doubts about a result whose cause passes: another program, another guest, a quota used up, an emulator held up."""
 SHORTEST_S = 0.2
 """The kernel counts CPU in steps of 10 ms: of a shorter window, nothing it says of other programs is sure."""
 
