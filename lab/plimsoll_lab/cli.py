@@ -227,8 +227,9 @@ def _resume(
 
 
 def _gain_networks(plan: Plan) -> None:
-    if any(point.network is not None for point in plan.points):
-        gain_networks()
+    backends = {point.network.backend for point in plan.points if point.network is not None}
+    if backends:
+        gain_networks(over_tap="tap" in backends)
 
 
 def _carry_out(

@@ -197,7 +197,10 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
     if os.access(TUN, os.R_OK | os.W_OK):
         yield Finding(check="tun", level="ok", message=f"{TUN} can be opened")
     else:
-        yield Finding(check="tun", level=missing, message=f"{TUN} cannot be opened", fix="load tun, or chmod 666 it")
+        over_tap = any(point.network is not None and point.network.backend == "tap" for point in points)
+        said = f"{TUN} cannot be opened, and the emulator over TAP needs it"
+        fix = 'load the module tun, chmod 666 it, or write backend = "netem" where the qdiscs are there'
+        yield Finding(check="tun", level="refuse" if over_tap else "warn", message=said, fix=fix)
     lacking = [program for program in ("ip", "unshare", "nsenter") if shutil.which(program) is None]
     if lacking:
         said = f"{', '.join(lacking)} missing"

@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from plimsoll_lab import preflight
+from plimsoll_lab.hosts import privilege
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Plan
 
 if TYPE_CHECKING:
-    import pytest
     from conftest import Lab
 
 SUITE = 'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\nconnections = {connections}\n{rest}'
@@ -59,6 +62,17 @@ def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatc
     local = findings(plan())
     assert local["privileges"].level == "warn"
     assert "refuse" not in {each.level for each in local.values()}
+
+
+def test_only_the_emulator_over_tap_needs_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(preflight, "TUN", tmp_path / "tun")
+    monkeypatch.setattr(privilege, "TUN", tmp_path / "tun")
+    for backend, level in (("tap", "refuse"), ("netem", "warn")):
+        assert findings(plan(10, NETWORK.format(backend=backend, addresses=1)))["tun"].level == level
+    with pytest.raises(LabError, match=r'tun, which is missing; load the kernel module tun, write backend = "netem"'):
+        privilege.gain_networks(over_tap=True)
+    monkeypatch.setattr(privilege, "may_make_networks", lambda: True)
+    assert privilege.gain_networks(over_tap=False) == "root"
 
 
 def test_the_program_says_it_and_changes_nothing(lab: Lab, suite_file: Path) -> None:
