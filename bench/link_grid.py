@@ -18,6 +18,7 @@ from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost, LocalProcess
 from plimsoll_lab.hosts.netns import NetnsHost, Network, open_network
 from plimsoll_lab.suite.topology import Link, Topology
+from plimsoll_lab.suite.units import ratio
 from plimsoll_lab.trial.calibration import PING_FRAME_BYTES, round_trips
 
 PAYLOAD_SHARE = 1448 / 1514
@@ -60,13 +61,17 @@ def ready(host: NetnsHost, process: LocalProcess, word: str) -> None:
     raise SystemExit(f"no {word}: {process.stderr_tail()}")
 
 
-def goodput(network: Network) -> float:
-    """Payload bits a second of one connection in two seconds, after one to get going."""
+def iperf3(network: Network, *arguments: str) -> Any:  # noqa: ANN401 - its report
+    """What iperf3 reports of one transfer."""
     one, other = network.hosts["h1"], network.hosts["h2"]
     with other.start(["iperf3", "-s", "-1", "--forceflush"], role="server", metered=False) as server:
         ready(other, server, "listening")
-        report = "\n".join(finish(one, ["iperf3", "-c", "10.0.0.2", "-C", "cubic", "-O", "1", "-t", "2", "-J"]))
-        return float(json.loads(report)["end"]["sum_received"]["bits_per_second"])
+        return json.loads("\n".join(finish(one, ["iperf3", "-c", "10.0.0.2", "-J", *arguments])))["end"]
+
+
+def goodput(network: Network) -> float:
+    """Payload bits a second of one connection in two seconds, after one to get going."""
+    return float(iperf3(network, "-C", "cubic", "-O", "1", "-t", "2")["sum_received"]["bits_per_second"])
 
 
 def lost(network: Network) -> tuple[int, int]:
@@ -88,6 +93,9 @@ def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
     with LocalHost() as local, open_network(local, binary, topology.link_config(seed=1), addresses) as network:
         times = sorted(round_trips(network.hosts["h1"], network.hosts["h2"], asked_s))
         rate_bits = goodput(network)
+        if loss != "0%":
+            # TCP slows down with loss; datagrams do not, and the more there are the surer is their share.
+            iperf3(network, "-u", "-b", str(0.9 * BITS[rate]), "-l", "1400", "-t", "4")
         dropped, offered = lost(network)
     return {
         "rate": rate,
@@ -98,6 +106,8 @@ def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
         "round_trip_us_p99": times[round(0.99 * (len(times) - 1))] * 1e6,
         "goodput_asked_bits_per_s": BITS[rate] * PAYLOAD_SHARE,
         "goodput_bits_per_s": rate_bits,
+        "packets": offered,
+        "packets_lost": dropped,
         "loss_measured": dropped / offered,
     }
 
@@ -111,21 +121,25 @@ def row(found: dict[str, Any]) -> str:
     return (
         f"| {found['rate']} | {found['delay']} | {found['loss']} | {asked / 1e3:.2f} ms | {p50 / 1e3:.2f} ms "
         f"({p50 / asked - 1:+.1%}) | {found['round_trip_us_p99'] / 1e3:.2f} ms | {wanted / 1e6:.1f} Mbit/s "
-        f"| {got / 1e6:.1f}{off} | {found['loss_measured']:.2%} |"
+        f"| {got / 1e6:.1f}{off} | {found['loss_measured']:.2%} of {found['packets']:,} |"
     )
 
 
 def plot(found: list[dict[str, Any]]) -> str:
-    """Measured over asked, of round trips and goodput, each setting a dot."""
+    """Measured over asked, of round trips, goodput and loss, each setting a row."""
     import vl_convert  # noqa: PLC0415 - loads a renderer
 
     dots = []
     for each in found:
-        name = f"{each['rate']}, {each['delay']}"
-        if each["loss"] == "0%":
-            pairs = (("round trip, median", "round_trip_us_p50", "round_trip_asked_us"),)
-            pairs += (("goodput of TCP", "goodput_bits_per_s", "goodput_asked_bits_per_s"),)  # type: ignore[assignment]
-            dots += [{"link": name, "figure": label, "ratio": each[got] / each[asked]} for label, got, asked in pairs]
+        lossy = each["loss"] != "0%"
+        name = f"{each['rate']}, {each['delay']}" + (f", {each['loss']} lost" if lossy else "")
+        ratios = {"round trip, median": each["round_trip_us_p50"] / each["round_trip_asked_us"]}
+        if lossy:
+            ratios["loss"] = each["loss_measured"] / ratio(each["loss"])
+        else:
+            # With loss it is what TCP makes of it.
+            ratios["goodput of TCP"] = each["goodput_bits_per_s"] / each["goodput_asked_bits_per_s"]
+        dots += [{"link": name, "figure": figure, "ratio": value} for figure, value in ratios.items()]
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": dots},

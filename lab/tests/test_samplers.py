@@ -56,6 +56,17 @@ def test_connections_are_sampled_whichever_family_they_are_of(name: str) -> None
     assert all(info.rtt_us > 0 and info.total_retransmissions == 0 for info in infos)
 
 
+def test_of_many_connections_some_dozens_are_sampled() -> None:
+    with connected("127.0.0.1", "127.0.0.1", 300) as port:
+        try:
+            diag = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
+        except OSError as error:
+            pytest.skip(f"this kernel has no sock_diag: {error}")
+        with diag:
+            diag.settimeout(30)
+            assert 24 < len(sample_connections(diag, socket.AF_INET, port)) < 300
+
+
 def test_the_sampler_finds_connections_of_either_family() -> None:
     with LocalHost() as host, connected("::", "127.0.0.1", 2) as port:
         sampler = Sampler({"local": host}, host, f"127.0.0.1:{port}")

@@ -27,7 +27,7 @@ from plimsoll_lab.store.records import Json
 
 EVERY_S = 1.0
 """Once a second shows a trend; a turn takes about a millisecond."""
-DEAR_SHARE = 0.002
+DEAR_SHARE = 0.001
 """Of a core, what is dear may take over a window, but for its two ends."""
 
 
