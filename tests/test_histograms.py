@@ -32,7 +32,7 @@ def load(server: str, folder: Path, name: str, *arguments: str) -> dict[str, Any
     """Runs the generator, keeps its record and its log of requests, and returns the record."""
     log = folder / f"{name}.csv"
     command = [str(BINARY), "load", "echo", server, *arguments, "--request-log", str(log), "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode in (0, 4), done.stderr
     (folder / f"{name}.json").write_text(done.stdout)
     return dict(json.loads(done.stdout.splitlines()[-1]))

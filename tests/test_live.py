@@ -71,7 +71,7 @@ def test_a_terminal_that_is_not_to_be_written_on_is_left_alone(server: str) -> N
 
 def test_elsewhere_plain_lines_say_that_the_run_lives(server: str) -> None:
     command = [BINARY, "load", "echo", server, "-d", "5500ms", "-c", "8", "-R", "500"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert re.fullmatch(r"(\d+\.\d of 5\.5 s: [\d.k]+/s, 8 connections up\n)+", done.stderr), done.stderr
     assert "\x1b" not in done.stderr + done.stdout
     assert "\r" not in done.stderr + done.stdout

@@ -183,7 +183,7 @@ def test_packets_are_captured_where_the_server_is(tmp_path: Path) -> None:
     assert summary["tcp"]["unanswered_syn"] == 0
     file = measured.folder / "captures/0001.pcapng"
     if shutil.which("tshark") is not None:
-        shown = subprocess.run(["tshark", "-r", str(file)], capture_output=True, text=True, check=True, timeout=60)
+        shown = subprocess.run(["tshark", "-r", str(file)], capture_output=True, text=True, check=True, timeout=300)
         assert len(shown.stdout.splitlines()) == summary["packets"]
 
 

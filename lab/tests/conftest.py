@@ -51,7 +51,7 @@ def run_lab(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
         env=lab_environment(**environment),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

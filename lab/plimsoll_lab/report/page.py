@@ -52,6 +52,12 @@ GLYPHS = {
     "triangle-right": "M5.4 0L-4.4 5.4V-5.4Z",
 }
 """The charts' marks, drawn for the legend."""
+DRAWN = (
+    "Every trial is a dot; a bar is the median, the line through it its 95&nbsp;% interval. Left: against the load. "
+    "Right: side by side at each load, <b>each panel on a scale of its own, which need not begin at zero</b>; "
+    "&#10005; marks who stopped before it."
+)
+"""How the charts are read."""
 
 
 def write_page(folder: RunFolder, summary: Json) -> None:
@@ -97,8 +103,7 @@ def render_page(folder: RunFolder, summary: Json) -> str:
         stops=_stops(summary, run),
         limits=_limits(summary, figures),
         network=_network(run),
-        legend=_legend(run),
-        cards=_cards(drawn, figures),
+        drawings=_drawings(drawn, run, figures),
         table=_table(summary, run, figures),
         summaries=summaries_section(summary, figures),
         left_out=left_out_section(cast("list[Json]", summary["left_out"])),
@@ -240,6 +245,16 @@ def _limits(summary: Json, figures: Mapping[str, Json]) -> str:
         lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     head = "<thead><tr><th>point</th><th>limit</th><th>median</th><th></th></tr></thead>"
     return f"<h2>Limits</h2><div class='scroll'><table>{head}<tbody>{''.join(lines)}</tbody></table></div>"
+
+
+def _drawings(drawn: Sequence[Chart], run: Json, figures: Mapping[str, Json]) -> str:
+    """Nothing where nothing competes and no load varies: the table says it all."""
+    if not drawn:
+        return ""
+    return (
+        "<section><h2>Figures</h2>"
+        f"<p class='note'>{DRAWN}</p><div class='legend'>{_legend(run)}</div>{_cards(drawn, figures)}</section>"
+    )
 
 
 def _legend(run: Json) -> str:
