@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
 use serde_json::Value;
@@ -147,11 +148,18 @@ impl Process {
         })
     }
 
-    /// What its descriptors name.
+    /// What its descriptors name: those of the process's own table, and of the table that each worker's thread has for itself.
     pub(crate) fn descriptors(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else { return Vec::new() };
-        let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        links.map(|link| link.to_string_lossy().into_owned()).collect()
+        let named = |folder: PathBuf| {
+            let entries = fs::read_dir(folder.join("fd")).into_iter().flatten();
+            entries.filter_map(|entry| Some(fs::read_link(entry.ok()?.path()).ok()?.to_string_lossy().into_owned()))
+        };
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let threads = fs::read_dir(process.join("task")).into_iter().flatten();
+        let workers = threads
+            .filter_map(|thread| Some(thread.ok()?.path()))
+            .filter(|thread| fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.starts_with("worker")));
+        workers.flat_map(named).chain(named(process.clone())).collect()
     }
 }
 
