@@ -6,21 +6,24 @@
 //!
 //! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2), io_uring_prep_{accept,recv,send,close}(3).
 
+mod arrival;
 mod client;
+mod completion;
 mod pool;
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use io_uring::types::{CancelBuilder, DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::net::SocketAddrAny;
 
+use arrival::{AcceptPlace, Adoption};
+use completion::Kind;
+pub use completion::{Completion, is_cancelled, is_out_of_buffers};
 pub use pool::Buffer;
 use pool::Pool;
 
@@ -70,126 +73,6 @@ pub enum Patience {
     All,
 }
 
-/// Something that has happened.
-#[derive(Debug)]
-pub enum Completion {
-    /// The watched descriptor was raised.
-    Woken {
-        /// Whether the watch goes on by itself; if not, it has to be asked for again.
-        more: bool,
-    },
-    /// An accept ended. Successful or not it has to be asked for again.
-    Accepted(io::Result<(Slot, SocketAddr)>),
-    /// Something can be taken from a descriptor that was watched once, by the number it was watched under.
-    Ready(u32),
-    /// A socket from outside stands in the table, or could not be put there and is closed.
-    Adopted(io::Result<(Slot, SocketAddr)>),
-    /// A socket has a number in the thread's own table too, or cannot have one.
-    Installed {
-        /// Where.
-        slot: Slot,
-        /// The number. It makes the socket one that never blocks the thread.
-        outcome: io::Result<OwnedFd>,
-    },
-    /// A socket has room for what is to be sent, or has failed.
-    Room(Slot),
-    /// A connect ended.
-    Connected {
-        /// Where.
-        slot: Slot,
-        /// Whether the socket is connected.
-        outcome: io::Result<()>,
-    },
-    /// Bytes arrived, or with `None` the end of the stream.
-    Received {
-        /// Where.
-        slot: Slot,
-        /// What. An error of ENOBUFS says that the pool was empty: see [`is_out_of_buffers`].
-        outcome: io::Result<Option<Buffer>>,
-        /// Whether the receive goes on by itself; if not, it has to be asked for again.
-        more: bool,
-    },
-    /// A send ended.
-    Sent {
-        /// Where.
-        slot: Slot,
-        /// How many bytes of the payload were sent.
-        outcome: io::Result<usize>,
-        /// What was lent.
-        payload: Payload,
-    },
-    /// The socket is closed; its slot may be another's from now on.
-    Closed(Slot),
-}
-
-/// Whether a receive ended only because the pool had no buffer: it is to be asked for again when one is back.
-pub fn is_out_of_buffers(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENOBUFS)
-}
-
-/// Whether a request ended because it was cancelled.
-pub fn is_cancelled(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ECANCELED)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    Wake,
-    Accept,
-    Receive,
-    Send,
-    Close,
-    Ready,
-    Adopt,
-    Install,
-    Room,
-    Connect,
-    End,
-    /// Requests whose own completion says nothing that matters.
-    Aside,
-}
-
-impl Kind {
-    fn tag(self, number: u32) -> u64 {
-        u64::from(self as u8) << 32 | u64::from(number)
-    }
-
-    fn of(tag: u64) -> Option<Kind> {
-        const ALL: [Kind; 12] = [
-            Kind::Wake,
-            Kind::Accept,
-            Kind::Receive,
-            Kind::Send,
-            Kind::Close,
-            Kind::Ready,
-            Kind::Adopt,
-            Kind::Install,
-            Kind::Room,
-            Kind::Connect,
-            Kind::End,
-            Kind::Aside,
-        ];
-        ALL.get((tag >> 32) as usize).copied()
-    }
-}
-
-/// Where the kernel writes who has connected.
-struct AcceptPlace {
-    address: Box<(libc::sockaddr_storage, libc::socklen_t)>,
-    waiting: bool,
-}
-
-/// A socket on its way into the table: the kernel reads its number from here, and writes its slot here.
-struct Adoption {
-    number: Box<RawFd>,
-    socket: OwnedFd,
-    peer: SocketAddr,
-}
-
-/// As an offset into the table: wherever there is room (IORING_FILE_INDEX_ALLOC, all bits set).
-const ANYWHERE: i32 = -1;
-
 /// The one pool that every ring has.
 const GROUP: u16 = 0;
 
@@ -236,7 +119,7 @@ impl Ring {
         let pool = Pool::new(sizes.buffers, sizes.buffer_bytes);
         // SAFETY: the pool's entries live until `Drop` has ended every request and unregistered them.
         unsafe { uring.submitter().register_buf_ring_with_flags(pool.entries_address(), sizes.buffers, GROUP, 0) }?;
-        let accepts = (0..sizes.accepts).map(|_| AcceptPlace { address: Box::new(empty_address()), waiting: false });
+        let accepts = (0..sizes.accepts).map(|_| AcceptPlace::free());
         Ok(Ring {
             uring,
             pool,
@@ -258,59 +141,10 @@ impl Ring {
         self.push(request.user_data(Kind::Wake.tag(0)))
     }
 
-    /// Waits for one connection from `listener`, or returns false where as many accepts wait as the ring has places for.
-    ///
-    /// One, and not many (IORING_ACCEPT_MULTISHOT): a multishot accept takes connections from the queue for as long as it finds any, and drops
-    /// them when the table is full; and it cannot say who has connected. One by one, no more are taken than there are slots kept for.
-    pub fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<bool> {
-        let Some(index) = self.accepts.iter().position(|place| !place.waiting) else { return Ok(false) };
-        let place = &mut self.accepts[index];
-        *place.address = empty_address();
-        let (address, length) = &mut *place.address;
-        let request = opcode::Accept::new(Fd(listener.as_raw_fd()), std::ptr::from_mut(address).cast(), length)
-            .file_index(Some(DestinationSlot::auto_target()))
-            .build();
-        place.waiting = true;
-        self.push(request.user_data(Kind::Accept.tag(index as u32)))?;
-        Ok(true)
-    }
-
-    /// How many accepts wait.
-    pub fn accepts_waiting(&self) -> usize {
-        self.accepts.iter().filter(|place| place.waiting).count()
-    }
-
-    /// Ends the accepts that wait. One that has a connection already completes with it.
-    pub fn cancel_accepts(&mut self) -> io::Result<()> {
-        for index in 0..self.accepts.len() {
-            if self.accepts[index].waiting {
-                self.cancel(Kind::Accept.tag(index as u32))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Reports [`Completion::Ready`] once when `descriptor` is readable, under a number of the caller's.
     pub fn watch_once(&mut self, descriptor: BorrowedFd<'_>, number: u32) -> io::Result<()> {
         let request = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(request.user_data(Kind::Ready.tag(number)))
-    }
-
-    /// Moves a socket out of the thread's table into the ring's (IORING_OP_FILES_UPDATE).
-    pub fn adopt(&mut self, socket: OwnedFd, peer: SocketAddr) -> io::Result<()> {
-        let index = self.adoptions.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.adoptions.push(None);
-            self.adoptions.len() - 1
-        });
-        let number = Box::new(socket.as_raw_fd());
-        let adoption = self.adoptions[index].insert(Adoption { number, socket, peer });
-        let request = opcode::FilesUpdate::new(&raw mut *adoption.number, 1).offset(ANYWHERE).build();
-        self.push(request.user_data(Kind::Adopt.tag(index as u32)))
-    }
-
-    /// How many sockets are on their way into the table.
-    pub fn adoptions_waiting(&self) -> usize {
-        self.adoptions.iter().flatten().count()
     }
 
     /// Gives a socket a number in the thread's own table too, for calls that the ring has not (IORING_OP_FIXED_FD_INSTALL, Linux 6.8).
@@ -442,75 +276,6 @@ impl Ring {
         }
     }
 
-    fn interpret(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
-        let number = entry.user_data() as u32;
-        let outcome = match entry.result() {
-            result @ 0.. => Ok(result as usize),
-            error => Err(io::Error::from_raw_os_error(-error)),
-        };
-        let slot = Slot(number);
-        match Kind::of(entry.user_data())? {
-            Kind::Wake => Some(Completion::Woken { more: cqueue::more(entry.flags()) }),
-            Kind::Accept => {
-                let place = &mut self.accepts[number as usize];
-                place.waiting = false;
-                Some(Completion::Accepted(outcome.map(|index| (Slot(index as u32), read_address(&place.address)))))
-            }
-            Kind::Receive => {
-                let buffer = cqueue::buffer_select(entry.flags());
-                let outcome = outcome.map(|length| {
-                    let buffer = buffer.map(|id| self.pool.take(id, length));
-                    // The end of the stream may come with a buffer, with nothing in it.
-                    if length > 0 {
-                        return buffer;
-                    }
-                    if let Some(buffer) = buffer {
-                        self.pool.recycle(buffer);
-                    }
-                    None
-                });
-                Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
-            }
-            Kind::Send => {
-                let (slot, payload) = self.lent[number as usize].take().expect("what is lent comes back once");
-                self.unlent.push(number);
-                Some(Completion::Sent { slot, outcome, payload })
-            }
-            Kind::Close => Some(Completion::Closed(slot)),
-            Kind::Ready => Some(Completion::Ready(number)),
-            Kind::Adopt => {
-                let Adoption { number, peer, socket } =
-                    self.adoptions[number as usize].take().expect("what is adopted comes once");
-                drop(socket);
-                Some(Completion::Adopted(outcome.map(|_| (Slot(*number as u32), peer))))
-            }
-            Kind::Install => {
-                let outcome = outcome.and_then(|number| {
-                    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and nobody else knows it.
-                    let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
-                    rustix::io::ioctl_fionbio(&socket, true)?;
-                    Ok(socket)
-                });
-                Some(Completion::Installed { slot, outcome })
-            }
-            Kind::Room => Some(Completion::Room(slot)),
-            Kind::Connect => {
-                self.destinations[slot.index()] = None;
-                Some(Completion::Connected { slot, outcome: outcome.map(drop) })
-            }
-            Kind::End => {
-                if let Entry::Occupied(mut place) = self.ending.entry(number) {
-                    place.get_mut().left -= 1;
-                    if place.get().left == 0 && place.remove().close {
-                        self.overdue.push(slot);
-                    }
-                }
-                None
-            }
-            Kind::Aside => None,
-        }
-    }
-
     fn cancel(&mut self, tag: u64) -> io::Result<()> {
         let request = opcode::AsyncCancel::new(tag).build();
         self.push_aside(request)
@@ -576,16 +341,4 @@ fn tolerate(outcome: io::Result<usize>) -> io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn empty_address() -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: a sockaddr_storage is plain bytes, for which all zero is a value (family AF_UNSPEC).
-    (unsafe { std::mem::zeroed() }, size_of::<libc::sockaddr_storage>() as libc::socklen_t)
-}
-
-fn read_address(place: &(libc::sockaddr_storage, libc::socklen_t)) -> SocketAddr {
-    let (storage, length) = place;
-    // SAFETY: the kernel has written `length` bytes of an address into the storage, which is large enough for any.
-    let address = unsafe { SocketAddrAny::read(std::ptr::from_ref(storage).cast(), *length) };
-    SocketAddr::try_from(address).unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
 }

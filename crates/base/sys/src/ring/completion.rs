@@ -1,0 +1,186 @@
+//! What has happened, as the caller sees it, out of what the kernel says: a number that names the request, a result and flags.
+
+use std::collections::hash_map::Entry;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use io_uring::cqueue;
+
+use super::arrival::{Adoption, read_address};
+use super::{Buffer, Payload, Ring, Slot};
+
+/// Something that has happened.
+#[derive(Debug)]
+pub enum Completion {
+    /// The watched descriptor was raised.
+    Woken {
+        /// Whether the watch goes on by itself; if not, it has to be asked for again.
+        more: bool,
+    },
+    /// An accept ended. Successful or not it has to be asked for again.
+    Accepted(io::Result<(Slot, SocketAddr)>),
+    /// Something can be taken from a descriptor that was watched once, by the number it was watched under.
+    Ready(u32),
+    /// A socket from outside stands in the table, or could not be put there and is closed.
+    Adopted(io::Result<(Slot, SocketAddr)>),
+    /// A socket has a number in the thread's own table too, or cannot have one.
+    Installed {
+        /// Where.
+        slot: Slot,
+        /// The number. It makes the socket one that never blocks the thread.
+        outcome: io::Result<OwnedFd>,
+    },
+    /// A socket has room for what is to be sent, or has failed.
+    Room(Slot),
+    /// A connect ended.
+    Connected {
+        /// Where.
+        slot: Slot,
+        /// Whether the socket is connected.
+        outcome: io::Result<()>,
+    },
+    /// Bytes arrived, or with `None` the end of the stream.
+    Received {
+        /// Where.
+        slot: Slot,
+        /// What. An error of ENOBUFS says that the pool was empty: see [`is_out_of_buffers`].
+        outcome: io::Result<Option<Buffer>>,
+        /// Whether the receive goes on by itself; if not, it has to be asked for again.
+        more: bool,
+    },
+    /// A send ended.
+    Sent {
+        /// Where.
+        slot: Slot,
+        /// How many bytes of the payload were sent.
+        outcome: io::Result<usize>,
+        /// What was lent.
+        payload: Payload,
+    },
+    /// The socket is closed; its slot may be another's from now on.
+    Closed(Slot),
+}
+
+/// Whether a receive ended only because the pool had no buffer: it is to be asked for again when one is back.
+pub fn is_out_of_buffers(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Whether a request ended because it was cancelled.
+pub fn is_cancelled(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECANCELED)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Wake,
+    Accept,
+    Receive,
+    Send,
+    Close,
+    Ready,
+    Adopt,
+    Install,
+    Room,
+    Connect,
+    End,
+    /// Requests whose own completion says nothing that matters.
+    Aside,
+}
+
+impl Kind {
+    pub(super) fn tag(self, number: u32) -> u64 {
+        u64::from(self as u8) << 32 | u64::from(number)
+    }
+
+    pub(super) fn of(tag: u64) -> Option<Kind> {
+        const ALL: [Kind; 12] = [
+            Kind::Wake,
+            Kind::Accept,
+            Kind::Receive,
+            Kind::Send,
+            Kind::Close,
+            Kind::Ready,
+            Kind::Adopt,
+            Kind::Install,
+            Kind::Room,
+            Kind::Connect,
+            Kind::End,
+            Kind::Aside,
+        ];
+        ALL.get((tag >> 32) as usize).copied()
+    }
+}
+
+impl Ring {
+    pub(super) fn interpret(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
+        let number = entry.user_data() as u32;
+        let outcome = match entry.result() {
+            result @ 0.. => Ok(result as usize),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        };
+        let slot = Slot(number);
+        match Kind::of(entry.user_data())? {
+            Kind::Wake => Some(Completion::Woken { more: cqueue::more(entry.flags()) }),
+            Kind::Accept => {
+                let place = &mut self.accepts[number as usize];
+                place.waiting = false;
+                Some(Completion::Accepted(outcome.map(|index| (Slot(index as u32), read_address(&place.address)))))
+            }
+            Kind::Receive => {
+                let buffer = cqueue::buffer_select(entry.flags());
+                let outcome = outcome.map(|length| {
+                    let buffer = buffer.map(|id| self.pool.take(id, length));
+                    // The end of the stream may come with a buffer, with nothing in it.
+                    if length > 0 {
+                        return buffer;
+                    }
+                    if let Some(buffer) = buffer {
+                        self.pool.recycle(buffer);
+                    }
+                    None
+                });
+                Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
+            }
+            Kind::Send => {
+                let (slot, payload) = self.lent[number as usize].take().expect("what is lent comes back once");
+                self.unlent.push(number);
+                Some(Completion::Sent { slot, outcome, payload })
+            }
+            Kind::Close => Some(Completion::Closed(slot)),
+            Kind::Ready => Some(Completion::Ready(number)),
+            Kind::Adopt => {
+                let Adoption { number, peer, socket } =
+                    self.adoptions[number as usize].take().expect("what is adopted comes once");
+                drop(socket);
+                Some(Completion::Adopted(outcome.map(|_| (Slot(*number as u32), peer))))
+            }
+            Kind::Install => {
+                let outcome = outcome.and_then(|number| {
+                    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and nobody else knows it.
+                    let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
+                    rustix::io::ioctl_fionbio(&socket, true)?;
+                    Ok(socket)
+                });
+                Some(Completion::Installed { slot, outcome })
+            }
+            Kind::Room => Some(Completion::Room(slot)),
+            Kind::Connect => {
+                self.destinations[slot.index()] = None;
+                Some(Completion::Connected { slot, outcome: outcome.map(drop) })
+            }
+            Kind::End => {
+                if let Entry::Occupied(mut place) = self.ending.entry(number) {
+                    place.get_mut().left -= 1;
+                    if place.get().left == 0 && place.remove().close {
+                        self.overdue.push(slot);
+                    }
+                }
+                None
+            }
+            Kind::Aside => None,
+        }
+    }
+}
