@@ -6,9 +6,12 @@
 //!
 //! It must not know which system call finds out who is ready: that is a [`Selector`], one a model.
 
+mod connection;
+mod selector;
+
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
@@ -25,42 +28,8 @@ use crate::accept::Doors;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::Totals;
-
-/// The descriptors that a model waits for, and how it asks about them.
-pub(crate) trait Selector: Sized {
-    /// Whether readiness is reported once, when it comes about, rather than for as long as it lasts.
-    const EDGE: bool = false;
-
-    fn new() -> io::Result<Self>;
-
-    /// Starts reporting a descriptor under a key.
-    fn add(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> Result<(), NotAdded>;
-
-    /// Starts reporting a listener that other loops wait for too, if possible to one of them at a time.
-    fn add_shared(&mut self, listener: BorrowedFd<'_>, key: u64) -> Result<(), NotAdded> {
-        self.add(listener, key, Interest::READ)
-    }
-
-    /// Changes what a descriptor is waited for. An edge-triggered selector waits for everything from the start and needs no change.
-    fn modify(&mut self, descriptor: BorrowedFd<'_>, key: u64, interest: Interest) -> io::Result<()>;
-
-    /// Stops reporting a descriptor that stays open.
-    fn remove(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()>;
-
-    /// Stops reporting a descriptor that is about to be closed.
-    fn forget(&mut self, descriptor: BorrowedFd<'_>);
-
-    /// Waits until something is ready or the time is over, and appends what is ready.
-    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()>;
-}
-
-/// Why a selector does not take a descriptor.
-pub(crate) enum NotAdded {
-    /// Its number is past what the model can hold: the model's own hard limit.
-    PastLimit,
-    /// The kernel refused.
-    Refused(io::Error),
-}
+use connection::{Connection, Outcome};
+pub(crate) use selector::{NotAdded, Selector};
 
 /// Every connection of a loop reads into the same buffer: 64 KiB takes what a default receive window usually holds in one call.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -103,33 +72,6 @@ pub(crate) fn run<S: Selector, P: Service>(
     };
     table.serve()?;
     Ok(table.totals)
-}
-
-struct Connection<P> {
-    socket: OwnedFd,
-    peer: SocketAddr,
-    talk: Talk<P>,
-    unsent: Unsent,
-    limit: Limit,
-    interest: Interest,
-    /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
-    readable: bool,
-    /// It stands on the list of those with more to do.
-    carried: bool,
-    /// The end of the stream is in the socket: a short read does not mean that it is empty.
-    ended: bool,
-}
-
-/// Whether a connection goes on.
-enum Outcome {
-    /// It waits for the selector.
-    Waits,
-    /// It has had its turn, and there may be more to read.
-    Unread,
-    /// It has had its turn, and has more to do that no selector will report.
-    Yields,
-    /// It is done, well or not.
-    Closes,
 }
 
 struct Table<'a, S, P> {
@@ -430,70 +372,6 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         for key in self.connections.keys().collect::<Vec<_>>() {
             self.close(key);
         }
-    }
-}
-
-impl<P: Service> Connection<P> {
-    /// Sends what waits, then reads and serves at most `reads` times.
-    fn exchange(&mut self, input: &mut [u8], desk: &mut Desk, mut reads: usize) -> io::Result<Outcome> {
-        if !self.unsent.is_empty() {
-            self.talk.exchange.bytes_sent += self.unsent.flush(&self.socket)?;
-        }
-        if self.unsent.is_empty() && self.talk.stage == Stage::Resuming {
-            self.serve(&[], desk)?;
-        }
-        loop {
-            if !self.unsent.is_empty() {
-                return Ok(if self.unsent.is_blocked() { Outcome::Waits } else { Outcome::Yields });
-            }
-            match self.talk.stage {
-                Stage::Receiving | Stage::Discarding => {}
-                Stage::Resuming => return Ok(Outcome::Yields),
-                Stage::Closing => return Ok(Outcome::Closes),
-                Stage::Lingering => {
-                    net::shutdown(&self.socket, net::Half::Write);
-                    self.talk.discard(desk.surroundings.now());
-                }
-            }
-            if !self.readable {
-                return Ok(Outcome::Waits);
-            }
-            if reads == 0 {
-                return Ok(Outcome::Unread);
-            }
-            reads -= 1;
-            let length = match net::read(&self.socket, input) {
-                Ok(0) => return Ok(Outcome::Closes),
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    return Ok(Outcome::Waits);
-                }
-                Err(error) => return Err(error),
-            };
-            // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
-            self.readable = length == input.len() || self.ended;
-            self.talk.exchange.bytes_received += length as u64;
-            if self.talk.stage == Stage::Receiving {
-                self.serve(&input[..length], desk)?;
-            }
-        }
-    }
-
-    fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
-        let Connection { talk, unsent, socket, .. } = self;
-        talk.serve(fresh, desk, |input, output, surroundings, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
-            Ok(unsent.is_empty())
-        })
-    }
-
-    fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
-        let Connection { talk, unsent, socket, .. } = self;
-        talk.expire(desk, |input, output, surroundings, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
-            Ok(unsent.is_empty())
-        })
     }
 }
 

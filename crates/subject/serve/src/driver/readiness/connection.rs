@@ -1,0 +1,106 @@
+//! One connection of a readiness loop. It knows nothing of the selector: what to wait for next is what it returns.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use plimsoll_sys::net;
+use plimsoll_sys::readiness::Interest;
+
+use crate::driver::limit::Limit;
+use crate::driver::surroundings::Desk;
+use crate::driver::talk::{Stage, Talk};
+use crate::driver::unsent::Unsent;
+use crate::service::Service;
+
+/// A connection of a readiness loop: what it waits for, what it has yet to send, and its talk with the service.
+pub(super) struct Connection<P> {
+    pub(super) socket: OwnedFd,
+    pub(super) peer: SocketAddr,
+    pub(super) talk: Talk<P>,
+    pub(super) unsent: Unsent,
+    pub(super) limit: Limit,
+    pub(super) interest: Interest,
+    /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
+    pub(super) readable: bool,
+    /// It stands on the list of those with more to do.
+    pub(super) carried: bool,
+    /// The end of the stream is in the socket: a short read does not mean that it is empty.
+    pub(super) ended: bool,
+}
+
+/// Whether a connection goes on.
+pub(super) enum Outcome {
+    /// It waits for the selector.
+    Waits,
+    /// It has had its turn, and there may be more to read.
+    Unread,
+    /// It has had its turn, and has more to do that no selector will report.
+    Yields,
+    /// It is done, well or not.
+    Closes,
+}
+
+impl<P: Service> Connection<P> {
+    /// Sends what waits, then reads and serves at most `reads` times.
+    pub(super) fn exchange(&mut self, input: &mut [u8], desk: &mut Desk, mut reads: usize) -> io::Result<Outcome> {
+        if !self.unsent.is_empty() {
+            self.talk.exchange.bytes_sent += self.unsent.flush(&self.socket)?;
+        }
+        if self.unsent.is_empty() && self.talk.stage == Stage::Resuming {
+            self.serve(&[], desk)?;
+        }
+        loop {
+            if !self.unsent.is_empty() {
+                return Ok(if self.unsent.is_blocked() { Outcome::Waits } else { Outcome::Yields });
+            }
+            match self.talk.stage {
+                Stage::Receiving | Stage::Discarding => {}
+                Stage::Resuming => return Ok(Outcome::Yields),
+                Stage::Closing => return Ok(Outcome::Closes),
+                Stage::Lingering => {
+                    net::shutdown(&self.socket, net::Half::Write);
+                    self.talk.discard(desk.surroundings.now());
+                }
+            }
+            if !self.readable {
+                return Ok(Outcome::Waits);
+            }
+            if reads == 0 {
+                return Ok(Outcome::Unread);
+            }
+            reads -= 1;
+            let length = match net::read(&self.socket, input) {
+                Ok(0) => return Ok(Outcome::Closes),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(Outcome::Waits);
+                }
+                Err(error) => return Err(error),
+            };
+            // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
+            self.readable = length == input.len() || self.ended;
+            self.talk.exchange.bytes_received += length as u64;
+            if self.talk.stage == Stage::Receiving {
+                self.serve(&input[..length], desk)?;
+            }
+        }
+    }
+
+    fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
+        let Connection { talk, unsent, socket, .. } = self;
+        talk.serve(fresh, desk, |input, output, surroundings, exchange| {
+            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
+            Ok(unsent.is_empty())
+        })
+    }
+
+    pub(super) fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
+        let Connection { talk, unsent, socket, .. } = self;
+        talk.expire(desk, |input, output, surroundings, exchange| {
+            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
+            Ok(unsent.is_empty())
+        })
+    }
+}
