@@ -183,11 +183,14 @@ fn too_few_descriptors_neither_crash_nor_spin_it(model: &str) {
     // Those that are served answer; the others wait at the listener.
     assert_echoes(&mut streams[0], b"the first is served");
     let ticks = || server.processes().iter().map(|process| process.ticks).sum::<u64>();
-    let (before, since) = (ticks(), Instant::now());
-    std::thread::sleep(Duration::from_secs(1));
-    // A clock tick is 10 ms (USER_HZ is 100 on Linux).
-    let share = (ticks() - before) as f64 * 0.01 / since.elapsed().as_secs_f64();
-    assert!(share < 0.05, "{:.0} % of a CPU while nothing happens", share * 100.0);
+    // A second in which it does next to nothing: those before it may still be those in which it took what it could.
+    let idles = || {
+        let (before, since) = (ticks(), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        // A clock tick is 10 ms (USER_HZ is 100 on Linux).
+        (ticks() - before) as f64 * 0.01 / since.elapsed().as_secs_f64() < 0.05
+    };
+    assert!((0..20).any(|_| idles()), "it uses a CPU while nothing happens");
     for stream in &mut streams {
         // Each is closed as soon as it has been served, which makes room for the next.
         assert_echoes(stream, b"and now me");
