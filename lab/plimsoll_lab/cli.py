@@ -350,8 +350,10 @@ def _verb_preflight(options: argparse.Namespace) -> int:
 
 
 def _verb_suites(options: argparse.Namespace) -> int:
-    for name, question in shipped.suites():
-        _say(json.dumps({"name": name, "question": question}) if options.json else f"{name:<16}{question}")
+    suites = shipped.suites()
+    width = max(len(name) for name, _ in suites)
+    for name, question in suites:
+        _say(json.dumps({"name": name, "question": question}) if options.json else f"{name:<{width}}  {question}")
     return DONE
 
 
@@ -365,7 +367,7 @@ def _verb_list(options: argparse.Namespace) -> int:
             row = {"run": str(folder.path), "suite": suite["name"], "status": run["status"]}
             _say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run["started_unix_s"]}))
         else:
-            _say(f"{folder.path}  {began}  {suite['name']:<16}{run['status']:<12} {done}/{planned} trials")
+            _say(f"{folder.path}  {began}  {suite['name']:<16} {run['status']:<12} {done}/{planned} trials")
     return DONE
 
 

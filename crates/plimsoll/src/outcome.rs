@@ -31,12 +31,35 @@ impl std::error::Error for Environment {}
 /// Says why a command failed, on one line, and returns its exit code.
 pub(crate) fn report(error: anyhow::Error) -> ExitCode {
     // Where standard error is closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "plimsoll: {error:#}");
+    let _ = writeln!(std::io::stderr(), "plimsoll: {}", told(&error));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if error.is::<Environment>() {
         ExitCode::from(5)
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// What went wrong, and what caused it where that is not said already.
+fn told(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |said, cause| if said.contains(&cause) { said } else { format!("{said}: {cause}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let apart = anyhow::Error::from(cause()).context("cannot read it");
+        assert_eq!(told(&apart), "cannot read it: entity not found");
+        let within = anyhow::Error::from(cause()).context("cannot read it: entity not found; name another");
+        assert_eq!(told(&within), "cannot read it: entity not found; name another");
     }
 }
