@@ -91,6 +91,32 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     if outcome == 0 { Ok(count.unsigned_abs() as usize) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether the peer's end of the stream (FIN) has arrived at a TCP socket of which `read` bytes were read, however many more wait. It tells a clean end from a reset whose error
+/// another call has used up, which read alike. From TCP_INFO's tcpi_bytes_received, which counts the end as a byte (tcp_rcv_nxt_update in the kernel's tcp_input.c), and
+/// SIOCINQ, which does not (tcp(7)).
+pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
+    use std::os::fd::AsRawFd;
+    /// Of the kernel's struct tcp_info, whose 17th eight bytes are tcpi_bytes_received; what follows is not asked for.
+    const BYTES_RECEIVED: usize = 16;
+    let socket = socket.as_fd().as_raw_fd();
+    let mut info = [0_u64; BYTES_RECEIVED + 1];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has, and the length, whose address is given; both live for the call.
+    let outcome = unsafe {
+        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut unread: libc::c_int = 0;
+    // SAFETY: SIOCINQ (the same number as FIONREAD) writes one int, whose address is given and lives for the call.
+    let outcome = unsafe { libc::ioctl(socket, libc::FIONREAD, &raw mut unread) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(info[BYTES_RECEIVED] > read + u64::from(unread.unsigned_abs()))
+}
+
 /// A socket that has begun to connect. Its outcome is known when it becomes writable: see [`take_error`].
 ///
 /// With a `source` the port is chosen at connect and may be shared between destinations (IP_BIND_ADDRESS_NO_PORT, ip(7)): a plain bind would
@@ -217,4 +243,38 @@ fn bind_address_no_port(socket: &OwnedFd) -> io::Result<()> {
         )
     };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    #[test]
+    fn the_end_of_a_stream_is_known_to_have_arrived_before_and_after_it_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let pair = || {
+            let connected = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+            (connected, listener.accept().expect("a connection").0)
+        };
+        let arrived = |near: &TcpStream, read| end_has_arrived(near, read).expect("a TCP socket");
+        let ((connected, its_far), (far_connected, accepted)) = (pair(), pair());
+        for (mut near, mut far) in [(connected, its_far), (accepted, far_connected)] {
+            assert!(!arrived(&near, 0));
+            far.write_all(b"twelve bytes").expect("there is room");
+            near.read_exact(&mut [0; 5]).expect("they arrive");
+            assert!(!arrived(&near, 5), "seven bytes wait, and no end");
+            far.shutdown(Shutdown::Write).expect("connected");
+            let deadline = std::time::Instant::now() + Duration::from_secs(60);
+            while !arrived(&near, 5) {
+                assert!(std::time::Instant::now() < deadline, "the end does not arrive");
+                std::thread::yield_now();
+            }
+            let mut rest = Vec::new();
+            near.read_to_end(&mut rest).expect("the end is no error");
+            assert_eq!(rest, b"e bytes");
+            assert!(arrived(&near, 12));
+        }
+    }
 }

@@ -85,6 +85,11 @@ impl Direction {
         self.pending
     }
 
+    /// Bytes read so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.bytes + self.pending as u64
+    }
+
     /// A read returned this many bytes.
     pub(crate) fn read(&mut self, bytes: usize) {
         self.pending += bytes;

@@ -127,7 +127,7 @@ pub(crate) fn turn(
                     && relay.from(side).reads > before
                 {
                     let direction = relay.from(side);
-                    watch.transferred(source, sink, direction.reads, direction.bytes + direction.pending() as u64);
+                    watch.transferred(source, sink, direction.reads, direction.taken());
                 }
             }
         }
@@ -235,8 +235,20 @@ fn write_waiting(relay: &mut Relay, side: Side, sink: &mut Leg, lane: &mut Lane,
                 }
             }
         }
+        Err(error) if matches!(lane.waiting, Waiting::Pipe(_)) && lost_reset(relay, side, sink, &error) => {
+            not_written(relay, side, sink, &io::ErrorKind::ConnectionReset.into());
+        }
         Err(error) => not_written(relay, side, sink, &error),
     }
+}
+
+/// Whether the sink was reset, although the error does not say so. A splice sends piece by piece; it reports the pieces that were taken, and the error of the next one is
+/// used up (splice_to_socket in the kernel's splice.c), so that from then on the socket looks as if its peer had ended it cleanly.
+fn lost_reset(relay: &mut Relay, side: Side, sink: &Leg, error: &io::Error) -> bool {
+    let read = relay.from(side.other()).taken();
+    sink.tcp
+        && error.kind() == io::ErrorKind::BrokenPipe
+        && net::end_has_arrived(&sink.socket, read).is_ok_and(|arrived| !arrived)
 }
 
 /// Returns 0, as nothing was read.
@@ -260,4 +272,53 @@ fn not_written(relay: &mut Relay, side: Side, sink: &mut Leg, error: &io::Error)
 /// What an error of a write, or of the connection, says of the peer.
 pub(crate) fn refusal(error: &io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::BrokenPipe { Refusal::Closed } else { Refusal::Reset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    fn pair() -> (TcpStream, Leg) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let far = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let (near, _) = listener.accept().expect("a connection");
+        near.set_nonblocking(true).expect("a socket takes it");
+        (far, Leg { readable: true, ..Leg::new(near.into(), true) })
+    }
+
+    #[test]
+    fn a_reset_whose_error_a_splice_has_used_up_is_told_from_a_clean_end() {
+        for clean in [false, true] {
+            let (mut client, mut near_client) = pair();
+            let (mut server, mut near_server) = pair();
+            let (mut relay, mut pool) = (Relay::NEW, Pool::new(true, 4));
+            let (mut up, mut down) = (Lane { moving: true, ..Lane::default() }, Lane::default());
+            client.write_all(&[7; 50_000]).expect("there is room");
+            server.write_all(b"the last words").expect("there is room");
+            near_server.writable = false;
+            let _ = turn(&mut relay, Side::Client, (&mut near_client, &mut near_server), &mut up, &mut pool, None);
+            assert!(relay.up.pending() > 0, "bytes wait in a pipe");
+            if clean {
+                server.shutdown(std::net::Shutdown::Write).expect("connected");
+            }
+            net::reset_on_close(&server).expect("a socket takes it");
+            drop(server);
+            // As the kernel does where some of a splice was taken before.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while net::take_error(&near_server.socket).is_ok() {
+                assert!(Instant::now() < deadline, "the reset does not arrive");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            near_server.writable = true;
+            let _ = turn(&mut relay, Side::Client, (&mut near_client, &mut near_server), &mut up, &mut pool, None);
+            let _ = turn(&mut relay, Side::Server, (&mut near_server, &mut near_client), &mut down, &mut pool, None);
+            assert_eq!(relay.down.bytes, 14, "what it had sent is delivered");
+            let end = if clean { End::Clean } else { End::Reset };
+            assert_eq!(relay.cause, Some((Side::Server, end)));
+            assert_eq!(relay.verdict(), crate::relay::Verdict::Dismiss { survivor: Side::Client, end });
+        }
+    }
 }
