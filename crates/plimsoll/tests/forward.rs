@@ -180,8 +180,8 @@ fn another_destination_is_tried_where_one_refuses() {
 #[test]
 fn silence_ends_a_connection_by_a_reset_and_the_log_says_which_time_ran_out() {
     let setting = Setting::new("idle_timeout = \"100ms\"");
-    let (mut client, mut server) = setting.pair();
     let begun = Instant::now();
+    let (mut client, mut server) = setting.pair();
     read_reset(&mut client);
     read_reset(&mut server);
     assert!(begun.elapsed() >= Duration::from_millis(90));
@@ -305,7 +305,9 @@ fn unix_sockets_ipv6_names_and_ranges_are_relayed() {
     let folder = Folder::new();
     let (listen, to) = (text_of(&folder.path("listen.sock")), text_of(&folder.path("to.sock")));
     let unix = UnixListener::bind(&to).expect("the folder can be written to");
-    let (tcp, address) = listener();
+    // Where `localhost` leads.
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = tcp.local_addr().expect("it is bound");
     let six = TcpListener::bind("[::1]:0").expect("IPv6 loopback");
     let mappings = [
         format!("unix:{listen}={address}"),
@@ -370,7 +372,8 @@ fn the_drain_and_a_second_sigterm_cut_what_is_left() {
         }
         let (status, summary, _) = forwarder.wait();
         assert_eq!(status.code(), Some(0));
-        assert_eq!(summary["ends"]["drained"], 1);
+        // And who asked whether it still listens, where the answer had not come yet.
+        assert!(summary["ends"]["drained"].as_u64() >= Some(1), "{summary}");
         read_reset(&mut client);
     }
 }
@@ -387,10 +390,9 @@ fn a_peer_that_never_reads_cannot_make_memory_grow() {
         sent += length as u64;
         assert!(sent < 256 << 20, "the forwarder goes on taking bytes that nobody reads");
     }
-    let (ticks, after) = setting.forwarder.cost();
+    let (_, after) = setting.forwarder.cost();
     assert!(after < before + (4 << 20), "from {before} to {after} bytes");
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(setting.forwarder.cost().0 <= ticks + 10, "a blocked connection costs no CPU");
+    until("a blocked connection costs no CPU", || setting.forwarder.is_quiet());
 }
 
 #[test]

@@ -19,23 +19,23 @@ fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second(
     let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--workers", "1"]);
     let mut streams: Vec<TcpStream> = (0..3).map(|_| forwarder.connect()).collect();
     streams.iter_mut().for_each(exchange);
-    // The best of many: another program may hold the CPU for all of one.
-    let resumed = (0..20).map(|_| {
+    let waiting = forwarder.connect();
+    until("waiting costs no CPU", || forwarder.is_quiet());
+    drop(waiting);
+    // Again where it took longer: another program may hold the CPU for all of a try.
+    until("accepting resumes within 200 ms", || {
         // Queued by the kernel, not refused.
         let mut waiting = forwarder.connect();
         waiting.write_all(b"hello").expect("there is room");
         waiting.set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout can be set");
-        let (before, _) = forwarder.cost();
         assert!(waiting.read(&mut [0]).is_err(), "it has to wait");
-        assert!(forwarder.cost().0 - before < 5, "waiting spins");
         waiting.set_read_timeout(Some(forwarder::PATIENCE)).expect("a timeout can be set");
         let begun = Instant::now();
         drop(streams.remove(0));
         waiting.read_exact(&mut [0; 5]).expect("it is relayed");
         streams.push(waiting);
-        begun.elapsed()
+        begun.elapsed() < Duration::from_millis(200)
     });
-    assert!(resumed.min() < Some(Duration::from_millis(200)));
     drop(streams);
     assert_eq!(forwarder.stop()["peak_connections"], 3);
 }
@@ -138,18 +138,13 @@ fn ten_thousand_half_open_connections_slow_nobody() {
             client
         })
         .collect();
-    // The fastest of many: another program may hold the CPU for any one.
-    let fastest = (0..200)
-        .map(|_| {
-            let begun = Instant::now();
-            exchange(&mut connect(addresses[queues.len()]));
-            begun.elapsed()
-        })
-        .min();
-    assert!(fastest < Some(Duration::from_millis(50)), "{fastest:?}");
-    let (ticks, _) = forwarder.cost();
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(forwarder.cost().0 <= ticks + 10, "half-open connections cost CPU");
+    // Again where it took longer: another program may hold the CPU for all of a try.
+    until("others are served in less than 50 ms", || {
+        let begun = Instant::now();
+        exchange(&mut connect(addresses[queues.len()]));
+        begun.elapsed() < Duration::from_millis(50)
+    });
+    until("half-open connections cost no CPU", || forwarder.is_quiet());
     drop(held);
 }
 

@@ -72,7 +72,7 @@ fn redis_answers_every_request() {
         "--port",
         &address.port().to_string(),
         "--bind",
-        "127.0.0.1",
+        &address.ip().to_string(),
         "--save",
         "",
     ]));
@@ -116,7 +116,13 @@ fn nginx_answers_every_request() {
 fn iperf3_moves_bytes_both_ways() {
     let Some(iperf3) = find("iperf3") else { return };
     let address = free();
-    let _server = Peer::start(Command::new(&iperf3).args(["-s", "-B", "127.0.0.1", "-p", &address.port().to_string()]));
+    let _server = Peer::start(Command::new(&iperf3).args([
+        "-s",
+        "-B",
+        &address.ip().to_string(),
+        "-p",
+        &address.port().to_string(),
+    ]));
     listens(address);
     let forwarder = Forwarder::to(address, &[]);
     let port = forwarder.address().port().to_string();
@@ -158,19 +164,9 @@ fn postgresql_commits_every_transaction() {
     let _ = said(
         &as_user(&initdb).args(["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync"]).output().expect("it runs"),
     );
-    let port = address.port().to_string();
-    let _postgres = Peer::start(as_user(&postgres).args([
-        "-D",
-        &data,
-        "-p",
-        &port,
-        "-h",
-        "127.0.0.1",
-        "-k",
-        &path,
-        "-c",
-        "fsync=off",
-    ]));
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let _postgres =
+        Peer::start(as_user(&postgres).args(["-D", &data, "-p", &port, "-h", &host, "-k", &path, "-c", "fsync=off"]));
     listens(address);
     let forwarder = Forwarder::to(address, &[]);
     let port = forwarder.address().port().to_string();

@@ -114,11 +114,11 @@ fn rules_come_and_go_with_their_listeners() {
     let config = folder.write("forward.toml", &one);
     let mut forwarder = Forwarder::start(&["--config", &config, "--workers", "2", "--watch"]);
     assert!(TcpStream::connect(extra).is_err());
-    folder.write("forward.toml", &both);
+    folder.replace("forward.toml", &both);
     assert!(forwarder.sentence().contains("2 listeners, 1 new, 0 gone"), "--watch has noticed");
     let mut living = connect(extra);
     assert_eq!(asks(&mut living), b'2');
-    folder.write("forward.toml", &one);
+    folder.replace("forward.toml", &one);
     assert!(forwarder.sentence().contains("1 listeners, 0 new, 1 gone"));
     until("the port is closed", || TcpStream::connect(extra).is_err());
     assert_eq!(asks(&mut living), b'2', "its connection lives on");
@@ -179,17 +179,19 @@ fn ten_thousand_rules_reload_at_less_than_a_second_of_cpu_and_have_one_listener_
     const RULES: usize = 10_000;
     let folder = Folder::new();
     let servers = [answer(b'1'), answer(b'2')];
-    // Half of the rules stay where they are, half move to another address and back.
+    // Half of the rules stay where they are, half move to another address and back. Another run of this test beside this one has other addresses.
+    let home = 2 + std::process::id() as usize % 60 * 2;
+    let away = home + 1;
     let table = |host: usize, to: SocketAddr| {
         let rules = (0..RULES).map(|n| {
-            let moving = if n < RULES / 2 { host } else { 77 };
+            let moving = if n < RULES / 2 { host } else { home };
             format!("\"127.{moving}.{}.1:{}\" = \"{to}\"\n", 1 + n / 1000, 20_000 + n % 1000)
         });
         format!("[forward]\n{}", rules.collect::<String>())
     };
-    let config = folder.write("forward.toml", &table(77, servers[0]));
+    let config = folder.write("forward.toml", &table(home, servers[0]));
     let mut forwarder = Forwarder::start(&["--config", &config, "--workers", "4"]);
-    let last: SocketAddr = "127.77.10.1:20999".parse().expect("an address");
+    let last: SocketAddr = format!("127.{home}.10.1:20999").parse().expect("an address");
     assert_eq!(asks(&mut connect(last)), b'1');
     let inodes = |pid: u32| {
         let mut listening = std::collections::HashSet::new();
@@ -214,13 +216,13 @@ fn ten_thousand_rules_reload_at_less_than_a_second_of_cpu_and_have_one_listener_
         forwarder.cost().0 - ticks
     };
     let kept: Vec<u64> =
-        (1..=3).map(|round| reload(77, servers[round % 2], "10000 listeners, 0 new, 0 gone")).collect();
-    let moved = [reload(78, servers[0], "5000 new, 5000 gone"), reload(77, servers[1], "5000 new, 5000 gone")];
+        (1..=3).map(|round| reload(home, servers[round % 2], "10000 listeners, 0 new, 0 gone")).collect();
+    let moved = [reload(away, servers[0], "5000 new, 5000 gone"), reload(home, servers[1], "5000 new, 5000 gone")];
     // Ticks are hundredths of a second (getconf CLK_TCK).
     assert!(kept.iter().min() < Some(&100), "{kept:?} ticks of CPU");
     assert!(moved.iter().min() < Some(&100), "{moved:?} ticks of CPU");
     assert_eq!(inodes(forwarder.pid()).intersection(&before).count(), 5, "the listeners that stayed are the same");
-    until("the former are closed", || TcpStream::connect("127.78.5.1:20999").is_err());
+    until("the former are closed", || TcpStream::connect(format!("127.{away}.5.1:20999")).is_err());
 }
 
 #[test]
@@ -246,9 +248,10 @@ fn a_port_that_was_given_up_can_be_had_again_at_once() {
 fn a_name_is_resolved_again_while_the_forwarder_runs() {
     let folder = Folder::new();
     // Two servers at one port of two addresses, so that only the name decides.
-    let (near, address) = listener();
-    let far = TcpListener::bind(("127.0.0.2", address.port())).expect("the port is free there too");
-    let hosts = folder.write("hosts", "127.0.0.1 plimsoll-moves.test\n");
+    let ((near, address), (other, elsewhere)) = (listener(), listener());
+    drop(other);
+    let far = TcpListener::bind((elsewhere.ip(), address.port())).expect("the port is free there too");
+    let hosts = folder.write("hosts", &format!("{} plimsoll-moves.test\n", address.ip()));
     let settings = "resolve_every = \"20ms\"";
     let rule = format!("[forward.\"127.0.0.1:0\"]\nto = \"plimsoll-moves.test:{}\"\n{settings}\n", address.port());
     let config = folder.write("forward.toml", &rule);
@@ -274,7 +277,7 @@ fn a_name_is_resolved_again_while_the_forwarder_runs() {
         });
     };
     arrives_at(&near);
-    folder.write("hosts", "127.0.0.2 plimsoll-moves.test\n");
+    folder.write("hosts", &format!("{} plimsoll-moves.test\n", elsewhere.ip()));
     arrives_at(&far);
     // A name that is gone keeps the addresses that it had.
     folder.write("hosts", "127.0.0.1 localhost\n");

@@ -7,6 +7,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -62,6 +64,13 @@ impl Forwarder {
         self.0.stop()
     }
 
+    /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other programs leave.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let (before, _) = self.cost();
+        std::thread::sleep(Duration::from_millis(300));
+        self.cost().0 <= before + 1
+    }
+
     /// CPU time so far, in clock ticks, and resident bytes (proc_pid_stat(5)).
     pub(crate) fn cost(&self) -> (u64, u64) {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
@@ -75,9 +84,13 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     plimsoll(&[&["forward", "--json"], arguments].concat())
 }
 
-/// A listener on a free port, and where it is.
+/// A listener on a free port of a loopback address that nobody else has, and where it is. When it is dropped the place stays free for whoever is to listen there next: a
+/// port of 127.0.0.1 may be anybody's by then, as the source of a connection too.
 pub(crate) fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 128 + NEXT.fetch_add(1, Ordering::Relaxed) % 100, high, low);
+    let listener = TcpListener::bind((own, 0)).expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     (listener, address)
 }

@@ -149,6 +149,12 @@ impl Folder {
         self.0.join(name)
     }
 
+    /// Replaces a file at once: whoever reads it finds the old text or the new one, and nothing between.
+    pub(crate) fn replace(&self, name: &str, text: &str) {
+        self.write("new", text);
+        fs::rename(self.path("new"), self.path(name)).expect("the folder can be written to");
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, text).expect("the folder can be written to");
