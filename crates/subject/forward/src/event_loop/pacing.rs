@@ -14,8 +14,9 @@ use super::{SERVER, Table};
 use crate::log::Ending;
 use crate::relay::Side;
 
-/// Between two turns. At 5 GB/s half of a pipe's 1 MiB arrives; nobody notices it in a transfer of so many bytes.
-const REST: Duration = Duration::from_micros(100);
+/// Between two turns. At 3 GB/s a pipe's 1 MiB arrives; nobody notices it in a transfer of so many bytes. Without it bulk costs a third more CPU, with 100 us a quarter more, and
+/// with 1 ms a quarter less (docs/results/forward-bulk.txt).
+const REST: Duration = Duration::from_micros(300);
 
 impl Table<'_> {
     /// Puts a connection's turn off if its last one is too recent, and says whether it did.
