@@ -9,6 +9,7 @@ timers. A peer that is not installed is said, and its rows are left out; a bare 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -18,11 +19,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from forwarders import FORWARDER_CPU, bare_uring, ours, peers
-from harness import PLIMSOLL, BenchError, Contender, Row, Running, compare_all, run_load, save, serving
+from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compare_all, run_load, serving
 
 REST_CPU = 1
 SLOW = "socat"
@@ -239,6 +240,21 @@ def setting(folder: Path, cpu: int, names: str) -> Iterator[tuple[list[Contender
         yield [ours(server.port), *others], server
 
 
+def save(rows: list[Row]) -> None:
+    """Writes the rows, each with its command, to target/bench/forward.json in place of former ones of the same name.
+
+    All rows together take a quarter of an hour: they may be had in parts.
+    """
+    BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / "forward.json"
+    kept = {row["name"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    command = " ".join(["python bench/forward.py", *sys.argv[1:]])
+    for row in rows:
+        kept[row.name] = {**asdict(row), "median": row.median, "command": command}
+    path.write_text(json.dumps([*kept.values()], indent=1) + "\n")
+    print(f"written to {path}")
+
+
 def main() -> None:
     """Measures every row."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -271,7 +287,7 @@ def main() -> None:
             measure(works(options.requests), contenders)
         with setting(folder, FORWARDER_CPU, options.against) as (contenders, server):
             measure(works_on_one_cpu(options.requests, server), contenders)
-    save("forward", rows)
+    save(rows)
 
 
 if __name__ == "__main__":
