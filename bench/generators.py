@@ -2,8 +2,8 @@
 
 HTTP: nginx with one worker on one CPU, the generator with one thread on the other, 64 keep-alive connections in a
 closed loop, a file of 600 bytes; wrk, h2load, ab, oha and fortio. Echo: `plimsoll serve echo` with one worker in
-nginx's place, messages of 64 bytes; fortio, which speaks plain TCP too. A ratio is of costs, so that below 1 ours is
-the cheaper: 1/1.10 is 1.10 times as many requests for a CPU second.
+nginx's place, messages of 64 bytes, 1 to 1000 connections, also at a rate; fortio, which speaks plain TCP too. A
+ratio is of costs, so that below 1 ours is the cheaper: 1/1.10 is 1.10 times as many requests for a CPU second.
 
 A peer that is not here has no row, and that is said. `make bench` puts oha and fortio into target/tools where it can.
 """
@@ -20,29 +20,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from harness import PLIMSOLL, ROOT, BenchError, Contender, Row, compare, run_to_end, save, serving
+from harness import PLIMSOLL, ROOT, BenchError, Contender, Row, compare, nginx, run_to_end, save, serving
 
 SERVER_CPU, LOAD_CPU = 0, 1
 FILE_BYTES = 600
-
-NGINX = """
-worker_processes 1;
-daemon off;
-pid {folder}/pid;
-error_log stderr crit;
-events {{ worker_connections 1024; }}
-http {{
-  access_log off;
-  keepalive_requests 1000000000;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  open_file_cache max=10;
-  server {{ listen 127.0.0.1:PORT; root {folder}; }}
-}}
-"""
 
 COMPLETED = {
     "plimsoll": r'"completed":(\d+)',
@@ -69,28 +50,54 @@ class Comparison:
 
 def comparisons(seconds: int) -> list[Comparison]:
     """The rows; `{url}` stands for what is fetched, `{address}` for the echo server."""
-    http = ("load", "http", "{url}")
-    echo = ("load", "echo", "{address}", "-s", "64")
-    how = ("-c", "64", "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")
-    ours, epoll, ring = (PLIMSOLL, *http, *how), (PLIMSOLL, *echo, *how), (PLIMSOLL, *echo, *how, "--engine", "uring")
-    fortio = ("fortio", "load", "-quiet", "-json", "-", "-c", "64", "-qps", "0", "-t", f"{seconds}s")
+    ours = (PLIMSOLL, "load", "http", "{url}", "-c", "64", "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")
     peers = {
         ("wrk", "-c", "64", "-t", "1", "-d", f"{seconds}s", "{url}"): 1 / 1.10,
         ("h2load", "--h1", "-c", "64", "-t", "1", "-D", str(seconds), "{url}"): None,
         ("ab", "-q", "-k", "-c", "64", "-t", str(seconds), "-n", "100000000", "{url}"): 1.0,
         ("oha", "--no-tui", "-c", "64", "-z", f"{seconds}s", "{url}"): 1 / 1.30,
-        (*fortio, "{url}"): None,
+        fortio("{url}", 64, seconds): None,
     }
     rows = [Comparison(title="load http / itself", ours=ours, peer=ours)]
     rows += [
         Comparison(title=f"load http / {peer[0]}", ours=ours, peer=peer, reach=reach) for peer, reach in peers.items()
     ]
-    tcp = (*fortio, "-payload-size", "64", "tcp://{address}")
-    rows.append(Comparison(title="load echo / fortio tcp", ours=epoll, peer=tcp, reach=1 / 3))
+    return rows + echo_comparisons(seconds)
+
+
+def echo_comparisons(seconds: int) -> list[Comparison]:
+    """The rows of plain TCP, for as many connections as fortio has by default (4), fewer and more."""
+
+    def ours(connections: int, *more: str) -> tuple[str, ...]:
+        how = ("-s", "64", "-c", str(connections), "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")
+        return (PLIMSOLL, "load", "echo", "{address}", *how, *more)
+
+    def theirs(connections: int, rate: int = 0) -> tuple[str, ...]:
+        return fortio("tcp://{address}", connections, seconds, "-payload-size", "64", rate=rate)
+
+    ring = ("--engine", "uring")
+    rows = [Comparison(title="load echo, 64: uring / epoll", ours=ours(64, *ring), peer=ours(64))]
+    for connections in (1, 4, 16, 64, 1000):
+        row = Comparison(
+            title=f"load echo, {connections} / fortio tcp",
+            ours=ours(connections),
+            peer=theirs(connections),
+            reach=1 / 3,
+        )
+        rows += [row, replace(row, title=f"load echo uring, {connections} / fortio tcp", ours=ours(connections, *ring))]
     # As it is usually run: with a thread for each CPU that there is.
-    rows.append(Comparison(title="load echo / fortio tcp, both unpinned", ours=epoll, peer=tcp, cpu=None))
-    rows.append(Comparison(title="load echo: uring / epoll", ours=ring, peer=epoll))
+    rows += [replace(row, title=f"{row.title}, both unpinned", cpu=None) for row in rows if ", 4 /" in row.title]
+    for rate in (1000, 10_000):
+        paced = ours(4, "-R", str(rate), "--arrivals", "fixed")
+        title = f"load echo, 4, {rate}/s / fortio tcp, both unpinned"
+        rows.append(Comparison(title=title, ours=paced, peer=theirs(4, rate), cpu=None))
     return rows
+
+
+def fortio(target: str, connections: int, seconds: int, *more: str, rate: int = 0) -> tuple[str, ...]:
+    """Run fortio over so many connections, as fast as it can or at a rate."""
+    load = ("-c", str(connections), "-qps", str(rate), "-t", f"{seconds}s", *more, target)
+    return ("fortio", "load", "-quiet", "-json", "-", *load)
 
 
 def program(name: str) -> str | None:
@@ -105,23 +112,14 @@ def contender(command: tuple[str, ...], cpu: int | None) -> Contender | None:
     return Contender(name=name, command=(found, *command[1:]), cpu=cpu) if found else None
 
 
-def server(folder: Path, *, http: bool) -> Contender:
-    """What is loaded."""
-    if not http:
-        command = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
-        return Contender(name="serve echo", command=command, cpu=SERVER_CPU)
-    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if nginx is None:
-        raise BenchError("no nginx to load: install one (`apt-get install nginx-light`)")
-    script = f"sed s/PORT/{{port}}/ {folder}/template > {folder}/nginx.conf && exec {nginx} -c {folder}/nginx.conf"
-    return Contender(name="nginx", command=("sh", "-c", script), cpu=SERVER_CPU)
-
-
 def cost(folder: Path) -> Callable[[Contender], float]:
     """What a completed request costs a generator, in CPU seconds of its own."""
+    listen = ("--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
+    echo = Contender(name="serve echo", command=(PLIMSOLL, "serve", "echo", *listen), cpu=SERVER_CPU)
 
     def measure(generator: Contender) -> float:
-        with serving(server(folder, http="{url}" in generator.command)) as running:
+        http = "{url}" in generator.command
+        with serving(nginx(folder, "nginx", "open_file_cache max=10;", cpu=SERVER_CPU) if http else echo) as running:
             address = f"127.0.0.1:{running.port}"
             filled = {"{url}": f"http://{address}/file", "{address}": address}
             command = [
@@ -150,13 +148,12 @@ def main() -> None:
         # nginx's workers run as another user where it was started by root.
         folder.chmod(0o755)
         (folder / "file").write_bytes(b"x" * FILE_BYTES)
-        (folder / "template").write_text(NGINX.format(folder=folder))
         for row in comparisons(options.seconds):
             ours, peer = contender(row.ours, row.cpu), contender(row.peer, row.cpu)
             if options.only not in row.title or ours is None:
                 continue
             if peer is None:
-                print(f"{row.title:<44} no row: {row.peer[0]} is not installed")
+                print(f"{row.title:<52} no row: {row.peer[0]} is not installed")
                 continue
             rows.append(
                 compare(row.title, "CPU us a request", ours, peer, cost(folder), rounds=options.rounds, reach=row.reach)

@@ -30,6 +30,27 @@ BUILD = ROOT / "target" / "bench"
 PLIMSOLL = str(ROOT / "target" / "release" / "plimsoll")
 READY_SECONDS = 20.0
 
+NGINX = """
+worker_processes 1;
+daemon off;
+pid {folder}/pid;
+error_log stderr crit;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  sendfile on;
+  tcp_nopush on;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  {more}
+  server {{ listen 127.0.0.1:PORT; root {folder}; }}
+}}
+"""
+
 
 class BenchError(Exception):
     """Something that makes a figure impossible: what, why, and how to mend it."""
@@ -68,11 +89,22 @@ class Row:
 
     def words(self) -> str:
         """The row as a person reads it."""
-        line = f"{self.name:<44} {self.median:6.3f}  ({min(self.ratios):.3f} to {max(self.ratios):.3f},"
+        line = f"{self.name:<52} {self.median:6.3f}  ({min(self.ratios):.3f} to {max(self.ratios):.3f},"
         line += f" {len(self.ratios)} rounds)"
         if self.reach is not None:
             line += f"   reach {self.reach:.2f}: {'yes' if self.median <= self.reach else 'NO'}"
         return line
+
+
+def nginx(folder: Path, name: str, more: str, *, cpu: int) -> Contender:
+    """One worker of nginx, as Debian sets it but without its access log, serving the files of a folder."""
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        raise BenchError("no nginx to measure with: install one (`apt-get install nginx-light`)")
+    template = folder / f"{name.replace(' ', '-')}.template"
+    template.write_text(NGINX.format(folder=folder, more=more))
+    script = f"sed s/PORT/{{port}}/ {template} > {template}.conf && exec {program} -c {template}.conf"
+    return Contender(name=name, command=("sh", "-c", script), cpu=cpu)
 
 
 def free_port() -> int:

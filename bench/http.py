@@ -8,36 +8,14 @@ which it opens a file once and answers with what it was, while ours sees each ch
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import PLIMSOLL, BenchError, Contender, Row, compare, run_load, save, serving
+from harness import PLIMSOLL, BenchError, Contender, Row, compare, nginx, run_load, save, serving
 
 SERVER_CPU, LOAD_CPU = 0, 1
-
-NGINX = """
-worker_processes 1;
-daemon off;
-pid {folder}/pid;
-error_log stderr crit;
-events {{ worker_connections 1024; }}
-http {{
-  access_log off;
-  sendfile on;
-  tcp_nopush on;
-  keepalive_requests 1000000000;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  {more}
-  server {{ listen 127.0.0.1:PORT; root {folder}; }}
-}}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +49,6 @@ def ours(folder: Path, model: str) -> Contender:
     )
 
 
-def nginx(folder: Path, name: str, more: str = "") -> Contender:
-    """One worker of nginx."""
-    program = shutil.which("nginx")
-    if program is None:
-        raise BenchError("no nginx to compare with: install one (`apt-get install nginx-light`)")
-    template = folder / f"{name.replace(' ', '-')}.template"
-    template.write_text(NGINX.format(folder=folder, more=more))
-    script = f"sed s/PORT/{{port}}/ {template} > {template}.conf && exec {program} -c {template}.conf"
-    return Contender(name=name, command=("sh", "-c", script), cpu=SERVER_CPU)
-
-
 def cost(shape: Shape, manner: Sequence[str]) -> Callable[[Contender], float]:
     """What a request for this costs a contender."""
     requests = shape.apart if manner else shape.requests
@@ -113,7 +80,8 @@ def main() -> None:
         folder.chmod(0o755)
         for shape in SHAPES:
             (folder / str(shape.bytes)).write_bytes(b"x" * shape.bytes)
-        plain, caching = nginx(folder, "nginx"), nginx(folder, "nginx caching", "open_file_cache max=10;")
+        plain = nginx(folder, "nginx", "", cpu=SERVER_CPU)
+        caching = nginx(folder, "nginx caching", "open_file_cache max=10;", cpu=SERVER_CPU)
         for shape in [shape for shape in SHAPES if shape.name in options.shapes.split(",")]:
             for manner, words in (((), "kept alive"), (("--reconnect",), "a connection each")):
                 for model in options.models.split(","):
