@@ -35,6 +35,14 @@ INSIDE = "PLIMSOLL_BENCH_NAMESPACE"
 Costs = Callable[[Contender], Mapping[str, float]]
 
 
+class UnableError(Exception):
+    """A forwarder could not do a work: which, and why."""
+
+    def __init__(self, contender: Contender, why: Exception) -> None:
+        super().__init__(f"{contender.name}: {why}")
+        self.contender = contender
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """One thing that is measured of every forwarder."""
@@ -240,6 +248,26 @@ def setting(folder: Path, cpu: int, names: str) -> Iterator[tuple[list[Contender
         yield [ours(server.port), *others], server
 
 
+def compare_able(work: Work, contenders: list[Contender], rounds: int) -> list[Row]:
+    """Compares those that can do the work; of a peer that cannot it is said, and the others are measured anew."""
+
+    def costs(contender: Contender) -> Mapping[str, float]:
+        try:
+            return work.costs(contender)
+        except (OSError, BenchError) as error:
+            raise UnableError(contender, error) from error
+
+    name = f"forward {work.name}"
+    while True:
+        try:
+            return compare_all(name, contenders, costs, units=work.units, rounds=rounds, reach=work.reach)
+        except UnableError as unable:
+            if unable.contender.command[0] == PLIMSOLL:
+                raise
+            print(f"left out of {name}: {unable}")
+            contenders = [each for each in contenders if each != unable.contender]
+
+
 def save(rows: list[Row]) -> None:
     """Writes the rows, each with its command, to target/bench/forward.json in place of former ones of the same name.
 
@@ -252,7 +280,6 @@ def save(rows: list[Row]) -> None:
     for row in rows:
         kept[row.name] = {**asdict(row), "median": row.median, "command": command}
     path.write_text(json.dumps([*kept.values()], indent=1) + "\n")
-    print(f"written to {path}")
 
 
 def main() -> None:
@@ -264,22 +291,12 @@ def main() -> None:
     parser.add_argument("--against", default="", help="contenders by name, comma-separated; all unless given")
     options = parser.parse_args()
     enter_namespace()
-    rows: list[Row] = []
 
     def measure(of: list[Work], contenders: list[Contender]) -> None:
         for work in of:
             if any(part in work.name for part in options.only.split(",") if part or not options.only):
                 who = [each for each in contenders if work.with_ring or each.name != "bare io_uring"]
-                rows.extend(
-                    compare_all(
-                        f"forward {work.name}",
-                        who,
-                        work.costs,
-                        units=work.units,
-                        rounds=options.rounds,
-                        reach=work.reach,
-                    )
-                )
+                save(compare_able(work, who, options.rounds))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -287,7 +304,6 @@ def main() -> None:
             measure(works(options.requests), contenders)
         with setting(folder, FORWARDER_CPU, options.against) as (contenders, server):
             measure(works_on_one_cpu(options.requests, server), contenders)
-    save(rows)
 
 
 if __name__ == "__main__":
