@@ -121,7 +121,8 @@ def test_hosts_tell_what_their_tcp_and_interfaces_counted(tmp_path: Path) -> Non
     assert sample["rtt_us_p50"] >= 60_000
     timeline = trial["hosts"]["timeline"]
     assert max(each["hosts"]["h1"]["established"] for each in timeline) >= 4
-    assert max(each["parts"]["server"]["descriptors"] for each in timeline) > 4
+    # Not every row has them: they are read so much the more seldom the busier the machine is.
+    assert max(each["parts"]["server"].get("descriptors", 0) for each in timeline) > 4
     links = trial["network"]["links"]
     assert sum(way["delivered"] for way in links) > 0
     assert {way["dropped_by_fault"] for way in links} == {0}
