@@ -65,7 +65,8 @@ def read_open_files(number: Path = Path("/proc/sys/fs/file-nr")) -> int | None:
 def read_descriptors(pids: Sequence[int]) -> int | None:
     """Descriptors of a process tree, its leader first; None where none of its processes may be looked into.
 
-    Above so many processes only the leader and that many of the others are read, which are taken for the rest.
+    Above so many processes only the leader and that many of the others are read, which are taken for the rest. Where
+    threads have tables of their own (unshare(2), CLONE_FILES), the first thread's counts.
     """
     leader, others = _descriptors(pids[:1]), pids[1:]
     step = max(1, -(-len(others) // DESCRIPTORS_PROCESSES))
