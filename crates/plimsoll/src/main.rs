@@ -11,6 +11,7 @@ mod link;
 mod load;
 mod merge;
 mod outcome;
+mod ring;
 mod serve;
 
 use std::io::Write;

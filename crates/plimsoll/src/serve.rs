@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::Output;
 use crate::outcome::Usage;
+use crate::ring;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -149,6 +150,10 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate, Signal::Child])?;
     let config = Config { root, ..config(common, default_listen)? };
     let (model, workers) = (config.model, config.model.has_workers().then_some(config.workers));
+    if model == Model::Uring {
+        // Said before anybody is told that the server can be connected to.
+        ring::require("--model epoll")?;
+    }
     let server = Server::bind(
         config,
         Box::new(|sentence| {

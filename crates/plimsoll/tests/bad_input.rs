@@ -1,5 +1,6 @@
 //! What a person gets to see who asks for what cannot be: one line with what, why and how to fix it, and the right exit code.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -77,4 +78,28 @@ fn a_drain_without_a_unit_is_refused() {
 #[test]
 fn a_connection_log_that_cannot_be_written_is_refused() {
     assert_refused(&["serve", "echo", "--connection-log", "/nowhere/log.csv"], 1, &["/nowhere/log.csv"]);
+}
+
+#[test]
+fn rings_are_refused_with_a_way_out_where_the_kernel_has_none() {
+    let without = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without_io_uring.py");
+    for (arguments, instead) in [
+        ("serve echo --model uring --listen 127.0.0.1:0", "--model epoll"),
+        ("serve http --model uring --listen 127.0.0.1:0", "--model epoll"),
+        ("load echo 127.0.0.1:7 --engine uring", "--engine epoll"),
+        ("load http http://127.0.0.1:7/ --engine uring", "--engine epoll"),
+    ] {
+        let mut python = Command::new("python3");
+        python.args([without, env!("CARGO_BIN_EXE_plimsoll")]).args(arguments.split_whitespace());
+        let output = python.output().expect("python3");
+        if output.status.code() == Some(77) {
+            let _ = writeln!(std::io::stderr(), "skipped: this machine lets no program filter its system calls");
+            return;
+        }
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), output.stdout.len(), said.lines().count()), (Some(5), 0, 1), "{said}");
+        for words in ["io_uring cannot be used here: Function not implemented", instead, "kernel.io_uring_disabled"] {
+            assert!(said.contains(words), "no `{words}` in: {said}");
+        }
+    }
 }

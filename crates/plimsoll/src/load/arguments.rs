@@ -11,14 +11,14 @@ use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::Limit;
 use plimsoll_measure::units;
 use plimsoll_sys::process;
-use plimsoll_sys::ring::{Ring, Sizes};
 use plimsoll_wire::echo::{Alphabet, Messages, Verification};
 
 use super::csv::Form;
 use super::files::Wanted;
 use super::parse::{CpuList, addresses, cpus, rate, think};
 use crate::Output;
-use crate::outcome::{Environment, Usage};
+use crate::outcome::Usage;
+use crate::ring;
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -280,7 +280,7 @@ impl Common {
     fn engine(&self) -> anyhow::Result<Engine> {
         let each = match self.engine {
             EngineName::Epoll => return Ok(Engine::Epoll),
-            EngineName::Uring => return uring_works().map(|()| Engine::Uring),
+            EngineName::Uring => return ring::require("--engine epoll").map(|()| Engine::Uring),
             EngineName::Threads => "thread",
             EngineName::Fork => "process",
         };
@@ -364,17 +364,6 @@ impl Common {
             }
         }
         Ok(all)
-    }
-}
-
-/// Whether this machine lets programs make rings.
-fn uring_works() -> anyhow::Result<()> {
-    let sizes = Sizes { submissions: 1, completions: 2, slots: 1, buffers: 1, buffer_bytes: 1, accepts: 0 };
-    match Ring::new(sizes) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(anyhow!(Environment(format!(
-            "io_uring cannot be used here: {error}; use --engine epoll, or allow it (sysctl kernel.io_uring_disabled, the container's seccomp profile)"
-        )))),
     }
 }
 
