@@ -86,6 +86,40 @@ def test_descriptors_of_a_process_are_counted() -> None:
             os.close(end)
 
 
+THREADS = """
+import ctypes, os, sys, threading
+def say():
+    print(flush=True)
+    sys.stdin.readline()
+def own():
+    assert ctypes.CDLL(None).unshare(0x400) == 0
+    pipes = [os.pipe() for _ in range(10)]
+    say()
+def shared():
+    say()
+say()
+for each in (shared, own):
+    threading.Thread(target=each).start()
+"""
+
+
+def test_of_threads_each_table_is_counted_once() -> None:
+    child = [sys.executable, "-I", "-S", "-c", THREADS]
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
+        before = read_descriptors([other.pid])
+        assert before is not None
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+        for _ in range(2):
+            other.stdout.readline()
+        # The table that was a copy has what the first has, and ten pipes.
+        assert read_descriptors([other.pid]) == 2 * before + 20
+        other.stdin.write(b"\n\n")
+
+
 def test_of_many_processes_some_stand_for_all_but_the_leader_for_itself_alone() -> None:
     child = [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); sys.stdin.read()"]
     with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,9 @@ from pathlib import Path
 from plimsoll_lab.samplers.throttle import read_throttled_s
 from plimsoll_lab.samplers.usage import TICKS_PER_S
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_KCMP, _KCMP_FILES = {"x86_64": 312}.get(platform.machine(), 272), 2
+"""kcmp(2), which the C library does not wrap: its number there and in asm-generic/unistd.h, and the question."""
 DESCRIPTORS_PROCESSES = 64
 """A server's children are much alike: of thousands, so many stand for all, and take half a millisecond."""
 
@@ -65,8 +70,8 @@ def read_open_files(number: Path = Path("/proc/sys/fs/file-nr")) -> int | None:
 def read_descriptors(pids: Sequence[int]) -> int | None:
     """Descriptors of a process tree, its leader first; None where none of its processes may be looked into.
 
-    Above so many processes only the leader and that many of the others are read, which are taken for the rest. Where
-    threads have tables of their own (unshare(2), CLONE_FILES), the first thread's counts.
+    Above so many processes only the leader and that many of the others are read, which are taken for the rest. Of
+    threads with tables of their own (unshare(2), CLONE_FILES) each counts.
     """
     leader, others = _descriptors(pids[:1]), pids[1:]
     step = max(1, -(-len(others) // DESCRIPTORS_PROCESSES))
@@ -79,11 +84,24 @@ def read_descriptors(pids: Sequence[int]) -> int | None:
 def _descriptors(pids: Sequence[int]) -> list[int]:
     found = []
     for pid in pids:
-        folder = Path(f"/proc/{pid}/fd")
         with contextlib.suppress(OSError):
-            # The folder's size is their number since Linux 6.2; before, it has none.
-            found.append(folder.stat().st_size or len(os.listdir(folder)))  # noqa: PTH208 - names alone will do
+            found.append(sum(_table_size(Path(f"/proc/{pid}/task/{thread}/fd")) for thread in _table_owners(pid)))
     return found
+
+
+def _table_size(folder: Path) -> int:
+    # The folder's size is their number since Linux 6.2; before, it has none.
+    return folder.stat().st_size or len(os.listdir(folder))  # noqa: PTH208 - names alone will do
+
+
+def _table_owners(pid: int) -> list[int]:
+    """One thread for each descriptor table of a process; one alone where the kernel does not tell tables apart."""
+    owners = [pid]
+    for thread in map(int, os.listdir(f"/proc/{pid}/task")):  # noqa: PTH208 - names alone will do
+        # Zero says that both have the same table, and what is negative that it cannot be told.
+        if all(_LIBC.syscall(_KCMP, thread, owner, _KCMP_FILES, 0, 0) > 0 for owner in owners):
+            owners.append(thread)
+    return owners
 
 
 def _lines(path: Path) -> list[str]:
