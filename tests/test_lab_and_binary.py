@@ -81,9 +81,12 @@ def test_every_model_is_measured_whole(lab: Lab) -> None:
 
 
 def test_the_cost_of_children_is_the_servers(lab: Lab) -> None:
-    found = points(lab("run", "whole.toml", "--json", "--only", "server.model=fork,epoll"))
-    if {point["outcome"] for point in found.values()} != {"ok"}:
-        pytest.skip("the machine was too busy for a measurement")
+    for _ in range(3):
+        found = points(lab("run", "whole.toml", "--json", "--only", "server.model=fork,epoll"))
+        if {point["outcome"] for point in found.values()} == {"ok"}:
+            break
+    else:
+        pytest.skip("the machine was too busy for a measurement, three times")
     fork, epoll = (
         {name: each["median"] for name, each in found[model]["figures"].items()} for model in ("fork", "epoll")
     )
