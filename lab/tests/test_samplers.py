@@ -16,7 +16,7 @@ import pytest
 from plimsoll_lab.hosts.attached import Attached
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.samplers.machine import DESCRIPTORS_PROCESSES, read_descriptors
-from plimsoll_lab.samplers.sock_diag import NETLINK_SOCK_DIAG, sample_connections
+from plimsoll_lab.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
 from plimsoll_lab.trial.sampling import DEAR_SHARE, Sampler
 
 ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}
@@ -40,31 +40,30 @@ def connected(listen: str, connect: str, count: int) -> Iterator[int]:
         yield port
 
 
+def sampled(family: socket.AddressFamily, port: int) -> list[TcpInfo]:
+    """What the kernel tells of connections to a port."""
+    try:
+        diag = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
+    except OSError as error:
+        pytest.skip(f"this kernel has no sock_diag: {error}")
+    with diag:
+        diag.settimeout(30)
+        return sample_connections(diag, family, port)
+
+
 @pytest.mark.parametrize("name", ADDRESSES)
 def test_connections_are_sampled_whichever_family_they_are_of(name: str) -> None:
     listen, connect = ADDRESSES[name]
     family = socket.AF_INET6 if ":" in listen else socket.AF_INET
     with connected(listen, connect, 3) as port:
-        try:
-            diag = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
-        except OSError as error:
-            pytest.skip(f"this kernel has no sock_diag: {error}")
-        with diag:
-            diag.settimeout(30)
-            infos = sample_connections(diag, family, port)
+        infos = sampled(family, port)
     assert len(infos) == 3
     assert all(info.rtt_us > 0 and info.total_retransmissions == 0 for info in infos)
 
 
 def test_of_many_connections_some_dozens_are_sampled() -> None:
     with connected("127.0.0.1", "127.0.0.1", 300) as port:
-        try:
-            diag = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
-        except OSError as error:
-            pytest.skip(f"this kernel has no sock_diag: {error}")
-        with diag:
-            diag.settimeout(30)
-            assert 24 < len(sample_connections(diag, socket.AF_INET, port)) < 300
+        assert 24 < len(sampled(socket.AF_INET, port)) < 300
 
 
 def test_the_sampler_finds_connections_of_either_family() -> None:
