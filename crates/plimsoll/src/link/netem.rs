@@ -62,17 +62,18 @@ impl Made {
         let table = std::fs::read_to_string("/proc/self/net/dev").context("the interfaces cannot be counted")?;
         let column = |device: &str, place: usize| {
             let row = table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
-            row.and_then(|row| row.split_whitespace().nth(place)?.parse::<u64>().ok()).unwrap_or(0)
+            row.and_then(|row| row.split_whitespace().nth(place)?.parse::<u64>().ok())
+                .with_context(|| format!("`{device}` is gone: something else removed it"))
         };
         let rows = self.ways.iter().map(|way| {
-            json!({
+            Ok(json!({
                 "from": way.from, "to": way.to,
-                "offered": column(&way.enters, 1), "offered_bytes": column(&way.enters, 0),
-                "delivered": column(&way.leaves, 9), "delivered_bytes": column(&way.leaves, 8),
-                "dropped": column(&way.leaves, 11),
-            })
+                "offered": column(&way.enters, 1)?, "offered_bytes": column(&way.enters, 0)?,
+                "delivered": column(&way.leaves, 9)?, "delivered_bytes": column(&way.leaves, 8)?,
+                "dropped": column(&way.leaves, 11)?,
+            }))
         });
-        Ok(rows.collect())
+        rows.collect()
     }
 }
 
