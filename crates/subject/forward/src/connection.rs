@@ -13,7 +13,7 @@ use crate::log::{ConnectionRow, Ending, Log, Peer, Record, TransferRow};
 use crate::pool::Pool;
 use crate::relay::{End, Relay, Side, Step, Verdict};
 use crate::route::{EndpointNumber, Route};
-use crate::transfer::{self, Lane, Leg, Turn, Watch};
+use crate::transfer::{self, Lane, Leg, Transfer, Turn, Watch};
 
 /// See the head of this file.
 pub(crate) struct Connection {
@@ -137,19 +137,14 @@ impl Connection {
         let mut yields = false;
         // What one direction finds out may give the other something to do: never more often than each side has one end.
         for _ in 0..3 {
-            let (Some(client), Some(server)) = (&mut self.client, &mut self.server) else { break };
             let mut busy = false;
-            if self.relay.up.next(client.readable, server.writable) != Step::Rest {
-                busy = true;
-                let watch = watch.as_mut().map(|watch| watch as &mut dyn Watch);
-                let turn = transfer::turn(&mut self.relay, Side::Client, (client, server), &mut self.up, pool, watch);
-                yields |= turn == Turn::Yields;
-            }
-            if self.relay.down.next(server.readable, client.writable) != Step::Rest {
-                busy = true;
-                let watch = watch.as_mut().map(|watch| watch as &mut dyn Watch);
-                let turn = transfer::turn(&mut self.relay, Side::Server, (server, client), &mut self.down, pool, watch);
-                yields |= turn == Turn::Yields;
+            for side in [Side::Client, Side::Server] {
+                let Some(mut transfer) = self.transfer(side) else { continue };
+                if transfer.next() != Step::Rest {
+                    busy = true;
+                    let watch = watch.as_mut().map(|watch| watch as &mut dyn Watch);
+                    yields |= transfer.turn(pool, watch) == Turn::Yields;
+                }
             }
             if yields || !busy {
                 break;
@@ -165,6 +160,16 @@ impl Connection {
             Verdict::Over | Verdict::Dead => Next::Closes(self.ending()),
             Verdict::Dismiss { survivor, end } => self.dismiss(survivor, end, pool, now),
         }
+    }
+
+    /// The direction whose source is `side`, while both sides are there.
+    fn transfer(&mut self, side: Side) -> Option<Transfer<'_>> {
+        let (client, server) = (self.client.as_mut()?, self.server.as_mut()?);
+        let (source, sink, lane) = match side {
+            Side::Client => (client, server, &mut self.up),
+            Side::Server => (server, client, &mut self.down),
+        };
+        Some(Transfer { relay: &mut self.relay, side, source, sink, lane })
     }
 
     /// Lets go of the side that is gone, and of the other as soon as nothing of its is lost by it.

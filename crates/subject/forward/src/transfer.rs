@@ -11,7 +11,7 @@ use plimsoll_sys::net;
 use plimsoll_sys::pipe::Pipe;
 
 use crate::pool::Pool;
-use crate::relay::{End, Refusal, Relay, Side, Step};
+use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
 
 /// One side's socket and what is known of it. Edge-triggered: a flag stays set until a call has found the opposite.
 #[derive(Debug)]
@@ -93,179 +93,183 @@ pub(crate) trait Watch {
     fn transferred(&mut self, source: &Leg, sink: &Leg, reads: u64, bytes: u64);
 }
 
-/// Moves what there is from `source`, which is `side`, to `sink`.
-pub(crate) fn turn(
-    relay: &mut Relay,
-    side: Side,
-    (source, sink): (&mut Leg, &mut Leg),
-    lane: &mut Lane,
-    pool: &mut Pool,
-    mut watch: Option<&mut dyn Watch>,
-) -> Turn {
-    let mut moved = 0;
-    loop {
-        match relay.from(side).next(source.readable, sink.writable) {
-            Step::Rest => break,
-            Step::Write => write_waiting(relay, side, sink, lane, pool),
-            Step::Tell(end) => {
-                if end == End::Clean {
-                    net::shutdown(&sink.socket, net::Half::Write);
-                }
-                relay.told(side, end);
-            }
-            Step::Read => {
-                if moved >= if lane.moving { TURN_MOVED } else { TURN_COPIED } {
-                    return Turn::Yields;
-                }
-                let before = relay.from(side).reads;
-                moved += if lane.moving {
-                    fill_pipe(relay, side, source, lane, pool)
-                } else {
-                    copy(relay, side, (source, sink), lane, pool)
-                };
-                if let Some(watch) = watch.as_deref_mut()
-                    && relay.from(side).reads > before
-                {
-                    let direction = relay.from(side);
-                    watch.transferred(source, sink, direction.reads, direction.taken());
-                }
-            }
-        }
-    }
-    if relay.from(side).is_over() {
-        lane.clear(pool);
-    } else if lane.moving && moved > 0 {
-        lane.streak = if moved < WORTH_MOVING { lane.streak + 1 } else { 0 };
-        if lane.streak >= SMALL_TURNS {
-            (lane.moving, lane.streak) = (false, 0);
-        }
-    }
-    Turn::Waits
+/// One direction of one connection, with what it needs for a turn.
+pub(crate) struct Transfer<'a> {
+    pub(crate) relay: &'a mut Relay,
+    /// Whose bytes they are.
+    pub(crate) side: Side,
+    pub(crate) source: &'a mut Leg,
+    pub(crate) sink: &'a mut Leg,
+    pub(crate) lane: &'a mut Lane,
 }
 
-fn copy(
-    relay: &mut Relay,
-    side: Side,
-    (source, sink): (&mut Leg, &mut Leg),
-    lane: &mut Lane,
-    pool: &mut Pool,
-) -> usize {
-    let length = match net::read(&source.socket, &mut pool.input) {
-        Ok(length) => length,
-        Err(error) => return not_read(relay, side, source, &error),
-    };
-    if length == 0 {
-        source.readable = false;
-        relay.ended(side, End::Clean);
-        return 0;
+impl Transfer<'_> {
+    /// What it can do now.
+    pub(crate) fn next(&mut self) -> Step {
+        self.relay.from(self.side).next(self.source.readable, self.sink.writable)
     }
-    let full = length == pool.input.len();
-    // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
-    source.readable = full || source.ended;
-    lane.streak = if full { lane.streak + 1 } else { 0 };
-    if lane.streak >= FULL_READS && pool.splices {
-        (lane.moving, lane.streak) = (true, 0);
-    } else {
-        lane.streak = lane.streak.min(FULL_READS);
+
+    fn direction(&mut self) -> &mut Direction {
+        self.relay.from(self.side)
     }
-    relay.from(side).read(length);
-    let mut written = 0;
-    if sink.writable {
-        match net::write(&sink.socket, &pool.input[..length]) {
+
+    /// Moves what there is.
+    pub(crate) fn turn(&mut self, pool: &mut Pool, mut watch: Option<&mut dyn Watch>) -> Turn {
+        let mut moved = 0;
+        loop {
+            match self.next() {
+                Step::Rest => break,
+                Step::Write => self.write_waiting(pool),
+                Step::Tell(end) => {
+                    if end == End::Clean {
+                        net::shutdown(&self.sink.socket, net::Half::Write);
+                    }
+                    self.relay.told(self.side, end);
+                }
+                Step::Read => {
+                    if moved >= if self.lane.moving { TURN_MOVED } else { TURN_COPIED } {
+                        return Turn::Yields;
+                    }
+                    let before = self.direction().reads;
+                    moved += if self.lane.moving { self.fill_pipe(pool) } else { self.copy(pool) };
+                    let direction = *self.direction();
+                    if let Some(watch) = watch.as_deref_mut()
+                        && direction.reads > before
+                    {
+                        watch.transferred(self.source, self.sink, direction.reads, direction.taken());
+                    }
+                }
+            }
+        }
+        if self.direction().is_over() {
+            self.lane.clear(pool);
+        } else if self.lane.moving && moved > 0 {
+            self.lane.streak = if moved < WORTH_MOVING { self.lane.streak + 1 } else { 0 };
+            if self.lane.streak >= SMALL_TURNS {
+                (self.lane.moving, self.lane.streak) = (false, 0);
+            }
+        }
+        Turn::Waits
+    }
+
+    fn copy(&mut self, pool: &mut Pool) -> usize {
+        let length = match net::read(&self.source.socket, &mut pool.input) {
+            Ok(length) => length,
+            Err(error) => return self.not_read(&error),
+        };
+        if length == 0 {
+            self.source.readable = false;
+            self.relay.ended(self.side, End::Clean);
+            return 0;
+        }
+        let full = length == pool.input.len();
+        // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
+        self.source.readable = full || self.source.ended;
+        self.lane.streak = if full { self.lane.streak + 1 } else { 0 };
+        if self.lane.streak >= FULL_READS && pool.splices {
+            (self.lane.moving, self.lane.streak) = (true, 0);
+        } else {
+            self.lane.streak = self.lane.streak.min(FULL_READS);
+        }
+        self.direction().read(length);
+        let mut written = 0;
+        if self.sink.writable {
+            match net::write(&self.sink.socket, &pool.input[..length]) {
+                Ok(taken) => {
+                    written = taken;
+                    self.direction().wrote(taken);
+                    self.sink.writable = taken == length;
+                }
+                Err(error) => self.not_written(&error),
+            }
+        }
+        if self.direction().pending() > 0 {
+            self.lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(written..length), start: 0 };
+        }
+        length
+    }
+
+    fn fill_pipe(&mut self, pool: &mut Pool) -> usize {
+        let pipe = match std::mem::take(&mut self.lane.waiting) {
+            Waiting::Pipe(pipe) => pipe,
+            _ => match pool.take_pipe() {
+                Some(pipe) => pipe,
+                None => {
+                    // No descriptor is left for one: copying always works.
+                    (self.lane.moving, self.lane.streak) = (false, 0);
+                    return 0;
+                }
+            },
+        };
+        // The pipe is empty, as a direction is read only when nothing waits: so EAGAIN means that the socket is.
+        match pipe.fill(&self.source.socket) {
+            Ok(0) => {
+                self.source.readable = false;
+                self.relay.ended(self.side, End::Clean);
+            }
+            Ok(length) => {
+                self.direction().read(length);
+                self.lane.waiting = Waiting::Pipe(pipe);
+                return length;
+            }
+            Err(error) => {
+                self.not_read(&error);
+            }
+        }
+        pool.give_pipe(pipe);
+        0
+    }
+
+    fn write_waiting(&mut self, pool: &mut Pool) {
+        let pending = self.direction().pending();
+        let outcome = match &self.lane.waiting {
+            Waiting::Buffer { bytes, start } => net::write(&self.sink.socket, &bytes[*start..*start + pending]),
+            Waiting::Pipe(pipe) => pipe.drain(&self.sink.socket, pending),
+            Waiting::Nowhere => unreachable!("what is pending waits somewhere"),
+        };
+        match outcome {
             Ok(taken) => {
-                written = taken;
-                relay.from(side).wrote(taken);
-                sink.writable = taken == length;
-            }
-            Err(error) => not_written(relay, side, sink, &error),
-        }
-    }
-    if relay.from(side).pending() > 0 {
-        lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(written..length), start: 0 };
-    }
-    length
-}
-
-fn fill_pipe(relay: &mut Relay, side: Side, source: &mut Leg, lane: &mut Lane, pool: &mut Pool) -> usize {
-    let pipe = match std::mem::take(&mut lane.waiting) {
-        Waiting::Pipe(pipe) => pipe,
-        _ => match pool.take_pipe() {
-            Some(pipe) => pipe,
-            None => {
-                // No descriptor is left for one: copying always works.
-                (lane.moving, lane.streak) = (false, 0);
-                return 0;
-            }
-        },
-    };
-    // The pipe is empty, as a direction is read only when nothing waits: so EAGAIN means that the socket is.
-    match pipe.fill(&source.socket) {
-        Ok(0) => {
-            source.readable = false;
-            relay.ended(side, End::Clean);
-        }
-        Ok(length) => {
-            relay.from(side).read(length);
-            lane.waiting = Waiting::Pipe(pipe);
-            return length;
-        }
-        Err(error) => {
-            not_read(relay, side, source, &error);
-        }
-    }
-    pool.give_pipe(pipe);
-    0
-}
-
-fn write_waiting(relay: &mut Relay, side: Side, sink: &mut Leg, lane: &mut Lane, pool: &mut Pool) {
-    let pending = relay.from(side).pending();
-    let outcome = match &lane.waiting {
-        Waiting::Buffer { bytes, start } => net::write(&sink.socket, &bytes[*start..*start + pending]),
-        Waiting::Pipe(pipe) => pipe.drain(&sink.socket, pending),
-        Waiting::Nowhere => unreachable!("what is pending waits somewhere"),
-    };
-    match outcome {
-        Ok(taken) => {
-            relay.from(side).wrote(taken);
-            if let Waiting::Buffer { start, .. } = &mut lane.waiting {
-                *start += taken;
-                sink.writable = taken == pending;
-                if taken == pending {
-                    lane.clear(pool);
+                self.direction().wrote(taken);
+                if let Waiting::Buffer { start, .. } = &mut self.lane.waiting {
+                    *start += taken;
+                    self.sink.writable = taken == pending;
+                    if taken == pending {
+                        self.lane.clear(pool);
+                    }
                 }
             }
+            Err(error) if matches!(self.lane.waiting, Waiting::Pipe(_)) && self.lost_reset(&error) => {
+                self.not_written(&io::ErrorKind::ConnectionReset.into());
+            }
+            Err(error) => self.not_written(&error),
         }
-        Err(error) if matches!(lane.waiting, Waiting::Pipe(_)) && lost_reset(relay, side, sink, &error) => {
-            not_written(relay, side, sink, &io::ErrorKind::ConnectionReset.into());
+    }
+
+    /// Whether the sink was reset, although the error does not say so. A splice sends piece by piece; it reports the pieces that were taken, and the error of the next one is
+    /// used up (splice_to_socket in the kernel's splice.c), so that from then on the socket looks as if its peer had ended it cleanly.
+    fn lost_reset(&mut self, error: &io::Error) -> bool {
+        let read = self.relay.from(self.side.other()).taken();
+        self.sink.tcp
+            && error.kind() == io::ErrorKind::BrokenPipe
+            && net::end_has_arrived(&self.sink.socket, read).is_ok_and(|arrived| !arrived)
+    }
+
+    /// Returns 0, as nothing was read.
+    fn not_read(&mut self, error: &io::Error) -> usize {
+        self.source.readable = false;
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.relay.ended(self.side, End::Reset);
         }
-        Err(error) => not_written(relay, side, sink, &error),
+        0
     }
-}
 
-/// Whether the sink was reset, although the error does not say so. A splice sends piece by piece; it reports the pieces that were taken, and the error of the next one is
-/// used up (splice_to_socket in the kernel's splice.c), so that from then on the socket looks as if its peer had ended it cleanly.
-fn lost_reset(relay: &mut Relay, side: Side, sink: &Leg, error: &io::Error) -> bool {
-    let read = relay.from(side.other()).taken();
-    sink.tcp
-        && error.kind() == io::ErrorKind::BrokenPipe
-        && net::end_has_arrived(&sink.socket, read).is_ok_and(|arrived| !arrived)
-}
-
-/// Returns 0, as nothing was read.
-fn not_read(relay: &mut Relay, side: Side, source: &mut Leg, error: &io::Error) -> usize {
-    source.readable = false;
-    if error.kind() != io::ErrorKind::WouldBlock {
-        relay.ended(side, End::Reset);
-    }
-    0
-}
-
-fn not_written(relay: &mut Relay, side: Side, sink: &mut Leg, error: &io::Error) {
-    sink.writable = false;
-    if error.kind() != io::ErrorKind::WouldBlock {
-        relay.refused(side.other(), refusal(error));
-        // What it sent before is read to its end, and no further edge will say that it is there.
-        (sink.readable, sink.ended) = (true, true);
+    fn not_written(&mut self, error: &io::Error) {
+        self.sink.writable = false;
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.relay.refused(self.side.other(), refusal(error));
+            // What it sent before is read to its end, and no further edge will say that it is there.
+            (self.sink.readable, self.sink.ended) = (true, true);
+        }
     }
 }
 
@@ -289,18 +293,42 @@ mod tests {
         (far, Leg { readable: true, ..Leg::new(near.into(), true) })
     }
 
+    /// A connection's two sides, as the forwarder has them.
+    struct Between {
+        relay: Relay,
+        client: Leg,
+        server: Leg,
+        up: Lane,
+        down: Lane,
+        pool: Pool,
+    }
+
+    impl Between {
+        fn turn(&mut self, side: Side) {
+            let (source, sink, lane) = match side {
+                Side::Client => (&mut self.client, &mut self.server, &mut self.up),
+                Side::Server => (&mut self.server, &mut self.client, &mut self.down),
+            };
+            let _ = Transfer { relay: &mut self.relay, side, source, sink, lane }.turn(&mut self.pool, None);
+        }
+    }
+
     #[test]
     fn a_reset_whose_error_a_splice_has_used_up_is_told_from_a_clean_end() {
         for clean in [false, true] {
-            let (mut client, mut near_client) = pair();
-            let (mut server, mut near_server) = pair();
-            let (mut relay, mut pool) = (Relay::NEW, Pool::new(true, 4));
-            let (mut up, mut down) = (Lane { moving: true, ..Lane::default() }, Lane::default());
+            let ((mut client, near_client), (mut server, near_server)) = (pair(), pair());
+            let mut between = Between {
+                relay: Relay::NEW,
+                client: near_client,
+                server: Leg { writable: false, ..near_server },
+                up: Lane { moving: true, ..Lane::default() },
+                down: Lane::default(),
+                pool: Pool::new(true, 4),
+            };
             client.write_all(&[7; 50_000]).expect("there is room");
             server.write_all(b"the last words").expect("there is room");
-            near_server.writable = false;
-            let _ = turn(&mut relay, Side::Client, (&mut near_client, &mut near_server), &mut up, &mut pool, None);
-            assert!(relay.up.pending() > 0, "bytes wait in a pipe");
+            between.turn(Side::Client);
+            assert!(between.relay.up.pending() > 0, "bytes wait in a pipe");
             if clean {
                 server.shutdown(std::net::Shutdown::Write).expect("connected");
             }
@@ -308,17 +336,17 @@ mod tests {
             drop(server);
             // As the kernel does where some of a splice was taken before.
             let deadline = Instant::now() + Duration::from_secs(60);
-            while net::take_error(&near_server.socket).is_ok() {
+            while net::take_error(&between.server.socket).is_ok() {
                 assert!(Instant::now() < deadline, "the reset does not arrive");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            near_server.writable = true;
-            let _ = turn(&mut relay, Side::Client, (&mut near_client, &mut near_server), &mut up, &mut pool, None);
-            let _ = turn(&mut relay, Side::Server, (&mut near_server, &mut near_client), &mut down, &mut pool, None);
-            assert_eq!(relay.down.bytes, 14, "what it had sent is delivered");
+            between.server.writable = true;
+            between.turn(Side::Client);
+            between.turn(Side::Server);
+            assert_eq!(between.relay.down.bytes, 14, "what it had sent is delivered");
             let end = if clean { End::Clean } else { End::Reset };
-            assert_eq!(relay.cause, Some((Side::Server, end)));
-            assert_eq!(relay.verdict(), crate::relay::Verdict::Dismiss { survivor: Side::Client, end });
+            assert_eq!(between.relay.cause, Some((Side::Server, end)));
+            assert_eq!(between.relay.verdict(), crate::relay::Verdict::Dismiss { survivor: Side::Client, end });
         }
     }
 }
