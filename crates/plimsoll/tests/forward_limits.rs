@@ -194,6 +194,58 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
     assert!(summary["pipes_shrunk"].as_u64().expect("a count") > 0, "{summary}");
 }
 
+/// A forwarder of one worker to which io_uring is not to be had, or None where this machine lets no program filter its system calls.
+fn without_io_uring(mapping: &str) -> Option<Forwarder> {
+    let python = |arguments: &[&str]| {
+        let mut command = Command::new("python3");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/without_io_uring.py"));
+        command.arg(env!("CARGO_BIN_EXE_plimsoll")).args(arguments);
+        command
+    };
+    if python(&["--version"]).output().expect("python3").status.code() == Some(77) {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine lets no program filter its system calls");
+        return None;
+    }
+    Some(Forwarder::spawn(python(&["forward", "--json", mapping, "--workers", "1"])))
+}
+
+#[test]
+fn messages_that_came_together_go_out_with_one_call_or_it_is_said_that_they_cannot() {
+    let mapping = format!("127.0.0.1:0={}", echo());
+    let with = Some(Forwarder::start(&[&mapping, "--workers", "1"]));
+    for (forwarder, has_ring) in [(with, true), (without_io_uring(&mapping), false)] {
+        let Some(mut forwarder) = forwarder else { continue };
+        if !has_ring {
+            let sentence = forwarder.sentence();
+            assert!(sentence.contains("io_uring cannot be had (Function not implemented"), "{sentence}");
+            assert!(sentence.contains("kernel.io_uring_disabled"), "{sentence}");
+        }
+        let mut streams: Vec<TcpStream> = (0..8).map(|_| forwarder.connect()).collect();
+        streams.iter_mut().for_each(exchange);
+        for _ in 0..5 {
+            forwarder.signal("STOP");
+            until("every thread stands still", || is_stopped(forwarder.pid()));
+            streams.iter_mut().for_each(|stream| stream.write_all(b"hello").expect("there is room"));
+            forwarder.signal("CONT");
+            for stream in &mut streams {
+                let mut answer = [0; 5];
+                stream.read_exact(&mut answer).expect("an echo");
+                assert_eq!(&answer, b"hello");
+            }
+        }
+        drop(streams);
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 8}), "{summary}");
+        assert_eq!(summary["sends_batched"].as_u64().expect("a count") > 0, has_ring, "{summary}");
+    }
+}
+
+/// Whether every thread of a process is stopped (proc_pid_stat(5): the state follows the name).
+fn is_stopped(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).all(|stat| stat.contains(") T "))
+}
+
 /// Ends of pipes in all descriptor tables of a process.
 fn pipe_ends(pid: u32) -> usize {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();

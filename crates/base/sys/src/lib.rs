@@ -6,6 +6,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Plimsoll measures Linux I/O models; build it on Linux 6.1 or later");
 
+pub mod batch;
 pub mod clock;
 pub mod descriptor;
 pub mod epoll;

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::slab::Key;
 use plimsoll_reactor::timer::Timer;
 use plimsoll_sys::net;
 
 use crate::log::{ConnectionRow, Ending, Log, Peer, Record, TransferRow};
+use crate::outbox::Message;
 use crate::pool::Pool;
 use crate::relay::{End, Relay, Side, Step, Verdict};
 use crate::route::{EndpointNumber, Route};
@@ -132,14 +134,14 @@ impl Connection {
     }
 
     /// Moves what there is, both ways.
-    pub(crate) fn relay(&mut self, pool: &mut Pool, log: &Log, now: Instant) -> Next {
+    pub(crate) fn relay(&mut self, key: Key, pool: &mut Pool, log: &Log, now: Instant) -> Next {
         let mut watch = log.transfers.then_some(LogWatch { log, time: now });
         let mut yields = false;
         // What one direction finds out may give the other something to do: never more often than each side has one end.
         for _ in 0..3 {
             let mut busy = false;
             for side in [Side::Client, Side::Server] {
-                let Some(mut transfer) = self.transfer(side) else { continue };
+                let Some(mut transfer) = self.transfer(key, side) else { continue };
                 if transfer.next() != Step::Rest {
                     busy = true;
                     let watch = watch.as_mut().map(|watch| watch as &mut dyn Watch);
@@ -163,13 +165,33 @@ impl Connection {
     }
 
     /// The direction whose source is `side`, while both sides are there.
-    fn transfer(&mut self, side: Side) -> Option<Transfer<'_>> {
+    fn transfer(&mut self, key: Key, side: Side) -> Option<Transfer<'_>> {
         let (client, server) = (self.client.as_mut()?, self.server.as_mut()?);
         let (source, sink, lane) = match side {
             Side::Client => (client, server, &mut self.up),
             Side::Server => (server, client, &mut self.down),
         };
-        Some(Transfer { relay: &mut self.relay, side, source, sink, lane })
+        Some(Transfer { key, relay: &mut self.relay, side, source, sink, lane })
+    }
+
+    /// Where the bytes from `side` that wait in the outbox go; None when none do.
+    pub(crate) fn outlet(&self, side: Side) -> Option<BorrowedFd<'_>> {
+        let (lane, sink) = match side {
+            Side::Client => (&self.up, &self.server),
+            Side::Server => (&self.down, &self.client),
+        };
+        sink.as_ref().filter(|_| lane.is_posted()).map(|leg| leg.socket.as_fd())
+    }
+
+    /// A message has gone out, so far as it could. Returns whether it may have more to do.
+    pub(crate) fn sent(&mut self, message: &Message, outcome: io::Result<usize>, pool: &mut Pool) -> bool {
+        if let Some(mut transfer) = self.transfer(message.key, message.from) {
+            transfer.written(message.place.clone(), outcome, pool);
+        }
+        let has_more = [Side::Client, Side::Server]
+            .into_iter()
+            .any(|side| self.transfer(message.key, side).is_some_and(|mut transfer| transfer.next() != Step::Rest));
+        has_more || self.relay.verdict() != Verdict::Lives || self.paced || self.is_moving()
     }
 
     /// Lets go of the side that is gone, and of the other as soon as nothing of its is lost by it.

@@ -12,6 +12,7 @@ mod forwarder;
 mod listeners;
 mod log;
 mod mail;
+mod outbox;
 mod pool;
 mod relay;
 mod reload;

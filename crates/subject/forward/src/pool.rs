@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use plimsoll_sys::pipe::Pipe;
 
-/// What one read takes at most while copying: as much as a default receive window usually holds.
-pub(crate) const INPUT_BYTES: usize = 64 * 1024;
+use crate::outbox::{Outbox, READ_BYTES};
+
 /// What a pipe is to hold: splice costs half as much by the byte with 1 MiB as with the default 64 KiB.
 const PIPE_BYTES: usize = 1024 * 1024;
 /// A smaller pipe takes more calls than copying: it is not worth its two descriptors.
@@ -16,8 +16,8 @@ const KEPT: usize = 16;
 
 /// See the head of this file.
 pub(crate) struct Pool {
-    /// Every connection of the loop reads into the same buffer.
-    pub(crate) input: Box<[u8]>,
+    /// Every connection of the loop reads into it.
+    pub(crate) outbox: Outbox,
     /// Whether directions may be moved through pipes at all.
     pub(crate) splices: bool,
     buffers: Vec<Box<[u8]>>,
@@ -34,7 +34,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(splices: bool, most_pipes: usize) -> Pool {
         Pool {
-            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            outbox: Outbox::new(),
             splices,
             buffers: Vec::new(),
             pipes: Vec::new(),
@@ -45,10 +45,11 @@ impl Pool {
         }
     }
 
-    /// A buffer that begins with a part of the input.
-    pub(crate) fn take_buffer(&mut self, part: Range<usize>) -> Box<[u8]> {
-        let mut buffer = self.buffers.pop().unwrap_or_else(|| vec![0; INPUT_BYTES].into_boxed_slice());
-        buffer[..part.len()].copy_from_slice(&self.input[part]);
+    /// A buffer that begins with what is at a place of the outbox.
+    pub(crate) fn take_buffer(&mut self, place: Range<usize>) -> Box<[u8]> {
+        let mut buffer = self.buffers.pop().unwrap_or_else(|| vec![0; READ_BYTES].into_boxed_slice());
+        let bytes = self.outbox.bytes(place);
+        buffer[..bytes.len()].copy_from_slice(bytes);
         buffer
     }
 

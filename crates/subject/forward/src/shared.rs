@@ -1,7 +1,7 @@
 //! What every event loop of one forwarder shares, and what the coordinator tells them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use plimsoll_reactor::handoff::Desk;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     /// Listeners are shared by the workers, so that only some of them are to wake for a connection.
     pub(crate) exclusive: bool,
     pub(crate) splices: bool,
+    /// It has been said that messages cannot go out together.
+    pub(crate) fault_said: AtomicBool,
     /// Where connections are handed over, by worker; without it tables accept for themselves.
     pub(crate) desks: Option<Arc<[Desk<Handed>]>>,
     /// Messages to leave listeners that event loops have followed.
@@ -50,6 +52,7 @@ impl Shared {
             gauge: Gauge::default(),
             max_connections: AtomicU64::new(max_connections),
             splices: !log.transfers,
+            fault_said: AtomicBool::new(false),
             log,
             say,
             exclusive,

@@ -26,6 +26,8 @@ pub struct Totals {
     pub ends: BTreeMap<&'static str, u64>,
     /// What went wrong, by cause: errno(3) in lower case.
     pub errors: BTreeMap<&'static str, u64>,
+    /// Sends that went to the kernel together with others (io_uring(7)).
+    pub sends_batched: u64,
     /// Pipes that the kernel made smaller than was wanted: this user had too many pages in pipes (pipe(7)).
     pub pipes_shrunk: u64,
     /// Times that a direction was copied as no pipe could be had.
@@ -52,6 +54,7 @@ impl Totals {
         self.connections += part.connections;
         self.bytes_up += part.bytes_up;
         self.bytes_down += part.bytes_down;
+        self.sends_batched += part.sends_batched;
         self.pipes_shrunk += part.pipes_shrunk;
         self.pipes_missed += part.pipes_missed;
         for (end, count) in &part.ends {

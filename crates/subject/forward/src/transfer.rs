@@ -1,15 +1,18 @@
 //! The moving of bytes in one direction: a read, and a write of what was read, until one side has to wait.
 //!
-//! Small messages are copied through one buffer that the whole event loop shares; what the sink does not take at once waits in a buffer of its own. A direction that fills
-//! the shared buffer several times in a row is moved through a pipe from then on, and goes back to copying when little comes at a time. Neither a buffer nor a pipe is
-//! held while nothing waits in it. It must not decide what an end means: that is [`Relay`]'s.
+//! Small messages are copied through the outbox that the whole event loop shares, and go out with those of other connections; what the sink does not take then waits in a buffer of
+//! its own. A direction whose reads are as large as a read may be several times in a row is moved through a pipe from then on, and goes back to copying when little comes at a
+//! time. Neither a buffer nor a pipe is held while nothing waits in it. It must not decide what an end means: that is [`Relay`]'s.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
+use plimsoll_reactor::slab::Key;
 use plimsoll_sys::net;
 use plimsoll_sys::pipe::Pipe;
 
+use crate::outbox::{Message, READ_BYTES};
 use crate::pool::Pool;
 use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
 
@@ -36,6 +39,8 @@ impl Leg {
 enum Waiting {
     #[default]
     Nowhere,
+    /// What was read in this round goes out with the others'.
+    Outbox,
     Buffer {
         bytes: Box<[u8]>,
         start: usize,
@@ -59,10 +64,15 @@ impl Lane {
         self.moving
     }
 
+    /// Whether what was read waits in the outbox.
+    pub(crate) fn is_posted(&self) -> bool {
+        matches!(self.waiting, Waiting::Outbox)
+    }
+
     /// Gives back what is held, when nothing moves any more.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         match std::mem::take(&mut self.waiting) {
-            Waiting::Nowhere => {}
+            Waiting::Nowhere | Waiting::Outbox => {}
             Waiting::Buffer { bytes, .. } => pool.give_buffer(bytes),
             // Bytes may be left in it, so that nobody else may have it.
             Waiting::Pipe(pipe) => pool.discard_pipe(pipe),
@@ -95,6 +105,8 @@ pub(crate) trait Watch {
 
 /// One direction of one connection, with what it needs for a turn.
 pub(crate) struct Transfer<'a> {
+    /// Names the connection.
+    pub(crate) key: Key,
     pub(crate) relay: &'a mut Relay,
     /// Whose bytes they are.
     pub(crate) side: Side,
@@ -106,6 +118,9 @@ pub(crate) struct Transfer<'a> {
 impl Transfer<'_> {
     /// What it can do now.
     pub(crate) fn next(&mut self) -> Step {
+        if self.lane.is_posted() {
+            return Step::Rest;
+        }
         self.relay.from(self.side).next(self.source.readable, self.sink.writable)
     }
 
@@ -153,7 +168,7 @@ impl Transfer<'_> {
     }
 
     fn copy(&mut self, pool: &mut Pool) -> usize {
-        let length = match net::read(&self.source.socket, &mut pool.input) {
+        let length = match net::read(&self.source.socket, pool.outbox.room()) {
             Ok(length) => length,
             Err(error) => return self.not_read(&error),
         };
@@ -162,8 +177,8 @@ impl Transfer<'_> {
             self.relay.ended(self.side, End::Clean);
             return 0;
         }
-        let full = length == pool.input.len();
-        // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
+        let full = length == READ_BYTES;
+        // A read of less than there was room for took all there was (epoll(7)), except the end of the stream.
         self.source.readable = full || self.source.ended;
         self.lane.streak = if full { self.lane.streak + 1 } else { 0 };
         if self.lane.streak >= FULL_READS && pool.splices {
@@ -172,21 +187,40 @@ impl Transfer<'_> {
             self.lane.streak = self.lane.streak.min(FULL_READS);
         }
         self.direction().read(length);
-        let mut written = 0;
-        if self.sink.writable {
-            match net::write(&self.sink.socket, &pool.input[..length]) {
-                Ok(taken) => {
-                    written = taken;
-                    self.direction().wrote(taken);
-                    self.sink.writable = taken == length;
-                }
-                Err(error) => self.not_written(&error),
-            }
-        }
-        if self.direction().pending() > 0 {
-            self.lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(written..length), start: 0 };
+        let place = pool.outbox.place(length);
+        if !self.sink.writable {
+            self.lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(place), start: 0 };
+        } else if full {
+            // There is more where it came from, which does not wait for others' messages.
+            let outcome = net::write(&self.sink.socket, pool.outbox.bytes(place.clone()));
+            self.written(place, outcome, pool);
+        } else {
+            pool.outbox.post(Message { key: self.key, from: self.side, place });
+            self.lane.waiting = Waiting::Outbox;
         }
         length
+    }
+
+    /// What lies at a place of the outbox was written, or as much of it as there was room for, or none.
+    pub(crate) fn written(&mut self, place: Range<usize>, outcome: io::Result<usize>, pool: &mut Pool) {
+        self.lane.waiting = Waiting::Nowhere;
+        if self.direction().is_over() {
+            // The sink was found to be gone after the read.
+            return;
+        }
+        let mut taken = 0;
+        match outcome {
+            Ok(bytes) => {
+                taken = bytes;
+                self.direction().wrote(taken);
+                self.sink.writable = taken == place.len();
+            }
+            Err(error) => self.not_written(&error),
+        }
+        if self.direction().pending() > 0 {
+            let rest = place.start + taken..place.end;
+            self.lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(rest), start: 0 };
+        }
     }
 
     fn fill_pipe(&mut self, pool: &mut Pool) -> usize {
@@ -225,7 +259,7 @@ impl Transfer<'_> {
         let outcome = match &self.lane.waiting {
             Waiting::Buffer { bytes, start } => net::write(&self.sink.socket, &bytes[*start..*start + pending]),
             Waiting::Pipe(pipe) => pipe.drain(&self.sink.socket, pending),
-            Waiting::Nowhere => unreachable!("what is pending waits somewhere"),
+            Waiting::Nowhere | Waiting::Outbox => unreachable!("what is pending waits somewhere"),
         };
         match outcome {
             Ok(taken) => {
@@ -279,74 +313,4 @@ pub(crate) fn refusal(error: &io::Error) -> Refusal {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
-    use std::time::{Duration, Instant};
-
-    fn pair() -> (TcpStream, Leg) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let far = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
-        let (near, _) = listener.accept().expect("a connection");
-        near.set_nonblocking(true).expect("a socket takes it");
-        (far, Leg { readable: true, ..Leg::new(near.into(), true) })
-    }
-
-    /// A connection's two sides, as the forwarder has them.
-    struct Between {
-        relay: Relay,
-        client: Leg,
-        server: Leg,
-        up: Lane,
-        down: Lane,
-        pool: Pool,
-    }
-
-    impl Between {
-        fn turn(&mut self, side: Side) {
-            let (source, sink, lane) = match side {
-                Side::Client => (&mut self.client, &mut self.server, &mut self.up),
-                Side::Server => (&mut self.server, &mut self.client, &mut self.down),
-            };
-            let _ = Transfer { relay: &mut self.relay, side, source, sink, lane }.turn(&mut self.pool, None);
-        }
-    }
-
-    #[test]
-    fn a_reset_whose_error_a_splice_has_used_up_is_told_from_a_clean_end() {
-        for clean in [false, true] {
-            let ((mut client, near_client), (mut server, near_server)) = (pair(), pair());
-            let mut between = Between {
-                relay: Relay::NEW,
-                client: near_client,
-                server: Leg { writable: false, ..near_server },
-                up: Lane { moving: true, ..Lane::default() },
-                down: Lane::default(),
-                pool: Pool::new(true, 4),
-            };
-            client.write_all(&[7; 50_000]).expect("there is room");
-            server.write_all(b"the last words").expect("there is room");
-            between.turn(Side::Client);
-            assert!(between.relay.up.pending() > 0, "bytes wait in a pipe");
-            if clean {
-                server.shutdown(std::net::Shutdown::Write).expect("connected");
-            }
-            net::reset_on_close(&server).expect("a socket takes it");
-            drop(server);
-            // As the kernel does where some of a splice was taken before.
-            let deadline = Instant::now() + Duration::from_secs(60);
-            while net::take_error(&between.server.socket).is_ok() {
-                assert!(Instant::now() < deadline, "the reset does not arrive");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            between.server.writable = true;
-            between.turn(Side::Client);
-            between.turn(Side::Server);
-            assert_eq!(between.relay.down.bytes, 14, "what it had sent is delivered");
-            let end = if clean { End::Clean } else { End::Reset };
-            assert_eq!(between.relay.cause, Some((Side::Server, end)));
-            assert_eq!(between.relay.verdict(), crate::relay::Verdict::Dismiss { survivor: Side::Client, end });
-        }
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@
 mod accepting;
 mod connecting;
 mod pacing;
+mod sending;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,6 +19,7 @@ use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::handoff::Desk;
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
+use plimsoll_sys::batch::Batch;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
@@ -25,6 +27,7 @@ use plimsoll_sys::readiness::{Interest, Ready};
 use crate::acceptor::Handed;
 use crate::connection::{Connection, Next, Stage, TimedFor};
 use crate::log::{Ending, Record};
+use crate::outbox::MESSAGES;
 use crate::pool::Pool;
 use crate::relay::Side;
 use crate::route::Route;
@@ -68,6 +71,8 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         connections: Slab::default(),
         wheel: Wheel::new(Instant::now()),
         pool: Pool::new(shared.splices, most_pipes),
+        batch: Batch::new(MESSAGES as u32),
+        outcomes: Vec::with_capacity(MESSAGES),
         descriptors,
         most_pipes,
         carried: Vec::new(),
@@ -79,6 +84,7 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         now: Instant::now(),
         totals: Totals::default(),
     };
+    table.say_fault();
     table.serve()?;
     table.totals.pipes_shrunk = table.pool.pipes_shrunk;
     table.totals.pipes_missed = table.pool.pipes_missed;
@@ -102,6 +108,9 @@ struct Table<'a> {
     connections: Slab<Connection>,
     wheel: Wheel,
     pool: Pool,
+    batch: Batch,
+    /// Of the sends of a round.
+    outcomes: Vec<io::Result<usize>>,
     /// What the table may hold.
     descriptors: usize,
     most_pipes: usize,
@@ -132,6 +141,7 @@ impl Table<'_> {
             for event in ready.drain(..) {
                 self.dispatch(event)?;
             }
+            self.send();
             self.wheel.expire(self.now, &mut due);
             for key in due.drain(..) {
                 self.timed(Key::from_raw(key));
@@ -222,10 +232,13 @@ impl Table<'_> {
 
     /// Relays what there is for one connection.
     fn advance(&mut self, key: Key) {
+        if self.pool.outbox.is_full() {
+            self.send();
+        }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let next = match connection.stage {
             Stage::Connecting { .. } => return,
-            Stage::Relaying => connection.relay(&mut self.pool, &self.shared.log, self.now),
+            Stage::Relaying => connection.relay(key, &mut self.pool, &self.shared.log, self.now),
             Stage::Dismissing { .. } => connection.check_delivery(self.now),
         };
         match next {
