@@ -54,12 +54,12 @@ million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server
 
 soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections, every model churned for long under Valgrind, judgement over many seeds, the forwarder tortured
 	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(CARGO) test --release --locked --quiet -p plimsoll --test forward_torture
-	PLIMSOLL_VALGRIND_ROUNDS=500 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
+	PLIMSOLL_VALGRIND_TIMES=10 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
 	PLIMSOLL_PARITY_ROUNDS=5 $(CARGO) test --release --locked --quiet -p plimsoll --test load_parity -- --nocapture --test-threads 1
 	PLIMSOLL_DESCRIPTOR_ROUNDS=10000 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_http descriptors
 	PLIMSOLL_FAIRNESS_ROUNDS=50 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_fairness
 	$(PYTHON) bench/scale.py --loads 100000,1000000
-	$(PYTHON) bench/relayed.py --loads 60000,250000
+	$(PYTHON) bench/relayed.py
 	$(LAB) PLIMSOLL_KILLS=20 $(PYTHON) -m pytest tests/test_killed_runs.py
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py
 	$(PYTHON) bench/slowdown.py
