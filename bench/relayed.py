@@ -20,7 +20,7 @@ from scale import cpu_seconds, resident_bytes
 def main() -> None:
     """Measures each number of connections that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--loads", default="60000,250000", help="connections, comma-separated")
+    parser.add_argument("--loads", default="60000,250000,500000", help="connections, comma-separated")
     parser.add_argument("--rate", type=int, default=12_000, help="requests a second, of all together")
     parser.add_argument("--size", default="255B")
     parser.add_argument("--seconds", type=int, default=10)
