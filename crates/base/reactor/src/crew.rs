@@ -11,135 +11,23 @@
 //! A table begins as a copy of the coordinator's, or, with [`Outset::Empty`], with nothing but the way to hear from it: a *mailbox*, by which descriptors that
 //! are opened later reach it as well.
 
+mod seat;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{descriptor, passing};
 
+pub use seat::{Phase, Seat};
+use seat::{Shared, Worker};
+
 /// An event loop keeps its big buffers on the heap; its stack holds a few frames.
 const STACK_BYTES: usize = 256 * 1024;
-
-/// What an event loop is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Phase {
-    /// Serve.
-    Run,
-    /// Begin nothing new, finish what is under way, then end.
-    Drain,
-    /// End now.
-    Stop,
-}
-
-#[derive(Debug)]
-struct Shared {
-    phase: AtomicU8,
-    request: Event,
-    /// How many event loops have ended.
-    ended: AtomicUsize,
-    growth: Growth,
-    workers: Vec<Worker>,
-}
-
-#[derive(Debug, Default)]
-struct Worker {
-    baton: Mutex<()>,
-    /// How many tables it has.
-    tables: AtomicUsize,
-    /// The table whose turn it is to accept.
-    accepting: AtomicUsize,
-    /// No table has room, and no further one could be added.
-    stalled: AtomicBool,
-}
-
-/// An event loop's place in the crew.
-#[derive(Debug)]
-pub struct Seat {
-    worker: usize,
-    table: usize,
-    room: Arc<AtomicBool>,
-    wake: Arc<Event>,
-    mailbox: Option<Arc<OwnedFd>>,
-    shared: Arc<Shared>,
-}
-
-impl Seat {
-    /// The number of its worker.
-    pub fn worker(&self) -> usize {
-        self.worker
-    }
-
-    /// Its number among the worker's tables.
-    pub fn table(&self) -> usize {
-        self.table
-    }
-
-    /// Raised when the phase or the turn has changed. The loop waits for it beside its connections, and lowers it.
-    pub fn wake(&self) -> &Event {
-        &self.wake
-    }
-
-    /// Where messages of the coordinator's arrive (`plimsoll_sys::passing`), for tables that began empty.
-    pub fn mailbox(&self) -> Option<BorrowedFd<'_>> {
-        self.mailbox.as_ref().map(|end| end.as_fd())
-    }
-
-    /// What the loop is to do.
-    pub fn phase(&self) -> Phase {
-        match self.shared.phase.load(Ordering::Acquire) {
-            0 => Phase::Run,
-            1 => Phase::Drain,
-            _ => Phase::Stop,
-        }
-    }
-
-    /// The right to run, which one table of the worker has at a time: taken after each wait, given back before the next.
-    pub fn baton(&self) -> MutexGuard<'_, ()> {
-        // The baton guards no data: a loop that panicked with it left nothing half-done behind it.
-        self.shared.workers[self.worker].baton.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the worker has no other table, so that nobody wants the baton.
-    pub fn is_alone(&self) -> bool {
-        self.shared.workers[self.worker].tables.load(Ordering::Acquire) < 2
-    }
-
-    /// Whether it is this table's turn to accept.
-    pub fn accepts(&self) -> bool {
-        self.shared.workers[self.worker].accepting.load(Ordering::Acquire) == self.table
-    }
-
-    /// Whether a full table is relieved by a new one, so that it is nothing to worry about.
-    pub fn grows(&self) -> bool {
-        self.shared.growth == Growth::AsNeeded
-    }
-
-    /// Says that this table has no room for another connection, so that the turn goes to one that has.
-    pub fn report_full(&self) {
-        if self.room.swap(false, Ordering::AcqRel) {
-            self.shared.request.raise();
-        }
-    }
-
-    /// Says that this table has room again.
-    pub fn report_room(&self) {
-        if !self.room.swap(true, Ordering::AcqRel) && self.shared.workers[self.worker].stalled.load(Ordering::Acquire) {
-            self.shared.request.raise();
-        }
-    }
-}
-
-impl Seat {
-    /// Has [`Crew::request`] raised, to say something of the caller's own to the coordinator.
-    pub fn ask_attention(&self) {
-        self.shared.request.raise();
-    }
-}
 
 /// Whether a worker whose tables are full gets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +149,7 @@ impl<R: Send + 'static> Crew<R> {
         for worker in 0..self.shared.workers.len() {
             let accepting = self.shared.workers[worker].accepting.load(Ordering::Acquire);
             let has_room = |member: &Member<R>| member.room.load(Ordering::Acquire);
-            if self.phase() != Phase::Run || self.tables(worker).nth(accepting).is_none_or(has_room) {
+            if self.shared.phase() != Phase::Run || self.tables(worker).nth(accepting).is_none_or(has_room) {
                 continue;
             }
             if self.tables(worker).all(|member| !has_room(member)) {
@@ -322,14 +210,6 @@ impl<R: Send + 'static> Crew<R> {
             .collect()
     }
 
-    fn phase(&self) -> Phase {
-        match self.shared.phase.load(Ordering::Acquire) {
-            0 => Phase::Run,
-            1 => Phase::Drain,
-            _ => Phase::Stop,
-        }
-    }
-
     fn tables(&self, worker: usize) -> impl Iterator<Item = &Member<R>> {
         self.members.iter().filter(move |member| member.worker == worker)
     }
@@ -346,113 +226,4 @@ impl Drop for RaiseOnDrop {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::File;
-    use std::os::fd::AsRawFd;
-    use std::sync::mpsc;
-    use std::time::{Duration, Instant};
-
-    fn until(what: &str, mut done: impl FnMut() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !done() {
-            assert!(Instant::now() < deadline, "{what} did not happen");
-            thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn each_table_has_descriptor_numbers_of_its_own() {
-        let (opened, numbers) = mpsc::channel();
-        let opened = Mutex::new(opened);
-        let mut crew = Crew::new(1, Growth::Never, move |seat| {
-            let file = File::open("/dev/null").expect("/dev/null opens");
-            let opened = opened.lock().expect("no test thread panics").clone();
-            opened.send(file.as_raw_fd()).expect("the test listens");
-            until("the stop", || seat.phase() == Phase::Stop);
-        })
-        .expect("an event can be made");
-        crew.add_table(0).expect("a table");
-        let first = numbers.recv().expect("the first table opened its file");
-        let seen_here = std::fs::read_link(format!("/proc/self/fd/{first}")).unwrap_or_default();
-        assert_ne!(seen_here, std::path::Path::new("/dev/null"), "the coordinator does not see it");
-        crew.add_table(0).expect("a table");
-        numbers.recv().expect("the second table opened its file");
-        crew.set_phase(Phase::Stop);
-        assert_eq!(crew.join().len(), 2);
-    }
-
-    #[test]
-    fn a_table_that_began_empty_has_what_its_mailbox_brings() {
-        let kept_here = File::open("/dev/null").expect("/dev/null opens");
-        let number = kept_here.as_raw_fd();
-        let mut crew = Crew::new(1, Growth::Never, move |seat| {
-            let seen = std::fs::read_link(format!("/proc/thread-self/fd/{number}")).unwrap_or_default();
-            let mailbox = seat.mailbox().expect("it began empty");
-            let (mut message, mut descriptors) = ([0; 8], Vec::new());
-            until("a message", || passing::receive(mailbox, &mut message, &mut descriptors).is_ok());
-            let received = format!("/proc/thread-self/fd/{}", descriptors[0].as_raw_fd());
-            (seen, std::fs::read_link(received).unwrap_or_default())
-        })
-        .expect("an event can be made")
-        .with_outset(Outset::Empty);
-        crew.add_table(0).expect("a table");
-        let (_, mailbox) = crew.mailboxes().next().expect("a table that began empty has one");
-        passing::send(mailbox, b"a file", &[kept_here.as_fd()]).expect("the mailbox has room");
-        let (seen, received) = crew.join().remove(0);
-        assert_ne!(seen, std::path::Path::new("/dev/null"));
-        assert_eq!(received, std::path::Path::new("/dev/null"));
-    }
-
-    #[test]
-    fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full() {
-        let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
-        let log = Arc::clone(&turns);
-        let first_has_room = AtomicBool::new(false);
-        let mut crew = Crew::new(1, Growth::AsNeeded, move |seat| {
-            let take_turn = || {
-                until("a turn", || seat.accepts() || seat.phase() != Phase::Run);
-                log.lock().expect("no test thread panics").push(seat.table());
-            };
-            take_turn();
-            if seat.table() == 1 {
-                until("room in the first table", || first_has_room.load(Ordering::Acquire));
-            }
-            seat.report_full();
-            until("the turn's passing", || !seat.accepts());
-            if seat.table() == 0 {
-                seat.report_room();
-                first_has_room.store(true, Ordering::Release);
-                take_turn();
-            }
-        })
-        .expect("an event can be made");
-        crew.add_table(0).expect("a table");
-        until("the end of both tables", || {
-            assert!(crew.attend().is_none());
-            crew.table_count() == 2 && crew.is_finished()
-        });
-        crew.join();
-        assert_eq!(*turns.lock().expect("no test thread panics"), [0, 1, 0]);
-    }
-
-    #[test]
-    fn one_table_of_a_worker_runs_at_a_time() {
-        let running = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&running);
-        let mut crew = Crew::new(1, Growth::Never, move |seat| {
-            for _ in 0..200 {
-                let baton = seat.baton();
-                assert_eq!(count.fetch_add(1, Ordering::AcqRel), 0);
-                thread::yield_now();
-                count.fetch_sub(1, Ordering::AcqRel);
-                drop(baton);
-            }
-        })
-        .expect("an event can be made");
-        for _ in 0..3 {
-            crew.add_table(0).expect("a table");
-        }
-        assert_eq!(crew.join().len(), 3);
-    }
-}
+mod tests;

@@ -1,0 +1,110 @@
+//! Crews of threads that stand for event loops.
+
+use super::*;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn each_table_has_descriptor_numbers_of_its_own() {
+    let (opened, numbers) = mpsc::channel();
+    let opened = Mutex::new(opened);
+    let mut crew = Crew::new(1, Growth::Never, move |seat| {
+        let file = File::open("/dev/null").expect("/dev/null opens");
+        let opened = opened.lock().expect("no test thread panics").clone();
+        opened.send(file.as_raw_fd()).expect("the test listens");
+        until("the stop", || seat.phase() == Phase::Stop);
+    })
+    .expect("an event can be made");
+    crew.add_table(0).expect("a table");
+    let first = numbers.recv().expect("the first table opened its file");
+    let seen_here = std::fs::read_link(format!("/proc/self/fd/{first}")).unwrap_or_default();
+    assert_ne!(seen_here, std::path::Path::new("/dev/null"), "the coordinator does not see it");
+    crew.add_table(0).expect("a table");
+    numbers.recv().expect("the second table opened its file");
+    crew.set_phase(Phase::Stop);
+    assert_eq!(crew.join().len(), 2);
+}
+
+#[test]
+fn a_table_that_began_empty_has_what_its_mailbox_brings() {
+    let kept_here = File::open("/dev/null").expect("/dev/null opens");
+    let number = kept_here.as_raw_fd();
+    let mut crew = Crew::new(1, Growth::Never, move |seat| {
+        let seen = std::fs::read_link(format!("/proc/thread-self/fd/{number}")).unwrap_or_default();
+        let mailbox = seat.mailbox().expect("it began empty");
+        let (mut message, mut descriptors) = ([0; 8], Vec::new());
+        until("a message", || passing::receive(mailbox, &mut message, &mut descriptors).is_ok());
+        let received = format!("/proc/thread-self/fd/{}", descriptors[0].as_raw_fd());
+        (seen, std::fs::read_link(received).unwrap_or_default())
+    })
+    .expect("an event can be made")
+    .with_outset(Outset::Empty);
+    crew.add_table(0).expect("a table");
+    let (_, mailbox) = crew.mailboxes().next().expect("a table that began empty has one");
+    passing::send(mailbox, b"a file", &[kept_here.as_fd()]).expect("the mailbox has room");
+    let (seen, received) = crew.join().remove(0);
+    assert_ne!(seen, std::path::Path::new("/dev/null"));
+    assert_eq!(received, std::path::Path::new("/dev/null"));
+}
+
+#[test]
+fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full() {
+    let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let log = Arc::clone(&turns);
+    let first_has_room = AtomicBool::new(false);
+    let mut crew = Crew::new(1, Growth::AsNeeded, move |seat| {
+        let take_turn = || {
+            until("a turn", || seat.accepts() || seat.phase() != Phase::Run);
+            log.lock().expect("no test thread panics").push(seat.table());
+        };
+        take_turn();
+        if seat.table() == 1 {
+            until("room in the first table", || first_has_room.load(Ordering::Acquire));
+        }
+        seat.report_full();
+        until("the turn's passing", || !seat.accepts());
+        if seat.table() == 0 {
+            seat.report_room();
+            first_has_room.store(true, Ordering::Release);
+            take_turn();
+        }
+    })
+    .expect("an event can be made");
+    crew.add_table(0).expect("a table");
+    until("the end of both tables", || {
+        assert!(crew.attend().is_none());
+        crew.table_count() == 2 && crew.is_finished()
+    });
+    crew.join();
+    assert_eq!(*turns.lock().expect("no test thread panics"), [0, 1, 0]);
+}
+
+#[test]
+fn one_table_of_a_worker_runs_at_a_time() {
+    let running = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&running);
+    let mut crew = Crew::new(1, Growth::Never, move |seat| {
+        for _ in 0..200 {
+            let baton = seat.baton();
+            assert_eq!(count.fetch_add(1, Ordering::AcqRel), 0);
+            thread::yield_now();
+            count.fetch_sub(1, Ordering::AcqRel);
+            drop(baton);
+        }
+    })
+    .expect("an event can be made");
+    for _ in 0..3 {
+        crew.add_table(0).expect("a table");
+    }
+    assert_eq!(crew.join().len(), 3);
+}
