@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forwarder::{Folder, Forwarder, Noise, accept, connect, listener, reset, text_of, until};
@@ -128,6 +129,33 @@ fn much_goes_through_unchanged_both_ways_at_once_by_pipes() {
     assert_eq!(row[7..9], [LENGTH.to_string(), LENGTH.to_string()]);
     // 64 KiB a read would be 768: fewer show that pipes were used.
     assert!(row[5].parse::<u64>().expect("a count") < 700, "{row:?}");
+}
+
+#[test]
+fn an_end_is_passed_on_while_the_other_side_sends_without_pause() {
+    let setting = Setting::new("");
+    let (mut client, server) = setting.pair();
+    let noise = Noise::new(8).bytes(1 << 20);
+    let heard = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let outcome = (&server).read(&mut [0]);
+            heard.store(true, Ordering::Release);
+            assert_eq!(outcome.expect("the end is passed on"), 0);
+        });
+        scope.spawn(|| {
+            while !heard.load(Ordering::Acquire) {
+                (&server).write_all(&noise).expect("it is relayed");
+            }
+            server.shutdown(Shutdown::Write).expect("connected");
+        });
+        let mut buffer = vec![0; 1 << 20];
+        client.read_exact(&mut buffer).expect("it is relayed");
+        client.read_exact(&mut buffer).expect("it is relayed");
+        client.shutdown(Shutdown::Write).expect("connected");
+        while client.read(&mut buffer).expect("it is relayed") > 0 {}
+    });
+    assert_eq!(setting.last_end(1), "client_closed");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use plimsoll_reactor::slab::Key;
 use plimsoll_reactor::timer::Timer;
 use plimsoll_sys::net;
 
+use crate::exchange::Exchange;
 use crate::log::{ConnectionRow, Ending, Log, Peer, Record, TransferRow};
 use crate::outbox::Message;
 use crate::pool::Pool;
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) paced: bool,
     /// Its next turn has been put off.
     pub(crate) rests: bool,
+    /// What it has moved through pipes of late.
+    pub(crate) exchange: Exchange,
     client_address: Option<SocketAddr>,
     pub(crate) server_address: Option<SocketAddr>,
     pub(crate) endpoint: Option<EndpointNumber>,
@@ -95,6 +98,7 @@ impl Connection {
             timed_for: TimedFor::Whole,
             paced: false,
             rests: false,
+            exchange: Exchange::default(),
             client_address,
             server_address: None,
             endpoint: None,
@@ -243,6 +247,11 @@ impl Connection {
                 until.min(now + (since / 4).clamp(FIRST_LOOK, LATER_LOOKS))
             }
         }
+    }
+
+    /// How much was read so far from the client, and from the server.
+    pub(crate) fn taken(&self) -> [u64; 2] {
+        [self.relay.up.taken(), self.relay.down.taken()]
     }
 
     /// Whether bytes go through a pipe, in either direction.

@@ -8,6 +8,7 @@ mod acceptor;
 mod connection;
 mod coordinator;
 mod event_loop;
+mod exchange;
 mod forwarder;
 mod listeners;
 mod log;

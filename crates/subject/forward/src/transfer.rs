@@ -243,6 +243,8 @@ impl Transfer<'_> {
             }
             Ok(length) => {
                 self.direction().read(length);
+                // Rather than run after the sender, packet by packet: a connection that goes through pipes is asked after anew, or looked at, after each turn.
+                self.source.readable = length >= pipe.capacity() / 4 || self.source.ended;
                 self.lane.waiting = Waiting::Pipe(pipe);
                 return length;
             }

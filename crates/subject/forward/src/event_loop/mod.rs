@@ -8,7 +8,7 @@ mod connecting;
 mod pacing;
 mod sending;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use plimsoll_sys::descriptor;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
+use self::pacing::Resting;
 use crate::acceptor::Handed;
 use crate::connection::{Connection, Next, Stage, TimedFor};
 use crate::log::{Ending, Record};
@@ -76,7 +77,7 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         descriptors,
         most_pipes,
         carried: Vec::new(),
-        resting: VecDeque::new(),
+        resting: Resting::new(Instant::now()),
         listening: false,
         full: false,
         paused_until: None,
@@ -116,8 +117,7 @@ struct Table<'a> {
     most_pipes: usize,
     /// Keys with more to do that epoll will not report again.
     carried: Vec<u64>,
-    /// Keys of connections whose turn was put off, and until when, in order.
-    resting: VecDeque<(Instant, u64)>,
+    resting: Resting,
     listening: bool,
     full: bool,
     paused_until: Option<Instant>,
@@ -137,7 +137,7 @@ impl Table<'_> {
             for key in std::mem::take(&mut self.carried) {
                 self.advance(Key::from_raw(key));
             }
-            self.end_rests();
+            self.end_rest();
             for event in ready.drain(..) {
                 self.dispatch(event)?;
             }
@@ -171,7 +171,7 @@ impl Table<'_> {
             return Some(Duration::ZERO);
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
-        let rest = self.resting.front().map(|(until, _)| *until);
+        let rest = self.resting.until();
         let quiet = self.wheel.is_empty() && self.paused_until.is_none() && rest.is_none();
         let now = if quiet { self.now } else { Instant::now() };
         let paused = self.paused_until.map(|until| until.saturating_duration_since(now));

@@ -1,57 +1,127 @@
 //! Turns of connections that move bulk, kept apart.
 //!
 //! A fast sender is heard of at every packet. Relaying each at once costs a wake-up here and, as the other side is told of it at once too, one there: together more than the moving
-//! of the bytes. So while a connection goes through pipes its readiness is reported once, and its next turn comes a moment after the last: by then there is more to move. A
-//! turn that comes later than that anyway is not put off.
+//! of the bytes. So while a connection moves bulk its next turn comes a moment after the last, by when there is more to move, and until then it is not heard of at all:
+//! when the rest is over it is read from, both ways. All that rest do so until the same moment, for which this loop wakes once. A turn that comes
+//! later than that anyway is not put off.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 
 use super::{SERVER, Table};
+use crate::connection::Connection;
 use crate::log::Ending;
 use crate::relay::Side;
 
-/// Between two turns. At 3 GB/s a pipe's 1 MiB arrives; nobody notices it in a transfer of so many bytes. Without it bulk costs a third more CPU, with 100 us a quarter more, and
-/// with 1 ms a quarter less (docs/results/forward-bulk.txt).
+/// How long one or two connections rest. At 3 GB/s a pipe's 1 MiB arrives; with more a single connection gets less throughput (docs/results/forward-bulk.txt).
 const REST: Duration = Duration::from_micros(300);
+/// Longer by this for each more that rests: they share the machine and the link, so that as much takes longer to come for each.
+const REST_FOR_EACH_MORE: Duration = Duration::from_micros(150);
+const LONGEST_REST: Duration = Duration::from_micros(750);
+
+/// Connections whose next turn is put off.
+#[derive(Debug)]
+pub(super) struct Resting {
+    keys: VecDeque<u64>,
+    since: Instant,
+    /// So many of them, from the front, have rested and have not had their turn yet.
+    rested: usize,
+}
+
+impl Resting {
+    pub(super) fn new(now: Instant) -> Resting {
+        Resting { keys: VecDeque::new(), since: now, rested: 0 }
+    }
+
+    /// When the next turn is due.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self.keys.len() {
+            0 => None,
+            _ if self.rested > 0 => Some(self.since),
+            count => Some(self.since + rest_of(count)),
+        }
+    }
+
+    /// Adds one whose last turn was at `active`.
+    fn add(&mut self, key: Key, active: Instant) {
+        if self.keys.is_empty() {
+            self.since = active;
+        }
+        self.keys.push_back(key.to_raw());
+    }
+
+    /// One whose rest is over.
+    fn next_rested(&mut self, now: Instant) -> Option<Key> {
+        if self.rested == 0 && self.until()? <= now {
+            (self.rested, self.since) = (self.keys.len(), now);
+        }
+        self.rested = self.rested.checked_sub(1)?;
+        self.keys.pop_front().map(Key::from_raw)
+    }
+}
+
+/// How long so many connections rest.
+fn rest_of(connections: usize) -> Duration {
+    let more = u32::try_from(connections.saturating_sub(2)).unwrap_or(u32::MAX);
+    (REST + REST_FOR_EACH_MORE.saturating_mul(more)).min(LONGEST_REST)
+}
 
 impl Table<'_> {
     /// Puts a connection's turn off if its last one is too recent, and says whether it did.
     pub(super) fn rest(&mut self, key: Key) -> bool {
-        let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.paced) else {
-            return false;
+        let now = self.now;
+        let recent = |connection: &&mut Connection| {
+            connection.paced && connection.exchange.is_bulk() && connection.active + REST > now
         };
-        let until = connection.active + REST;
-        if !connection.rests && until > self.now {
-            connection.rests = true;
-            self.resting.push_back((until, key.to_raw()));
+        if self.connections.get_mut(key).filter(recent).is_some() {
+            self.begin_rest(key);
         }
-        connection.rests
+        self.connections.get_mut(key).is_some_and(|connection| connection.rests)
     }
 
-    /// Has those whose rest is over take their turn.
-    pub(super) fn end_rests(&mut self) {
-        while let Some(&(until, key)) = self.resting.front() {
-            if until > self.now {
-                return;
-            }
-            self.resting.pop_front();
-            let key = Key::from_raw(key);
-            if let Some(connection) = self.connections.get_mut(key) {
-                connection.rests = false;
-                self.advance(key);
-            }
+    fn begin_rest(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.rests, true) {
+            self.resting.add(key, connection.active);
         }
     }
 
-    /// Asks for what a connection waits for: each time anew while it moves bulk, and once for all when it does no more.
+    /// Has one whose rest is over take its turn: what other connections wait for is looked at in between.
+    pub(super) fn end_rest(&mut self) {
+        let Some(key) = self.resting.next_rested(self.now) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.rests = false;
+        let (active, taken) = (connection.active, connection.taken());
+        for side in [Side::Client, Side::Server] {
+            if let Some(leg) = connection.leg(side) {
+                // There may be something, or the end: a read says.
+                leg.readable = true;
+            }
+        }
+        self.advance(key);
+        if let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.taken() == taken) {
+            // Nothing had come. That was no turn, so that what comes next is not put off, and no sign of life.
+            connection.active = active;
+        }
+    }
+
+    /// Puts off the next turn of a connection that has moved bulk. Of any other it asks for what it waits for: each time anew while it goes through pipes, and once for all when
+    /// it does no more.
     pub(super) fn pace(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.paced = connection.is_moving();
-        let paced = connection.paced;
+        let moved = connection.exchange.note(connection.taken());
+        let (before, paced) = (connection.paced, connection.is_moving());
+        connection.paced = paced;
+        let stuck =
+            [Side::Client, Side::Server].into_iter().any(|side| connection.leg(side).is_some_and(|leg| !leg.writable));
+        // A connection that was not paced until now is still registered for every edge.
+        if before && paced && !stuck && moved && connection.exchange.is_bulk() {
+            return self.begin_rest(key);
+        }
         let mut lost = false;
         for (side, mark) in [(Side::Client, 0), (Side::Server, SERVER)] {
             let Some(leg) = connection.leg(side) else { continue };
@@ -65,5 +135,42 @@ impl Table<'_> {
         if lost {
             self.cut(key, Ending::Limit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn one_connection_rests_as_two_do_and_more_rest_longer_up_to_a_bound() {
+        for (count, us) in [(1, 300), (2, 300), (3, 450), (4, 600), (5, 750), (1000, 750), (usize::MAX, 750)] {
+            assert_eq!(rest_of(count), us * US, "{count} connections");
+        }
+    }
+
+    #[test]
+    fn all_rest_until_the_same_moment_and_then_have_a_turn_each() {
+        let start = Instant::now();
+        let mut resting = Resting::new(start);
+        assert_eq!(resting.until(), None);
+        resting.add(Key::from_raw(1), start + US);
+        resting.add(Key::from_raw(2), start + 200 * US);
+        let until = start + US + REST;
+        assert_eq!(resting.until(), Some(until));
+        assert_eq!(resting.next_rested(until - US), None);
+        let late = until + 50 * US;
+        assert_eq!(resting.next_rested(late), Some(Key::from_raw(1)));
+        // It has had its turn, and rests again: it is not due before the second, nor within this round.
+        resting.add(Key::from_raw(1), late);
+        assert!(resting.until().is_some_and(|until| until <= late), "the second is due at once");
+        assert_eq!(resting.next_rested(late + US), Some(Key::from_raw(2)));
+        assert_eq!(resting.until(), Some(late + REST));
+        assert_eq!(resting.next_rested(late + US), None);
+        assert_eq!(resting.next_rested(late + REST), Some(Key::from_raw(1)));
+        assert_eq!(resting.until(), None);
+        assert_eq!(resting.next_rested(late + 2 * REST), None);
     }
 }
