@@ -104,10 +104,10 @@ def serve(name: str, port: int) -> None:
         configuration = home / "nginx.conf"
         configuration.write_text(NGINX.format(home=home, port=port, root=WWW))
         program = shutil.which("nginx") or "nginx"
-        os.execv(program, [program, "-p", str(home), "-c", str(configuration)])  # noqa: S606
+        os.execv(program, [program, "-p", str(home), "-c", str(configuration)])  # noqa: S606 - the server itself is to be the process
     if name == "python":
         script = str(ROOT / "bench" / "bare" / "python_server.py")
-        os.execv(sys.executable, [sys.executable, script, str(port), str(WWW)])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, script, str(port), str(WWW)])  # noqa: S606 - the server itself is to be the process
     if name not in MODELS:
         raise BenchError(f"no server is called {name}; there are {', '.join(SERVERS)}")
     workers = [] if name in {"threads", "fork"} else ["--workers", "1"]
@@ -123,7 +123,7 @@ def serve(name: str, port: int) -> None:
         f"127.0.0.1:{port}",
         *workers,
     ]
-    os.execv(PLIMSOLL, command)  # noqa: S606
+    os.execv(PLIMSOLL, command)  # noqa: S606 - the server itself is to be the process
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 //! Programs of other houses through the forwarder: no errors, and as many transactions as were asked for. Where a program is absent its test says so and is skipped.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
-
 mod forwarder;
 
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! What was read in a round goes out together.
 //!
 //! Each message would otherwise wake its receiver before the next is sent, and where that runs on the same CPU, the kernel would switch to it and back: with client, server and
-//! forwarder on one CPU that costs a third of what relaying costs (docs/bench.md).
+//! forwarder on one CPU that is a quarter or more of what relaying costs (docs/bench.md).
 
 use std::sync::atomic::Ordering;
 
