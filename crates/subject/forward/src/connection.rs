@@ -318,3 +318,36 @@ impl Watch for LogWatch<'_> {
 
 // What an idle connection costs besides its timer: the promise is 1 KiB in all.
 const _: () = assert!(size_of::<Connection>() <= 448);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Writer;
+    use crate::table::mapping;
+    use plimsoll_reactor::slab::Slab;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_paced_connection_whose_message_went_out_in_part_is_asked_after_anew() {
+        let table = mapping::read(["127.0.0.1:0=127.0.0.1:9"]).expect("a mapping");
+        let route = Arc::new(Route::new(&table.rules[0], table.rules[0].listen.clone()).expect("no names"));
+        let writer = Writer::start(None, None, Arc::new(Box::new(|_: &str| {}) as crate::Say)).expect("no file");
+        let (now, key) = (Instant::now(), Slab::default().insert(()));
+        // Its sockets are registered for what was waited for before the message went out (event_loop/pacing.rs): room was not.
+        for paced in [true, false] {
+            let (mut pool, log) = (Pool::new(true, 4), writer.log());
+            let [(mut client, near_client), (_server, near_server)] =
+                [(); 2].map(|()| UnixStream::pair().expect("a pair of sockets"));
+            client.write_all(b"hello").expect("there is room");
+            let leg = Leg { readable: true, ..Leg::new(near_client.into(), false) };
+            let mut connection = Connection::new(leg, None, Arc::clone(&route), now);
+            connection.server = Some(Leg::new(near_server.into(), false));
+            connection.connected(&Ok(()), now);
+            connection.paced = paced;
+            assert!(matches!(connection.relay(key, &mut pool, log, now), Next::Waits));
+            let message = pool.outbox.messages()[0].clone();
+            assert_eq!(connection.sent(&message, Ok(2), &mut pool), paced);
+        }
+    }
+}
