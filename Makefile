@@ -3,9 +3,13 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 BINARY := target/release/plimsoll
+CHECKED := target/checked/plimsoll
 CARGO  := cargo
 # Tests and lint use the sources as they are; the binary is the one that was just built.
 LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
+# Tests use a binary that links fast and checks its own arithmetic (profile `checked` in Cargo.toml); measurements use the release.
+CHECKED_LAB = PLIMSOLL_BIN=$(CURDIR)/$(CHECKED) PYTHONPATH=$(CURDIR)/lab
+RUST_TEST   = $(CARGO) test --profile checked --locked --quiet
 SOURCES = lab tests bench
 
 # Rows of ratios; the others ask questions of their own.
@@ -25,9 +29,10 @@ help: ## show this
 demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" on this machine, in about two minutes
 	@$(LAB) $(PYTHON) -m plimsoll_lab run demo; code=$$?; test $$code -eq 0 -o $$code -eq 4
 
-test: $(VENV)/.locked binary ## run every test
-	$(CARGO) test --workspace --release --locked --quiet
-	$(LAB) $(PYTHON) -m pytest
+test: $(VENV)/.locked ## run every test
+	$(RUST_TEST) --workspace
+	$(CARGO) build --profile checked --locked --quiet -p plimsoll
+	$(CHECKED_LAB) $(PYTHON) -m pytest
 
 peers: ## install the programs that tests and bench hold ours beside (Debian, as root); without them those parts say so and are left out
 	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \
@@ -38,8 +43,8 @@ bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## hold the tools beside their pe
 
 lint: $(VENV)/.locked ## check format, lint, types and documentation
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --release --locked --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --release --locked --quiet
+	$(CARGO) clippy --workspace --all-targets --profile checked --locked --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --profile checked --locked --quiet
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/mypy
@@ -53,11 +58,11 @@ million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server
 	$(PYTHON) bench/scale.py
 
 soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections, every model churned for long under Valgrind, judgement over many seeds, the forwarder tortured
-	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(CARGO) test --release --locked --quiet -p plimsoll --test forward_torture
-	PLIMSOLL_VALGRIND_TIMES=10 $(CARGO) test --release --locked --quiet -p plimsoll --test valgrind
-	PLIMSOLL_PARITY_ROUNDS=5 $(CARGO) test --release --locked --quiet -p plimsoll --test load_parity -- --nocapture --test-threads 1
-	PLIMSOLL_DESCRIPTOR_ROUNDS=10000 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_http descriptors
-	PLIMSOLL_FAIRNESS_ROUNDS=50 $(CARGO) test --release --locked --quiet -p plimsoll --test serve_fairness
+	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(RUST_TEST) -p plimsoll --test whole forward_torture::
+	PLIMSOLL_VALGRIND_TIMES=10 $(RUST_TEST) -p plimsoll --test whole valgrind::
+	PLIMSOLL_PARITY_ROUNDS=5 $(RUST_TEST) -p plimsoll --test whole load_parity:: -- --nocapture --test-threads 1
+	PLIMSOLL_DESCRIPTOR_ROUNDS=10000 $(RUST_TEST) -p plimsoll --test whole serve_http::descriptors
+	PLIMSOLL_FAIRNESS_ROUNDS=50 $(RUST_TEST) -p plimsoll --test whole serve_fairness::
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 	$(PYTHON) bench/relayed.py
 	$(LAB) PLIMSOLL_KILLS=20 $(PYTHON) -m pytest tests/test_killed_runs.py

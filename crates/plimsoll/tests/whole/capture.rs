@@ -1,0 +1,179 @@
+//! Captures of an interface, and their agreement with Wireshark's own analysis. Live ones need root.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+
+use crate::skip_without_namespaces;
+use crate::support::network::{PLIMSOLL, Pair, Running, Scratch, run};
+use serde_json::Value;
+
+/// The summary of a file.
+fn read(path: &str, arguments: &[&str]) -> Value {
+    let text = run(PLIMSOLL, &[&["capture", "-r", path, "--json"], arguments].concat());
+    serde_json::from_str(text.lines().last().expect("a summary")).expect("it is JSON")
+}
+
+/// Captures on the second host while `traffic` runs; returns the summary.
+fn capture(pair: &Pair, file: &Scratch, traffic: impl FnOnce()) -> Value {
+    let mut command = pair.hosts[1].command(PLIMSOLL);
+    let capture = Running::start(command.args(["capture", "-i", &pair.devices[1], "-w", file.path(), "--json"]));
+    traffic();
+    capture.stop()
+}
+
+/// TCP segments that the hosts' kernels have sent again (`RetransSegs` in /proc/net/snmp, RFC 4022).
+fn sent_again(pair: &Pair) -> u64 {
+    let of = |host: &crate::support::network::Namespace| {
+        let output = host.command("cat").arg("/proc/net/snmp").output().expect("it starts");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let [names, values] =
+            [0, 1].map(|place| text.lines().filter(|line| line.starts_with("Tcp:")).nth(place).expect("a line of TCP"));
+        let place = names.split(' ').position(|name| name == "RetransSegs").expect("its name");
+        values.split(' ').nth(place).and_then(|value| value.parse::<u64>().ok()).expect("its value")
+    };
+    pair.hosts.iter().map(of).sum()
+}
+
+#[test]
+fn mistakes_are_told_with_their_exit_code() {
+    let text = Scratch::new(".pcapng");
+    std::fs::write(&text.0, "not a capture at all, but long enough").expect("it can be written");
+    for (arguments, code, said) in [
+        (&["-r", "/nowhere.pcapng"][..], 2, "cannot read `/nowhere.pcapng`"),
+        (&["-r", text.path()], 1, "not a pcapng file"),
+        (&["-i", "no-such-device"], 5, "cannot capture on `no-such-device`"),
+        (&["-i", "lo", "--snap", "10"], 2, "--snap is out of range"),
+        (&["-i", "lo", "--interval", "0"], 2, "--interval is less than a millisecond"),
+        (&[], 2, "--interface"),
+        (&["-r", text.path(), "-i", "lo"], 2, "cannot be used with"),
+    ] {
+        let output = Command::new(PLIMSOLL).arg("capture").args(arguments).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(said), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn every_packet_between_two_hosts_is_captured_once() {
+    skip_without_namespaces!();
+    let pair = Pair::new("");
+    let (_server, address) = pair.echo();
+    let file = Scratch::new(".pcapng");
+    let summary = capture(&pair, &file, || {
+        let summary = pair.load(&address, &["-c", "40", "--each", "5", "-s", "64B"]);
+        assert_eq!(summary["requests"]["completed"], 200, "{summary}");
+    });
+    assert_eq!(summary["endpoints"], 41, "each connection's, and the server's: {summary}");
+    // A handshake of 3, a request and a reply of 5 times 1 at least, and an end of 3 at least.
+    assert!(summary["packets"].as_u64() >= Some(40 * (3 + 10 + 3)), "{summary}");
+    assert_eq!((&summary["kernel_drops"], &summary["unreadable"]), (&Value::from(0), &Value::from(0)));
+    // None on a quiet machine; one that holds the emulator up for long makes the kernels send again, and they count it.
+    let again = summary["tcp"]["retransmissions"].as_u64().zip(summary["tcp"]["out_of_order"].as_u64());
+    assert_eq!(again.map(|(retransmitted, reordered)| retransmitted + reordered), Some(sent_again(&pair)), "{summary}");
+    assert_eq!(summary["tcp"]["unanswered_syn"], 0, "{summary}");
+    let sum: u64 =
+        summary["interval"].as_array().expect("intervals").iter().filter_map(|one| one["packets"].as_u64()).sum();
+    assert_eq!(summary["packets"], sum);
+    let again = read(file.path(), &[]);
+    assert_eq!(again, summary, "the file comes to the same");
+    let finer = read(file.path(), &["--interval", "1ms"]);
+    assert_eq!((&finer["packets"], &finer["tcp"]), (&summary["packets"], &summary["tcp"]));
+    let milliseconds = summary["elapsed_s"].as_f64().expect("a number") * 1e3;
+    assert_eq!(finer["interval"].as_array().map(Vec::len), Some(milliseconds as usize + 1));
+}
+
+#[test]
+fn on_the_loopback_interface_each_packet_counts_once() {
+    skip_without_namespaces!();
+    let pair = Pair::new("");
+    let mut command = pair.hosts[1].command(PLIMSOLL);
+    let capture = Running::start(command.args(["capture", "-i", "lo", "--json"]));
+    let mut command = pair.hosts[1].command(PLIMSOLL);
+    let refused =
+        command.args(["load", "echo", "127.0.0.1:1", "-c", "1", "-n", "1", "--json"]).output().expect("it starts");
+    assert!(!refused.status.success());
+    let summary = capture.stop();
+    // A SYN to a port nobody listens on, and the reset it gets.
+    assert_eq!(summary["packets"].as_u64().map(|count| count % 2), Some(0), "{summary}");
+    assert_eq!(summary["packets"].as_u64().map(|count| count / 2), summary["tcp"]["resets"].as_u64(), "{summary}");
+    assert_eq!(summary["tcp"]["retransmissions"], 0, "{summary}");
+}
+
+#[test]
+fn a_capture_ends_by_itself_after_its_duration() {
+    skip_without_namespaces!();
+    let pair = Pair::new("");
+    let mut command = pair.hosts[0].command(PLIMSOLL);
+    let output = command.args(["capture", "-i", &pair.devices[0], "-d", "200ms"]).output().expect("it starts");
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("0 retransmissions"));
+}
+
+/// What tshark counts in a file, under our names.
+fn tshark(path: &str) -> HashMap<&'static str, u64> {
+    let count = |filter: &str| run("tshark", &["-r", path, "-Y", filter]).lines().count() as u64;
+    let endpoints = run("tshark", &["-r", path, "-q", "-z", "endpoints,tcp"]);
+    // Connections whose SYN was seen, less those in which a SYN or a reset came back.
+    let streams = |filter: &str| -> std::collections::HashSet<String> {
+        run("tshark", &["-r", path, "-Y", filter, "-T", "fields", "-e", "tcp.stream"])
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    };
+    let begun = streams("tcp.flags.syn==1 && tcp.flags.ack==0");
+    let answered = streams("(tcp.flags.syn==1 && tcp.flags.ack==1) || (tcp.flags.reset==1 && tcp.srcport < 32768)");
+    HashMap::from([
+        ("retransmissions", count("tcp.analysis.retransmission")),
+        ("out_of_order", count("tcp.analysis.out_of_order")),
+        ("duplicate_acks", count("tcp.analysis.duplicate_ack")),
+        ("zero_windows", count("tcp.analysis.zero_window")),
+        ("resets", count("tcp.flags.reset==1")),
+        ("unanswered_syn", begun.difference(&answered).count() as u64),
+        ("endpoints", endpoints.lines().filter(|line| line.starts_with("10.")).count() as u64),
+    ])
+}
+
+#[test]
+fn wireshark_counts_the_same() {
+    skip_without_namespaces!();
+    if Command::new("tshark").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("skipped: `tshark` is not installed (apt-get install tshark)");
+        return;
+    }
+    for keys in [
+        r#", "rate": "20Mbit", "delay": "5ms", "queue": 20, "loss": "1%""#,
+        r#", "delay": "5ms", "jitter": "2ms", "order": "free", "loss": "0.3%""#,
+    ] {
+        let pair = Pair::new(keys);
+        let (_server, address) = pair.echo();
+        let file = Scratch::new(".pcapng");
+        let ours = capture(&pair, &file, || {
+            pair.load(&address, &["-c", "10", "-d", "2s", "-s", "20000B", "--verify", "length"]);
+            // Nobody listens there; and nobody is there.
+            pair.load("10.0.0.2:9", &["-c", "3", "-n", "3"]);
+            run(
+                "ip",
+                &[
+                    "-n",
+                    &pair.hosts[0].0,
+                    "neigh",
+                    "add",
+                    "10.0.0.77",
+                    "lladdr",
+                    "02:00:00:00:00:77",
+                    "dev",
+                    &pair.devices[0],
+                ],
+            );
+            let mut silent = pair.hosts[0].command("timeout");
+            let _ = silent.args(["3", PLIMSOLL, "load", "echo", "10.0.0.77:7000", "-c", "3", "-n", "3"]).output();
+        });
+        let theirs = tshark(file.path());
+        println!("ours {ours}\ntheirs {theirs:?}");
+        for (name, count) in &theirs {
+            let ours = if *name == "endpoints" { &ours[*name] } else { &ours["tcp"][*name] };
+            assert_eq!(ours, count, "{name} with {keys}");
+        }
+        assert!(theirs["retransmissions"] > 0 && theirs["resets"] > 0 && theirs["unanswered_syn"] == 3, "{theirs:?}");
+    }
+}

@@ -1,0 +1,254 @@
+//! What runs out, stalls or is slow here must slow nobody else.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::net;
+
+use crate::support::forwarder::{Folder, Forwarder, accept, connect, echo, exchange, listener, text_of, until};
+
+#[test]
+fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second() {
+    let folder = Folder::new();
+    let table = format!("[defaults]\nmax_connections = 3\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--workers", "1"]);
+    let mut streams: Vec<TcpStream> = (0..3).map(|_| forwarder.connect()).collect();
+    streams.iter_mut().for_each(exchange);
+    let waiting = forwarder.connect();
+    until("waiting costs no CPU", || forwarder.is_quiet());
+    drop(waiting);
+    // Again where it took longer: another program may hold the CPU for all of a try.
+    until("accepting resumes within 200 ms", || {
+        // Queued by the kernel, not refused.
+        let mut waiting = forwarder.connect();
+        waiting.write_all(b"hello").expect("there is room");
+        waiting.set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout can be set");
+        assert!(waiting.read(&mut [0]).is_err(), "it has to wait");
+        waiting.set_read_timeout(Some(crate::support::forwarder::PATIENCE)).expect("a timeout can be set");
+        let begun = Instant::now();
+        drop(streams.remove(0));
+        waiting.read_exact(&mut [0; 5]).expect("it is relayed");
+        streams.push(waiting);
+        begun.elapsed() < Duration::from_millis(200)
+    });
+    drop(streams);
+    assert_eq!(forwarder.stop()["peak_connections"], 3);
+}
+
+#[test]
+fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
+    // A table of 24 descriptors holds three connections, and the coordinator's own has room for a few tables only.
+    let mapping = format!("127.0.0.1:0={}", echo());
+    for accept in ["single", "handoff", "exclusive"] {
+        let workers = if accept == "exclusive" { "2" } else { "1" };
+        let mut forwarder =
+            Forwarder::start_with_limit(24, &[mapping.as_str(), "--accept", accept, "--workers", workers]);
+        let mut streams: Vec<TcpStream> = (0..60).map(|_| forwarder.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(b"hello").expect("there is room");
+            stream.set_nonblocking(true).expect("a socket takes it");
+        }
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("no descriptor table can be added"), "{accept}: {sentence}");
+        let mut served = 0;
+        until("all were served", || {
+            streams.retain_mut(|stream| {
+                let answered = stream.read(&mut [0; 5]).is_ok_and(|length| length > 0);
+                if answered {
+                    served += 1;
+                }
+                !answered
+            });
+            streams.is_empty()
+        });
+        assert_eq!(served, 60, "{accept}");
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 60}), "{accept}: {summary}");
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_stalls_nobody_and_its_drops_are_counted() {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    // Somebody has it open, and does not read.
+    let _reader = fs::File::options().read(true).write(true).open(&fifo).expect("it is there");
+    let forwarder = Forwarder::to(echo(), &["--log", &fifo]);
+    const CONNECTIONS: u64 = 22_000;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..CONNECTIONS / 4 {
+                    exchange(&mut forwarder.connect());
+                }
+            });
+        }
+    });
+    forwarder.signal("TERM");
+    let (status, summary, said) = forwarder.wait();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(summary["connections"], CONNECTIONS);
+    let dropped = summary["log_rows_dropped"].as_u64().expect("a count");
+    // The queue holds 16,384 rows, and the fifo 64 KiB, some 450.
+    assert!(dropped > 1000 && dropped < 8000, "{dropped} rows");
+    assert!(said.contains("log rows are dropped"), "{said}");
+}
+
+#[test]
+fn a_full_disk_loses_log_rows_and_nothing_else() {
+    // The header could not be written: that is met at the start.
+    let output = crate::support::forwarder::command(&["127.0.0.1:0=127.0.0.1:9", "--log", "/dev/full"])
+        .output()
+        .expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot open the log /dev/full"));
+    // Later, rows are lost, counted and said. In JSON there is no header.
+    let folder = Folder::new();
+    let table =
+        format!("[log]\nconnections = \"/dev/full\"\nformat = \"json\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    exchange(&mut forwarder.connect());
+    assert!(forwarder.sentence().contains("free space on the disk"));
+    exchange(&mut forwarder.connect());
+    assert_eq!(forwarder.stop()["log_rows_dropped"], 2);
+}
+
+#[test]
+fn ten_thousand_half_open_connections_slow_nobody() {
+    const HALF_OPEN: usize = 10_000;
+    // Nobody accepts them behind the forwarder: they stand in the kernel's queues, which hold some 4000 each (net.core.somaxconn).
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let queues = [(); 3].map(|()| net::listen(any, net::Sharing::Alone).expect("a free port"));
+    let queued_at = |queue| net::local_address(queue).expect("it is bound");
+    let mut mappings: Vec<String> = queues.iter().map(|queue| format!("127.0.0.1:0={}", queued_at(queue))).collect();
+    mappings.push(format!("127.0.0.1:0={}", echo()));
+    let arguments: Vec<&str> = mappings.iter().map(String::as_str).chain(["--workers", "1"]).collect();
+    let forwarder = Forwarder::start(&arguments);
+    let addresses = forwarder.addresses();
+    let room = plimsoll_sys::descriptor::limit().saturating_sub(1000);
+    let held: Vec<TcpStream> = (0..HALF_OPEN.min(room))
+        .map(|number| {
+            let client = connect(addresses[number % queues.len()]);
+            client.shutdown(Shutdown::Write).expect("connected");
+            client
+        })
+        .collect();
+    // Again where it took longer: another program may hold the CPU for all of a try.
+    until("others are served in less than 50 ms", || {
+        let begun = Instant::now();
+        exchange(&mut connect(addresses[queues.len()]));
+        begun.elapsed() < Duration::from_millis(50)
+    });
+    until("half-open connections cost no CPU", || forwarder.is_quiet());
+    drop(held);
+}
+
+#[test]
+fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
+    // Without privilege 64 MiB of pipes are allowed: 64 of 1 MiB each (pipe(7), pipe-user-pages-soft).
+    let (listener, server) = listener();
+    let mapping = format!("127.0.0.1:0={server}");
+    let unprivileged = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", env!("CARGO_BIN_EXE_plimsoll")]);
+        command.args(arguments);
+        command
+    };
+    if !unprivileged(&["--version"]).output().is_ok_and(|output| output.status.success()) {
+        let _ = writeln!(std::io::stderr(), "skipped: setpriv cannot run the binary as another user here");
+        return;
+    }
+    let forwarder = Forwarder::spawn(unprivileged(&["forward", "--json", &mapping, "--workers", "1"]));
+    let mut held: Vec<(TcpStream, TcpStream)> = (0..100)
+        .map(|_| {
+            let client = forwarder.connect();
+            client.set_nonblocking(true).expect("a socket takes it");
+            (client, accept(&listener))
+        })
+        .collect();
+    // The servers do not read, so bytes stay in pipes. More than a few are held, and then nothing more fits anywhere for a while: by then all have asked for one.
+    let (piece, mut quiet) = (vec![7; 1 << 20], 0);
+    until("everything is full", || {
+        let before = forwarder.cost().0;
+        let mut written = false;
+        held.iter_mut().for_each(|(client, _)| {
+            while client.write(&piece).is_ok() {
+                written = true
+            }
+        });
+        std::thread::sleep(Duration::from_millis(10));
+        quiet = if written || forwarder.cost().0 > before { 0 } else { quiet + 1 };
+        quiet > 20 && pipe_ends(forwarder.pid()) > 2 * 8
+    });
+    until("every connection still relays", || {
+        let mut buffer = vec![0; 1 << 16];
+        held.iter_mut().all(|(_, server)| server.read(&mut buffer).is_ok_and(|length| length > 0))
+    });
+    drop(held);
+    let summary = forwarder.stop();
+    assert!(summary["pipes_shrunk"].as_u64().expect("a count") > 0, "{summary}");
+}
+
+/// A forwarder of one worker to which io_uring is not to be had, or None where this machine lets no program filter its system calls.
+fn without_io_uring(mapping: &str) -> Option<Forwarder> {
+    let python = |arguments: &[&str]| {
+        let mut command = Command::new("python3");
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/whole/without_io_uring.py"));
+        command.arg(env!("CARGO_BIN_EXE_plimsoll")).args(arguments);
+        command
+    };
+    if python(&["--version"]).output().expect("python3").status.code() == Some(77) {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine lets no program filter its system calls");
+        return None;
+    }
+    Some(Forwarder::spawn(python(&["forward", "--json", mapping, "--workers", "1"])))
+}
+
+#[test]
+fn messages_that_came_together_go_out_with_one_call_or_it_is_said_that_they_cannot() {
+    let mapping = format!("127.0.0.1:0={}", echo());
+    let with = Some(Forwarder::start(&[&mapping, "--workers", "1"]));
+    for (forwarder, has_ring) in [(with, true), (without_io_uring(&mapping), false)] {
+        let Some(mut forwarder) = forwarder else { continue };
+        if !has_ring {
+            let sentence = forwarder.sentence();
+            assert!(sentence.contains("io_uring cannot be had (Function not implemented"), "{sentence}");
+            assert!(sentence.contains("kernel.io_uring_disabled"), "{sentence}");
+        }
+        let mut streams: Vec<TcpStream> = (0..8).map(|_| forwarder.connect()).collect();
+        streams.iter_mut().for_each(exchange);
+        for _ in 0..5 {
+            forwarder.signal("STOP");
+            until("every thread stands still", || is_stopped(forwarder.pid()));
+            streams.iter_mut().for_each(|stream| stream.write_all(b"hello").expect("there is room"));
+            forwarder.signal("CONT");
+            for stream in &mut streams {
+                let mut answer = [0; 5];
+                stream.read_exact(&mut answer).expect("an echo");
+                assert_eq!(&answer, b"hello");
+            }
+        }
+        drop(streams);
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 8}), "{summary}");
+        assert_eq!(summary["sends_batched"].as_u64().expect("a count") > 0, has_ring, "{summary}");
+    }
+}
+
+/// Whether every thread of a process is stopped (proc_pid_stat(5): the state follows the name).
+fn is_stopped(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).all(|stat| stat.contains(") T "))
+}
+
+/// Ends of pipes in all descriptor tables of a process.
+fn pipe_ends(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let tables = tasks.filter_map(|task| fs::read_dir(task.path().join("fd")).ok());
+    let links = tables.flatten().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("pipe:")).count()
+}

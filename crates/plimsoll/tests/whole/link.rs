@@ -1,0 +1,124 @@
+//! The emulated link between namespaces, as programs on the hosts see it. Needs root.
+
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::skip_without_namespaces;
+use crate::support::network::{Namespace, PLIMSOLL, Pair, Running, Scratch, fresh_name, run};
+
+#[test]
+fn a_mistake_in_the_configuration_is_refused_with_exit_code_2() {
+    let config = Scratch::new(".json");
+    std::fs::write(&config.0, r#"{"devices": ["a"], "links": [{"ends": ["a", "b"]}]}"#).expect("it can be written");
+    for (path, said) in [(config.path(), "`b` is neither in `devices`"), ("/nowhere/links.json", "cannot read")] {
+        let output = Command::new(PLIMSOLL).args(["link", "--config", path]).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said) && error.trim_end().lines().count() == 1, "{error}");
+    }
+}
+
+/// What measures a link shares the machine with no other test of this file that does.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static MEASURING: Mutex<()> = Mutex::new(());
+    MEASURING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn requests_take_the_round_trip_of_the_link_and_every_packet_is_counted() {
+    skip_without_namespaces!();
+    let _alone = one_at_a_time();
+    let pair = Pair::new(r#", "rate": "100Mbit", "delay": "1ms""#);
+    let (server, address) = pair.echo();
+    // The fastest of all, as a busy machine delays any one. How near the link is to what was asked for is measured by
+    // `bench/link_grid.py`; here no request may be faster than the link, and none needs the delay a third time.
+    let fastest = (0..20)
+        .map(|_| {
+            let summary = pair.load(&address, &["-c", "1", "-n", "200"]);
+            assert_eq!(summary["requests"]["completed"], 200, "{summary}");
+            summary["response_time_us"]["min"].as_f64().expect("a number")
+        })
+        .find(|fastest| *fastest < 3000.0)
+        .expect("of 4000 requests one takes the delay twice, and not three times");
+    assert!(fastest >= 2000.0, "{fastest} us");
+    drop(server);
+    let summary = pair.link.stop();
+    let there = &summary["links"][0];
+    let count = |name: &str| there[name].as_u64().unwrap_or_else(|| panic!("{name} in {there}"));
+    assert!(count("offered") >= 200 && count("dropped_by_queue") == 0 && count("dropped_by_loss") == 0, "{there}");
+    assert!(count("delivered") + count("dropped_by_fault") <= count("offered"), "{there}");
+    assert!(count("delivered") >= 200, "{there}");
+}
+
+#[test]
+fn goodput_is_the_rate_less_the_headers() {
+    skip_without_namespaces!();
+    let _alone = one_at_a_time();
+    // Whole segments at 1 Gbit/s, cut ones at 50 Mbit/s: both are charged by what they are on the wire.
+    for (rate, whole, bits, size) in [("1Gbit", "whole", 1e9, "4MiB"), ("50Mbit", "cut", 50e6, "512KiB")] {
+        let pair = Pair::new(&format!(r#", "rate": "{rate}", "delay": "100us", "queue": 2000"#));
+        assert_eq!(pair.link.ready["large_segments"], whole);
+        let (_server, address) = pair.echo();
+        // 1448 bytes of payload in each frame of 1514 (TCP with timestamps).
+        let most = bits * 1448.0 / 1514.0;
+        // What is under way at the window's edges, and a busy machine, cost some of it; nothing adds to it.
+        let goodput = (0..20)
+            .map(|_| {
+                let summary = pair.load(&address, &["-c", "4", "-d", "1s", "-s", size, "--verify", "length"]);
+                summary["goodput_bits_per_s"].as_f64().unwrap_or_else(|| panic!("{summary}"))
+            })
+            .inspect(|goodput| assert!(*goodput < most * 1.10, "{goodput} of {most} at {rate}"))
+            .find(|goodput| *goodput > most * 0.7);
+        assert!(goodput.is_some(), "not once 0.7 of {most} at {rate}");
+    }
+}
+
+#[test]
+fn the_share_asked_for_is_lost_and_counted() {
+    skip_without_namespaces!();
+    let pair = Pair::new(r#", "delay": "100us", "loss": "10%""#);
+    let (_server, address) = pair.echo();
+    let summary = pair.load(&address, &["-c", "16", "-n", "3000"]);
+    assert_eq!(summary["requests"]["completed"], 3000, "TCP repairs what is lost: {summary}");
+    let summary = pair.link.stop();
+    for way in [0, 1] {
+        let way = &summary["links"][way];
+        let offered = way["offered"].as_f64().expect("a number");
+        let lost = way["dropped_by_loss"].as_f64().expect("a number");
+        // Five standard deviations of a binomial count.
+        let tolerance = 5.0 * (offered * 0.1 * 0.9).sqrt();
+        assert!(offered > 3000.0 && (lost - offered * 0.1).abs() < tolerance, "{way}");
+    }
+}
+
+#[test]
+fn a_killed_link_leaves_no_device_in_any_namespace() {
+    skip_without_namespaces!();
+    let mut pair = Pair::new("");
+    let name = pair.devices[0].clone();
+    let exists = |host: &Namespace| run("ip", &["-n", &host.0, "-o", "link"]).contains(&name);
+    assert!(exists(&pair.hosts[0]));
+    pair.link.child.kill().expect("it can be killed");
+    pair.link.child.wait().expect("it can be waited for");
+    assert!(!exists(&pair.hosts[0]));
+}
+
+#[test]
+fn a_device_that_is_in_use_or_gone_is_named() {
+    skip_without_namespaces!();
+    let config = Scratch::new(".json");
+    let (one, other) = (fresh_name(), fresh_name());
+    let json = format!(r#"{{"devices": ["{one}", "{other}"], "links": [{{"ends": ["{one}", "{other}"]}}]}}"#);
+    std::fs::write(&config.0, json).expect("it can be written");
+    let arguments = ["link", "--json", "--config", config.path()];
+    let mut first = Running::start(Command::new(PLIMSOLL).args(arguments));
+    let second = Command::new(PLIMSOLL).args(arguments).output().expect("it starts");
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(5), "{error}");
+    assert!(error.contains(&format!("`{one}`: an interface of this name is in use")), "{error}");
+    run("ip", &["link", "del", &other]);
+    assert_eq!(first.child.wait().expect("it can be waited for").code(), Some(1));
+    let mut said = String::new();
+    std::io::Read::read_to_string(first.child.stderr.as_mut().expect("a pipe"), &mut said).expect("text");
+    assert!(said.contains(&format!("`{other}` is gone")), "{said}");
+}

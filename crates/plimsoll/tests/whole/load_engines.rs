@@ -1,0 +1,220 @@
+//! Nothing vanishes: whatever a server does, and whichever engine and pace meet it, every request that was due ends as one of five things, and each of its
+//! failures has its cause. [`crate::support::peer::Run::summary`] holds every summary to the sum.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::peer::{Run, answer, command, echo, outcome, serve};
+use plimsoll_sys::net::reset_on_close;
+
+/// What a server does, what it is asked for, and what the generator has to find.
+struct Misfortune {
+    name: &'static str,
+    target: SocketAddr,
+    url: bool,
+    /// The causes that failures may have.
+    causes: &'static [&'static str],
+    /// Whether anything can be completed.
+    completes: bool,
+}
+
+const MESSAGE: usize = 64;
+
+/// An echo server that says `after` to a connection once it has answered so many requests.
+fn echo_then(answers: usize, after: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    serve(move |mut stream| {
+        let mut message = [0; MESSAGE];
+        for _ in 0..answers {
+            if stream.read_exact(&mut message).is_err() || stream.write_all(&message).is_err() {
+                return;
+            }
+        }
+        if stream.read_exact(&mut message).is_ok() {
+            after(stream);
+        }
+    })
+}
+
+/// An HTTP server that answers every request with these pieces, and then goes on, or ends the connection.
+fn http(pieces: &'static [&'static str], ends: bool) -> SocketAddr {
+    serve(move |mut stream| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while matches!(stream.read(&mut byte), Ok(1)) {
+            head.push(byte[0]);
+            if !head.ends_with(b"\r\n\r\n") {
+                continue;
+            }
+            head.clear();
+            for piece in pieces {
+                if stream.write_all(piece.as_bytes()).is_err() {
+                    return;
+                }
+                if pieces.len() > 1 {
+                    sleep(Duration::from_millis(1));
+                }
+            }
+            if ends {
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.read(&mut byte);
+                return;
+            }
+        }
+    })
+}
+
+fn refusing() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port")
+}
+
+fn misfortunes() -> Vec<Misfortune> {
+    let echo = |name, causes, completes, target| Misfortune { name, target, url: false, causes, completes };
+    let fetch = |name, causes, completes, target| Misfortune { name, target, url: true, causes, completes };
+    let reset = |stream: TcpStream| reset_on_close(&stream).expect("the socket is open");
+    let mute = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
+    let half = |mut stream: TcpStream| {
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    };
+    let slow = &["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n", "ab", "cd", "ef"];
+    vec![
+        echo("an honest server", &[], true, crate::support::peer::echo()),
+        echo("refused connects", &["connect"], false, refusing()),
+        echo("resets", &["read", "write", "closed"], true, echo_then(3, reset)),
+        echo("time-outs", &["timeout"], true, echo_then(3, mute)),
+        echo("half-closes", &["closed", "read", "write"], true, echo_then(3, half)),
+        echo("short echoes", &["timeout"], false, answer(|bytes| Some(bytes[..bytes.len() - 1].to_vec()))),
+        echo("long echoes", &["mismatch"], false, answer(|bytes| Some([bytes, b"x"].concat()))),
+        echo("wrong echoes", &["mismatch"], false, answer(|bytes| Some(vec![bytes[0] ^ 1; bytes.len()]))),
+        fetch(
+            "1xx before the answer",
+            &[],
+            true,
+            http(&["HTTP/1.1 103 Early\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"], false),
+        ),
+        fetch("slow bodies", &[], true, http(slow, false)),
+        fetch(
+            "connections that close after each answer",
+            &[],
+            true,
+            http(&["HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"], true),
+        ),
+        fetch("bodies cut short", &["closed"], false, http(&["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nno"], true)),
+        fetch("error statuses", &["status"], false, http(&["HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"], false)),
+    ]
+}
+
+fn meet(misfortune: &Misfortune, engine: &str, pace: &str) -> Run {
+    let target = misfortune.target.to_string();
+    let timeout = if misfortune.causes.contains(&"timeout") { "300ms" } else { "30s" };
+    let arguments = format!("--engine {engine} -c 4 --timeout {timeout} {pace}");
+    let (protocol, target) = if misfortune.url { ("http", format!("http://{target}/")) } else { ("echo", target) };
+    outcome(&command(protocol, &target, &arguments).output().expect("the binary runs"))
+}
+
+fn check(misfortune: &Misfortune, engine: &str, pace: &str) {
+    let run = meet(misfortune, engine, pace);
+    let told = format!("{}, {engine}, {pace}: {}", misfortune.name, run.summary());
+    assert!(matches!(run.code, Some(0 | 1)), "{told}");
+    let [scheduled, completed, failed, timed_out, in_flight, unsent] =
+        ["scheduled", "completed", "failed", "timed_out", "in_flight", "unsent"]
+            .map(|name| run.count(&format!("requests.{name}")));
+    for cause in ["connect", "read", "write", "mismatch", "closed", "status", "timeout"] {
+        let count = run.count(&format!("errors.{cause}"));
+        // A connection may be closed while nothing is under way on it; where answers may take 300 ms only, so may connects.
+        let possible = cause == "closed" || cause == "connect" && misfortune.causes.contains(&"timeout");
+        assert!(count == 0 || misfortune.causes.contains(&cause) || possible, "{cause}: {told}");
+    }
+    if misfortune.causes.is_empty() {
+        assert_eq!((failed, timed_out), (0, 0), "{told}");
+    }
+    if !misfortune.completes {
+        assert_eq!(completed, 0, "{told}");
+    }
+    // In a window of a set time a slow machine may not come so far.
+    if !pace.contains("-d") {
+        assert_eq!(completed > 0, misfortune.completes, "{told}");
+        let lost = failed + timed_out + run.count("connections.failed");
+        assert_eq!(lost > 0, !misfortune.causes.is_empty(), "{told}");
+    }
+    let answered = run.count("response_time_us.count") - run.count("response_time_us.unanswered");
+    assert_eq!(answered, completed, "{told}");
+    assert!(run.count("response_time_us.unanswered") <= timed_out + in_flight + unsent, "{told}");
+    if let Some(count) = pace.strip_prefix("-n ") {
+        assert_eq!(scheduled.to_string(), count, "{told}");
+    } else if pace.contains("--each") {
+        assert_eq!(scheduled, 4 * 8, "{told}");
+    }
+}
+
+fn nothing_vanishes(engine: &str) {
+    for misfortune in misfortunes() {
+        // Where nothing is ever answered, the rests between a connection's attempts grow.
+        let count = if misfortune.completes { "-n 40" } else { "-n 8" };
+        // Side by side: they wait for most of their time.
+        std::thread::scope(|scope| {
+            for pace in ["-d 400ms", count, "--each 8", "-d 400ms -R 200"] {
+                let misfortune = &misfortune;
+                scope.spawn(move || check(misfortune, engine, pace));
+            }
+        });
+    }
+}
+
+#[test]
+fn nothing_vanishes_from_epoll() {
+    nothing_vanishes("epoll");
+}
+
+#[test]
+fn nothing_vanishes_from_uring() {
+    nothing_vanishes("uring");
+}
+
+#[test]
+fn nothing_vanishes_from_threads() {
+    nothing_vanishes("threads");
+}
+
+#[test]
+fn nothing_vanishes_from_fork() {
+    nothing_vanishes("fork");
+}
+
+#[test]
+fn every_engine_does_what_is_asked() {
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        for (arguments, requests) in [
+            ("-n 501 -c 10 -s 100", 501),
+            ("--each 7 -c 20", 140),
+            ("-n 6 -c 2 -s 3MiB", 6),
+            ("-n 60 -c 4 --reconnect", 60),
+            ("-n 100 -c 4 -R 2k", 100),
+            ("--each 5 -c 4 -R 1k --arrivals fixed", 20),
+            ("--each 3 -c 4 --think exp:2ms", 12),
+            ("--each 2 -c 9 --connect-rate 200", 18),
+        ] {
+            let target = echo().to_string();
+            let run = command("echo", &target, &format!("--engine {engine} {arguments}")).output();
+            let run = outcome(&run.expect("the binary runs"));
+            assert_eq!(run.code, Some(0), "{engine} {arguments}: {:?} {}", run.lines, run.stderr);
+            assert_eq!(run.count("requests.completed"), requests, "{engine} {arguments}");
+            assert_eq!(run.summary()["generator"]["engine"], engine);
+            assert_eq!(run.count("pool_wait_us.count") > 0, arguments.contains("-R"), "{engine} {arguments}");
+        }
+    }
+}
+
+#[test]
+fn uring_takes_further_tables_where_descriptors_run_out() {
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_plimsoll"), "load", "echo"]);
+    let target = echo().to_string();
+    limited.args([&target, "--engine", "uring", "-c", "300", "--each", "2", "--barrier", "-t", "2"]);
+    let run = outcome(&limited.args(["--json", "--quiet"]).output().expect("a shell"));
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!((run.count("requests.completed"), run.count("connections.peak")), (600, 300));
+    assert!(run.count("generator.tables") >= 4);
+}

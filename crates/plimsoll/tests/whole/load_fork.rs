@@ -1,0 +1,77 @@
+//! `plimsoll load --engine fork`: a process for each connection, and one record of them all.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
+
+use crate::support::peer::{Run, answer, command, echo, load, outcome, serve};
+
+fn fork(target: std::net::SocketAddr, arguments: &str) -> Run {
+    load(target, &format!("--engine fork {arguments}"))
+}
+
+#[test]
+fn counts_are_exact_over_all_processes() {
+    let run = fork(echo(), "-n 103 -c 10 -s 100");
+    assert_eq!((run.code, run.count("requests.completed")), (Some(0), 103), "{}", run.stderr);
+    assert_eq!((run.count("bytes_sent"), run.count("response_time_us.count")), (10_300, 103));
+    assert_eq!((run.count("connections.established"), run.count("connections.requested")), (10, 10));
+    assert_eq!((&run.summary()["generator"]["engine"], run.count("generator.threads")), (&"fork".into(), 10));
+    let events: Vec<_> = run.lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!(events, ["window_opened", "window_closed", "summary"]);
+    let few = fork(echo(), "-n 3 -c 10");
+    assert_eq!((few.count("requests.completed"), few.count("connections.requested")), (3, 3));
+}
+
+#[test]
+fn http_saturation_is_fetched_in_its_own_form() {
+    let target = serve(|mut stream| {
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello");
+    });
+    let url = format!("http://{target}/");
+    let run =
+        outcome(&command("http", &url, "--engine fork --http 1.0 --reconnect -n 100 -c 5").output().expect("it runs"));
+    assert_eq!((run.count("requests.completed"), run.count("establishment_time_us.count")), (100, 100));
+    assert_eq!(run.count("transmission_time_us.count"), 100);
+}
+
+#[test]
+fn what_every_process_has_to_say_is_said_once() {
+    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let run = fork(gone, "-c 4 --each 5");
+    assert_eq!((run.code, run.count("connections.failed"), run.count("requests.unsent")), (Some(1), 4, 20));
+    let said = run.summary()["warnings"].to_string();
+    let missing = run.warnings().into_iter().filter(|code| *code == "connections_missing").count();
+    assert_eq!((missing, said.matches("ECONNREFUSED").count()), (1, 1), "{said}");
+    assert!(said.contains("4 of 4 processes"), "{said}");
+    let wrong = fork(answer(|bytes| Some(vec![0; bytes.len()])), "--each 5 -c 3");
+    assert_eq!((wrong.count("errors.mismatch"), wrong.count("requests.unsent")), (3, 12));
+}
+
+#[test]
+fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
+    let mut child = command("echo", &echo().to_string(), "--engine fork -c 4 -d 1h").spawn().expect("the binary runs");
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut lines = String::new();
+    stdout.read_line(&mut lines).expect("the window opens");
+    let kill = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    stdout.read_to_string(&mut lines).expect("text");
+    let mut output = child.wait_with_output().expect("it ends");
+    output.stdout = lines.into_bytes();
+    let run = outcome(&output);
+    assert_eq!((run.code, run.count("connections.requested")), (Some(143), 4));
+    assert!(run.warnings().contains(&"interrupted"));
+}
+
+#[test]
+fn what_processes_cannot_do_is_refused() {
+    for arguments in ["-t 2", "--barrier", "--per-connection", "--csv=tcpbenchmark"] {
+        let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        load.args(["load", "echo", "127.0.0.1:7", "--engine", "fork"]).args(arguments.split_whitespace());
+        let output = load.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(!output.stderr.is_empty());
+    }
+}

@@ -1,0 +1,38 @@
+//! `plimsoll merge`: what several generators wrote, as one.
+
+use std::process::Command;
+
+use crate::support::peer::{echo, load, outcome};
+
+#[test]
+fn two_generators_become_one_record() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-merge-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let target = echo();
+    let parts = [load(target, "-n 300 -c 3"), load(target, "-n 500 -c 5 -s 100")];
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    merge.args(["merge", "--limit", "requests.completed >= 800"]);
+    for (part, name) in parts.iter().zip(["a.json", "b.json"]) {
+        let lines: Vec<String> = part.lines.iter().map(ToString::to_string).collect();
+        std::fs::write(folder.join(name), lines.join("\n") + "\n").expect("a file");
+        merge.arg(folder.join(name));
+    }
+    let merged = outcome(&merge.output().expect("the binary runs"));
+    assert_eq!(merged.code, Some(0), "{}", merged.stderr);
+    assert_eq!((merged.count("requests.completed"), merged.count("response_time_us.count")), (800, 800));
+    assert_eq!((merged.count("connections.established"), merged.count("establishment_time_us.count")), (8, 8));
+    assert_eq!(merged.count("bytes_sent"), 300 * 64 + 500 * 100);
+    let slowest = parts.iter().map(|part| part.figure("response_time_us.max")).fold(0.0, f64::max);
+    assert_eq!(merged.figure("response_time_us.max"), slowest);
+    std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn what_is_no_record_is_refused() {
+    for file in ["/dev/null", "/no/such/file", "/proc/self/stat"] {
+        let mut merge = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let output = merge.args(["merge", file]).output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(2), "{file}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("name a file"), "{file}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What `plimsoll load` records beside its summary, and the forms of other tools that it writes.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::peer::{answer, command, echo, load, outcome, serve};
+
+/// A file of this test's own, which goes when it is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("plimsoll-{name}-{}", std::process::id())))
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).expect("the file was written")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn every_completed_request_has_a_row_in_the_log() {
+    let log = Scratch::new("requests");
+    let run = load(echo(), &format!("--each 50 -c 4 -s 100 -t 2 --request-log {}", log.0.display()));
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let text = log.text();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("time,connection,request,bytes,response_time_us"));
+    let rows: Vec<Vec<f64>> =
+        lines.map(|line| line.split(',').map(|cell| cell.parse().expect("a number")).collect()).collect();
+    assert_eq!(rows.len(), 200);
+    for connection in 0..4 {
+        let own: Vec<f64> = rows.iter().filter(|row| row[1] == f64::from(connection)).map(|row| row[2]).collect();
+        assert_eq!(own, (1..=50).map(f64::from).collect::<Vec<_>>(), "each connection's requests, in order");
+    }
+    assert!(rows.iter().all(|row| row[3] == 100.0 && row[0] > 1.7e9));
+    let mean = rows.iter().map(|row| row[4]).sum::<f64>() / 200.0;
+    assert!((mean / run.figure("response_time_us.mean") - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn the_seconds_add_up_to_the_run() {
+    let series = Scratch::new("seconds");
+    let run = load(echo(), &format!("-d 2500ms -c 4 -t 2 -R 400 --timeseries {}", series.0.display()));
+    let lines: Vec<serde_json::Value> =
+        series.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(lines.len() >= 3, "{lines:?}");
+    let completed: u64 = lines.iter().filter_map(|line| line["completed"].as_u64()).sum();
+    // What was under way at the window's end is answered in the drain.
+    let window = run.count("requests.completed");
+    assert!((window..=window + 4).contains(&completed), "{completed} for {window}");
+    assert!(lines.windows(2).all(|pair| pair[0]["second"].as_u64() < pair[1]["second"].as_u64()));
+    assert!(lines.iter().all(|line| line["response_time_us"]["count"] == line["completed"]));
+}
+
+#[test]
+fn percentiles_are_written_for_plotters() {
+    for engine in ["epoll", "fork"] {
+        let file = Scratch::new("hgrm");
+        let run = load(echo(), &format!("-n 1000 -c 4 --engine {engine} --hdr {}", file.0.display()));
+        let text = file.text();
+        assert!(text.starts_with("       Value     Percentile TotalCount 1/(1-Percentile)\n\n"), "{engine}: {text}");
+        assert!(text.contains("Total count    =         1000]"), "{engine}: {text}");
+        let median = run.figure("response_time_us.p50") / 1000.0;
+        let line = text.lines().find(|line| line.contains(" 0.5000000")).expect("the median");
+        let value: f64 = line.split_whitespace().next().and_then(|cell| cell.parse().ok()).expect("a number");
+        assert!((value - median).abs() <= 0.002 * median, "{engine}: {value} for {median}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_said_before_the_run_or_after_it() {
+    let early = command("echo", &echo().to_string(), "-n 1 --request-log /no/such/folder/x").output().expect("it runs");
+    assert_eq!(early.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&early.stderr).contains("name a file in a folder that is yours"));
+    for flag in ["--request-log", "--timeseries", "--hdr"] {
+        let late = command("echo", &echo().to_string(), &format!("-n 1000 -c 2 {flag} /dev/full")).output();
+        let run = outcome(&late.expect("it runs"));
+        assert_eq!((run.code, run.count("requests.completed")), (Some(1), 1000), "{flag}: {}", run.stderr);
+        assert!(run.stderr.contains("incomplete: No space left on device"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn each_connection_has_a_result() {
+    let run = load(echo(), "--each 3 -c 5 --per-connection");
+    assert_eq!(run.code, Some(0));
+    let results: Vec<_> = run.lines.iter().filter(|line| line["event"] == "connection").collect();
+    assert_eq!(results.len(), 5);
+    for (result, number) in results.iter().zip(0..) {
+        assert_eq!((result["connection"].as_i64(), result["completed"].as_u64()), (Some(number), Some(3)));
+        assert_eq!(result["success"], true);
+        assert!(result["establishment_time_us"].as_f64() > Some(0.0));
+    }
+}
+
+#[test]
+fn the_summary_is_a_row_of_named_columns() {
+    let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let target = echo().to_string();
+    let output =
+        load.args(["load", "echo", &target, "-n", "100", "-s", "50", "--csv", "--quiet"]).output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((lines.len(), lines[0].len()), (2, lines[1].len()));
+    let cell = |name: &str| lines[0].iter().position(|column| *column == name).map(|place| lines[1][place]);
+    assert_eq!((cell("server"), cell("size_bytes")), (Some(target.as_str()), Some("50")));
+    assert_eq!((cell("requests.completed"), cell("valid").is_some()), (Some("100"), true));
+    assert!(cell("response_time_us.p99_9").is_some() && cell("elapsed_s").is_some());
+}
+
+/// Runs tcpbenchmark's form and returns its lines.
+fn tcpbenchmark(target: &str, arguments: &str) -> Vec<String> {
+    let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    load.args(["load", "echo", target, "--payload", "text", "--restart-sequence", "--csv=tcpbenchmark", "--quiet"]);
+    let output = load.args(arguments.split_whitespace()).output().expect("it runs");
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
+
+/// The report's own example run; the digits of its times, which cannot be known, are `#`.
+const TCPBENCHMARK: &str = "\
+hostname = localhost, port = PORT
+3 thread with 2 echoback.
+message size is 5 bytes.
+Thread stack size = STACK bytes
+thread 0 created.
+thread 1 created.
+thread 2 created.
+start count down: 2
+start count down: 1
+Thread Start!!
+addr=127.0.0.1
+port=PORT
+addr=127.0.0.1
+port=PORT
+addr=127.0.0.1
+port=PORT
+Thread(0): true
+  connectTime: UsedTime: 0.##########(sec)
+  sendRecvTime: UsedTime: 0.##########(sec)
+  failedConnectNum = 0
+  failedSendRecvLoopNum = 0
+  failedSendRecvNum = 0
+Thread(1): true
+  connectTime: UsedTime: 0.##########(sec)
+  sendRecvTime: UsedTime: 0.##########(sec)
+  failedConnectNum = 0
+  failedSendRecvLoopNum = 0
+  failedSendRecvNum = 0
+Thread(2): true
+  connectTime: UsedTime: 0.##########(sec)
+  sendRecvTime: UsedTime: 0.##########(sec)
+  failedConnectNum = 0
+  failedSendRecvLoopNum = 0
+  failedSendRecvNum = 0
+-----
+thread,success,failedConnect,failedSendRecvLoop,failedSendRecv,connectTime(total),connectTime(average),connectTime(sample variance),connectTime(max),sendRecvTime(total),sendRecvTime(average),sendRecvTime(sample variance),sendRecvTime(max),benchmarkTime(include failed)
+3,3,0,0,0,0.######,0.######,0.######,0.######,0.######,0.######,0.######,0.######,0.######
+-----
+";
+
+#[test]
+fn tcpbenchmark_says_what_the_report_shows_to_the_letter() {
+    let port = echo().port().to_string();
+    let lines = tcpbenchmark(&format!("localhost:{port}"), "--engine threads -c 3 -s 5 --each 2 --countdown 2");
+    // The digits of a decimal fraction cannot be known.
+    let hide = |line: &str| -> String {
+        let mut fraction = false;
+        let hidden = line.chars().map(|character| {
+            let digit = character.is_ascii_digit();
+            let hide = fraction && digit;
+            fraction = character == '.' || hide;
+            if hide { '#' } else { character }
+        });
+        hidden.collect()
+    };
+    let told: Vec<String> =
+        lines.iter().map(|line| if line.starts_with("addr=") { line.clone() } else { hide(line) }).collect();
+    let stack = lines[3].split_whitespace().nth(4).expect("a number of bytes");
+    assert!(stack.parse::<u64>().expect("a number") >= 65_536, "{stack}");
+    let want = TCPBENCHMARK.replace("PORT", &port).replace("STACK", stack);
+    assert_eq!(told, want.lines().collect::<Vec<_>>());
+    let row: Vec<&str> = lines[lines.len() - 2].split(',').collect();
+    let [connect, exchange, all] = [5, 9, 13].map(|column: usize| row[column].parse::<f64>().expect("seconds"));
+    assert!(connect > 0.0 && exchange > 0.0 && all > 0.0);
+}
+
+#[test]
+fn a_broken_sequence_is_started_over_and_counted() {
+    // The first two connections end after one echo; all later ones are honest.
+    let accepted = AtomicUsize::new(0);
+    let target = serve(move |mut stream| {
+        let honest = accepted.fetch_add(1, Ordering::SeqCst) >= 2;
+        let mut message = [0; 10];
+        while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() && honest {}
+    });
+    let lines = tcpbenchmark(&target.to_string(), "-c 2 -s 10 --each 5");
+    let row: Vec<&str> = lines[lines.len() - 2].split(',').collect();
+    assert_eq!(row[..4], ["2", "2", "0", "2"], "both succeed in the end, after a broken sequence each");
+}
+
+#[test]
+fn a_sequence_that_never_succeeds_is_given_up_after_its_attempts() {
+    let lines = tcpbenchmark(&answer(|_| None).to_string(), "-c 1 -s 10 --each 5 --attempts 3");
+    let row: Vec<&str> = lines[lines.len() - 2].split(',').collect();
+    assert_eq!(row[..5], ["1", "0", "0", "3", "3"]);
+    assert!(lines.contains(&"Thread(0): false".to_owned()), "{lines:?}");
+}

@@ -1,0 +1,34 @@
+//! The whole program, tested from outside: one test program, so that one change links once.
+//!
+//! A file here is a subject; `support` starts the processes under test and their peers.
+
+mod support;
+
+mod bad_input;
+mod capture;
+mod forward;
+mod forward_accept;
+mod forward_limits;
+mod forward_peers;
+mod forward_table;
+mod forward_torture;
+mod link;
+mod load_echo;
+mod load_engines;
+mod load_fork;
+mod load_http;
+mod load_https;
+mod load_merge;
+mod load_open;
+mod load_parity;
+mod load_records;
+mod load_threads;
+mod load_valgrind;
+mod scale;
+mod serve_accept;
+mod serve_echo;
+mod serve_fairness;
+mod serve_http;
+mod serve_settings;
+mod serve_walk;
+mod valgrind;

@@ -1,0 +1,148 @@
+//! What every accept strategy must do under every model that can have it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::support::server::{Noise, Server, assert_echoes, until};
+
+/// Every pair that there is.
+const PAIRS: [(&str, &[&str]); 5] = [
+    ("select", &["single", "handoff", "reuseport"]),
+    ("poll", &["single", "handoff", "reuseport"]),
+    ("epoll", &["single", "handoff", "exclusive", "reuseport"]),
+    ("epoll-et", &["single", "handoff", "exclusive", "reuseport"]),
+    ("uring", &["single", "handoff", "exclusive", "reuseport"]),
+];
+
+fn for_every_pair(test: impl Fn(&str, &[&str])) {
+    for (model, strategies) in PAIRS {
+        for strategy in strategies {
+            let workers: &[&str] = if *strategy == "single" { &[] } else { &["--workers", "3"] };
+            test(model, &[&["--accept", strategy], workers].concat());
+        }
+    }
+}
+
+#[test]
+fn every_connection_is_served_and_counted_at_its_worker() {
+    for_every_pair(|model, arguments| {
+        let server = Server::echo(model, arguments);
+        let mut streams: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
+        for (number, stream) in streams.iter_mut().enumerate() {
+            assert_echoes(stream, &Noise::new(number as u64).bytes(100 + number * 50));
+        }
+        drop(streams);
+        let summary = server.stop();
+        let each: Vec<u64> = summary["connections_per_worker"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|count| count.as_u64().expect("a number"))
+            .collect();
+        assert_eq!(each.len(), if arguments.contains(&"single") { 1 } else { 3 }, "{model} {arguments:?}: {summary}");
+        assert_eq!(each.iter().sum::<u64>(), 200, "{model} {arguments:?}: {summary}");
+        assert_eq!(summary["connections"], 200, "{model} {arguments:?}");
+        assert_eq!(summary["errors"], serde_json::json!({}), "{model} {arguments:?}");
+        if arguments.contains(&"handoff") {
+            // All were open at once, so each went to one with no more than the others.
+            assert!(each.iter().all(|count| (66..=67).contains(count)), "{model}: {each:?}");
+        }
+    });
+}
+
+#[test]
+fn http_is_served_and_a_drain_finishes_what_is_under_way() {
+    for_every_pair(|model, arguments| {
+        let server = Server::http(model, &[&["--synthetic", "--drain", "60s"], arguments].concat());
+        let mut busy: Vec<TcpStream> = (0..6).map(|_| server.connect()).collect();
+        for stream in &mut busy {
+            stream.write_all(b"GET /bytes/5000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
+        }
+        let mut first = [0; 15];
+        for stream in &mut busy {
+            stream.read_exact(&mut first).expect("the server answers");
+            assert_eq!(&first, b"HTTP/1.1 200 OK");
+        }
+        server.terminate();
+        for stream in &mut busy {
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).expect("all of it comes");
+            let end = rest.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+            assert_eq!(rest.len() - end, 5_000_000, "{model} {arguments:?}");
+        }
+        assert_eq!(server.wait().0.code(), Some(0), "{model} {arguments:?}");
+    });
+}
+
+#[test]
+fn a_worker_of_a_handoff_grows_by_tables() {
+    for model in ["poll", "epoll", "epoll-et", "uring"] {
+        let server = Server::echo_with_limit(model, 64, &["--accept", "handoff", "--workers", "2"]);
+        let mut streams: Vec<TcpStream> = (0..150).map(|_| server.connect()).collect();
+        for stream in &mut streams {
+            assert_echoes(stream, b"past one table");
+        }
+        let summary = {
+            drop(streams);
+            server.stop()
+        };
+        assert_eq!(summary["peak_connections"], 150, "{model}: {summary}");
+    }
+}
+
+#[test]
+fn past_the_most_connections_accepting_pauses_and_goes_on_when_one_ends() {
+    let limited = |model: &str, arguments: &[&str]| {
+        let server = Server::echo(model, &[&["--max-connections", "5"], arguments].concat());
+        let mut streams: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(b"in").expect("the server reads");
+        }
+        let mut answer = [0; 2];
+        let mut rest: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+        // Where each worker has a queue of its own, the five may not be those that came first.
+        if !arguments.contains(&"reuseport") {
+            streams.iter_mut().for_each(|stream| stream.read_exact(&mut answer).expect("it is served"));
+            rest[0].write_all(b"in").expect("the kernel takes it");
+            rest[0].set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a timeout can be set");
+            assert!(rest[0].read_exact(&mut answer).is_err(), "{model} {arguments:?}: a sixth is served");
+            rest[0].set_read_timeout(Some(crate::support::server::PATIENCE)).expect("a timeout can be set");
+            rest.remove(0);
+        }
+        drop(streams);
+        // Where each worker has a queue of its own, whose place is free may not be where one waits: they end one by one.
+        for mut stream in rest.drain(..) {
+            if arguments.contains(&"reuseport") {
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+            } else {
+                assert_echoes(&mut stream, b"and now me");
+            }
+        }
+        until("all have been served", || server.queued() == 0);
+        let summary = server.stop();
+        assert!(summary["peak_connections"].as_u64() <= Some(5), "{model} {arguments:?}: {summary}");
+    };
+    for model in ["threads", "fork"] {
+        limited(model, &[]);
+    }
+    for_every_pair(limited);
+}
+
+#[test]
+fn what_a_model_cannot_have_is_refused_with_the_way_out() {
+    for (arguments, part) in [
+        (&["--model", "select", "--accept", "exclusive"][..], "use handoff or reuseport"),
+        (&["--model", "threads", "--accept", "reuseport"], "leave --accept out"),
+        (&["--accept", "single", "--workers", "2"], "leave --workers out"),
+        (&["--accept", "random"], "use one of single, handoff, exclusive, reuseport"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["serve", "echo"])
+            .args(arguments)
+            .output()
+            .expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{arguments:?}: {output:?}");
+    }
+}

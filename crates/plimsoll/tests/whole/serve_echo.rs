@@ -1,0 +1,319 @@
+//! What every model must do, as any TCP client sees it. One suite runs them all.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::support::server::{Noise, Server, assert_echoes, for_every_model, until};
+use plimsoll_sys::{descriptor, net};
+
+for_every_model!(
+    bytes_come_back_identical_whatever_their_number_and_pieces,
+    five_hundred_connections_are_served_at_once,
+    a_peer_that_half_closes_gets_all_its_bytes,
+    a_peer_that_never_reads_cannot_make_memory_grow,
+    rude_ends_leave_it_serving,
+    sigterm_finishes_what_has_arrived,
+    a_second_sigterm_ends_it_at_once,
+    too_few_descriptors_neither_crash_nor_spin_it,
+    every_closed_connection_has_a_row_in_the_log,
+    several_addresses_are_listened_on,
+);
+
+fn bytes_come_back_identical_whatever_their_number_and_pieces(model: &str) {
+    let server = Server::echo(model, &[]);
+    let mut sent = 0;
+    for (seed, length) in (1..).zip([1, 2, 4095, 4096, 4097, 65_535, 65_536, 65_537, 1 << 20, 64 << 20]) {
+        let stream = server.connect();
+        let writer = stream.try_clone().expect("a stream can be cloned");
+        let write = move || {
+            let mut pieces = Noise::new(seed);
+            let mut noise = Noise::new(length as u64);
+            let (mut writer, mut left) = (writer, length);
+            while left > 0 {
+                // Mostly small pieces, now and then one larger than any buffer.
+                let most = 1 << (pieces.word() % 19);
+                let piece = left.min(1 + pieces.word() as usize % most).next_multiple_of(8).min(left);
+                writer.write_all(&noise.bytes(piece)).expect("the server reads");
+                left -= piece;
+            }
+        };
+        let writing = std::thread::spawn(write);
+        let (mut stream, mut noise, mut left) = (stream, Noise::new(length as u64), length);
+        let mut answer = vec![0; 1 << 16];
+        while left > 0 {
+            let piece = left.min(answer.len());
+            stream.read_exact(&mut answer[..piece]).expect("the server answers");
+            assert!(answer[..piece] == noise.bytes(piece), "{} bytes before the end of {length}", left);
+            left -= piece;
+        }
+        writing.join().expect("the writer does not panic");
+        sent += length as u64;
+    }
+    let summary = server.stop();
+    assert_eq!(summary["bytes_received"], sent);
+    assert_eq!(summary["bytes_sent"], sent);
+    assert_eq!(summary["errors"], serde_json::json!({}));
+}
+
+fn five_hundred_connections_are_served_at_once(model: &str) {
+    let server = Server::echo(model, &[]);
+    let mut streams: Vec<TcpStream> = (0..500).map(|_| server.connect()).collect();
+    for (stream, number) in streams.iter_mut().zip(0_u64..) {
+        stream.write_all(&number.to_ne_bytes()).expect("the server reads");
+    }
+    for (stream, number) in streams.iter_mut().zip(0_u64..) {
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer).expect("the server answers");
+        assert_eq!(u64::from_ne_bytes(answer), number);
+    }
+    drop(streams);
+    let summary = server.stop();
+    assert_eq!(summary["peak_connections"], 500);
+    assert_eq!(summary["connections"], 500);
+}
+
+fn a_peer_that_half_closes_gets_all_its_bytes(model: &str) {
+    let server = Server::echo(model, &[]);
+    // More than socket buffers hold, so that much is still to come when the end is sent.
+    let message = Noise::new(3).bytes(8 << 20);
+    let mut stream = server.connect();
+    let mut writer = stream.try_clone().expect("a stream can be cloned");
+    let sent = message.clone();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sent).expect("the server reads");
+        writer.shutdown(Shutdown::Write).expect("it is connected");
+    });
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers and closes");
+    writing.join().expect("the writer does not panic");
+    assert!(answer == message);
+}
+
+fn a_peer_that_never_reads_cannot_make_memory_grow(model: &str) {
+    let server = Server::echo(model, &[]);
+    assert_echoes(&mut server.connect(), b"warm");
+    let resident = || server.processes().iter().map(|process| process.resident * 4096).sum::<u64>();
+    let before = resident();
+    let mut greedy = server.connect();
+    greedy.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout can be set");
+    let piece = vec![7; 1 << 20];
+    let mut sent = 0_u64;
+    // Until its socket has had no room for half a second. 256 MiB would be memory without bound.
+    let stalled = loop {
+        match greedy.write(&piece) {
+            Ok(length) => sent += length as u64,
+            Err(error) => break error,
+        }
+        assert!(sent < 256 << 20, "the server goes on taking bytes that nobody reads back");
+    };
+    assert_eq!(stalled.kind(), ErrorKind::WouldBlock, "{stalled}");
+    server.assert_serves();
+    // What the kernel holds is not the server's. Fork's child is a process more.
+    assert!(resident() < before + (8 << 20), "from {before} to {} bytes", resident());
+}
+
+fn rude_ends_leave_it_serving(model: &str) {
+    let server = Server::echo(model, &[]);
+    for _ in 0..50 {
+        let mut stream = server.connect();
+        assert_echoes(&mut stream, b"hello");
+        net::reset_on_close(&stream).expect("it is connected");
+        drop(stream);
+
+        let mut unread = server.connect();
+        unread.write_all(&[1; 10_000]).expect("the server reads");
+        drop(unread);
+    }
+    for _ in 0..1000 {
+        drop(server.connect());
+    }
+    server.assert_serves();
+    until("every connection but none is over", || {
+        // Fork has a child a connection; the others free their descriptors.
+        let processes = server.processes();
+        server.queued() == 0
+            && processes.len() == 1
+            && processes[0].descriptors().iter().filter(|name| name.starts_with("socket:")).count() < 50
+    });
+    assert_eq!(server.stop()["connections"], 1101);
+}
+
+fn sigterm_finishes_what_has_arrived(model: &str) {
+    let server = Server::echo(model, &["--drain", "60s"]);
+    let mut idle = server.connect();
+    assert_echoes(&mut idle, b"idle from now on");
+    let mut busy = server.connect();
+    let message = Noise::new(5).bytes(64 << 10);
+    busy.write_all(&message).expect("the server reads");
+    let mut first = [0];
+    busy.read_exact(&mut first).expect("the server has begun to answer");
+    server.terminate();
+    let mut rest = Vec::new();
+    busy.read_to_end(&mut rest).expect("the server answers all and closes");
+    assert!(first[0] == message[0] && rest == message[1..]);
+    assert_eq!(idle.read(&mut first).expect("an idle connection is closed cleanly"), 0);
+    let address = server.address();
+    let (status, summary) = server.wait();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(summary["bytes_sent"], summary["bytes_received"]);
+    assert_eq!(summary["errors"], serde_json::json!({}));
+    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+}
+
+fn a_second_sigterm_ends_it_at_once(model: &str) {
+    let server = Server::echo(model, &["--drain", "1h"]);
+    // Its answer can never be sent, so draining would take the hour.
+    let mut stuck = server.connect();
+    stuck.set_write_timeout(Some(Duration::from_millis(200))).expect("a timeout can be set");
+    while stuck.write(&[0; 1 << 16]).is_ok() {}
+    let address = server.address();
+    server.terminate();
+    until("it stops listening", || TcpStream::connect(address).is_err());
+    server.terminate();
+    let (status, _) = server.wait();
+    assert_eq!(status.code(), Some(0));
+}
+
+fn too_few_descriptors_neither_crash_nor_spin_it(model: &str) {
+    let server = Server::echo_with_limit(model, 64, &["--workers", "1"].repeat(usize::from(has_workers(model))));
+    let mut streams: Vec<TcpStream> = (0..150).map(|_| server.connect()).collect();
+    // Those that are served answer; the others wait at the listener.
+    assert_echoes(&mut streams[0], b"the first is served");
+    let ticks = || server.processes().iter().map(|process| process.ticks).sum::<u64>();
+    // A second in which it does next to nothing: those before it may still be those in which it took what it could.
+    let idles = || {
+        let (before, since) = (ticks(), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        // A clock tick is 10 ms (USER_HZ is 100 on Linux).
+        (ticks() - before) as f64 * 0.01 / since.elapsed().as_secs_f64() < 0.05
+    };
+    assert!((0..20).any(|_| idles()), "it uses a CPU while nothing happens");
+    for stream in &mut streams {
+        // Each is closed as soon as it has been served, which makes room for the next.
+        assert_echoes(stream, b"and now me");
+        stream.shutdown(Shutdown::Both).expect("it is connected");
+    }
+    server.assert_serves();
+    drop(streams);
+    assert_eq!(server.stop()["connections"], 151);
+}
+
+fn every_closed_connection_has_a_row_in_the_log(model: &str) {
+    let log = std::env::temp_dir().join(format!("plimsoll-connections-{model}-{}.csv", std::process::id()));
+    let server = Server::echo(model, &["--connection-log", log.to_str().expect("text")]);
+    let mut expected = Vec::new();
+    for length in [1, 100, 5000] {
+        let mut stream = server.connect();
+        let port = stream.local_addr().expect("it is connected").port();
+        stream.write_all(&vec![9; length]).expect("the server reads");
+        let mut answer = vec![0; length];
+        stream.read_exact(&mut answer).expect("the server answers");
+        expected.push((port, length));
+    }
+    server.stop();
+    let text = std::fs::read_to_string(&log).expect("the log is there");
+    std::fs::remove_file(&log).expect("it is ours");
+    let mut rows = text.lines();
+    assert_eq!(rows.next(), Some("client_address,client_port,requests,bytes"));
+    let mut seen: Vec<(u16, usize)> = rows
+        .map(|row| {
+            let fields: Vec<&str> = row.split(',').collect();
+            assert_eq!((fields.len(), fields[0]), (4, "127.0.0.1"), "{row}");
+            assert!(fields[2].parse::<u64>().expect("a number") >= 1, "{row}");
+            (fields[1].parse().expect("a port"), fields[3].parse().expect("a number"))
+        })
+        .collect();
+    seen.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+}
+
+fn several_addresses_are_listened_on(model: &str) {
+    let server = Server::echo(model, &["--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", "localhost:0"]);
+    let addresses = server.addresses();
+    assert_eq!(addresses.len(), 3);
+    assert!(addresses[1].is_ipv6());
+    for address in addresses {
+        assert_ne!(address.port(), 0);
+        assert_echoes(&mut TcpStream::connect(address).expect("it listens there"), b"here?");
+    }
+}
+
+fn has_workers(model: &str) -> bool {
+    !matches!(model, "threads" | "fork")
+}
+
+#[test]
+fn select_refuses_what_does_not_fit_its_set_and_serves_the_rest() {
+    if descriptor::limit() < 1200 {
+        eprintln!("skipped: needs 1200 descriptors, `ulimit -n` gives {}", descriptor::limit());
+        return;
+    }
+    let server = Server::echo("select", &["--workers", "1"]);
+    let mut streams: Vec<TcpStream> = (0..1100).map(|_| server.connect()).collect();
+    let mut served = 0;
+    for stream in &mut streams {
+        // One that was refused may have been reset before or after its bytes went out.
+        let mut answer = [0; 2];
+        if stream.write_all(b"hi").and_then(|()| stream.read_exact(&mut answer)).is_ok() {
+            served += 1;
+        }
+    }
+    // The set's 1024 less standard streams, listener, wake-up and what else the process has open.
+    assert!((1000..1024).contains(&served), "{served}");
+    drop(streams);
+    until("there is room again", || {
+        let mut stream = server.connect();
+        let mut answer = [0; 2];
+        stream.write_all(b"hi").and_then(|()| stream.read_exact(&mut answer)).is_ok()
+    });
+    let summary = server.stop();
+    assert!(summary["refused"].as_u64() >= Some(1100 - served), "{summary}");
+    assert_eq!(summary["errors"]["fd_setsize"], summary["refused"]);
+}
+
+#[test]
+fn fork_leaves_no_zombie_and_inherits_no_listener() {
+    let server = Server::echo("fork", &[]);
+    let mut streams: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(|stream| assert_echoes(stream, b"served by a child"));
+    let processes = server.processes();
+    assert_eq!(processes.len(), 21);
+    for child in processes.iter().filter(|process| process.pid != server.pid()) {
+        let sockets = child.descriptors().iter().filter(|name| name.starts_with("socket:")).count();
+        assert_eq!(sockets, 1, "its connection and nothing else: {:?}", child.descriptors());
+    }
+    drop(streams);
+    until("no child is left, not even a zombie", || server.processes().len() == 1);
+    server.stop();
+}
+
+#[test]
+fn forks_children_die_with_their_killed_parent() {
+    let server = Server::echo("fork", &[]);
+    let mut stream = server.connect();
+    assert_echoes(&mut stream, b"served by a child");
+    let address = server.address();
+    server.kill();
+    assert_eq!(stream.read(&mut [0]).expect("the kernel closes the child's socket"), 0);
+    let again = Server::echo("fork", &["--listen", &address.to_string()]);
+    again.assert_serves();
+}
+
+#[test]
+fn foreign_clients_are_served() {
+    let server = Server::echo("epoll", &[]);
+    let script = "import socket, sys\n\
+        s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+        s.sendall(b'x' * 100000)\n\
+        s.shutdown(socket.SHUT_WR)\n\
+        n = 0\n\
+        while d := s.recv(65536):\n    n += len(d)\n\
+        print(n)";
+    let output = std::process::Command::new("python3")
+        .args(["-c", script, &server.address().port().to_string()])
+        .output()
+        .expect("python3 is here: the laboratory needs it");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "100000", "{output:?}");
+}

@@ -1,0 +1,476 @@
+//! What every model must do over HTTP under every accept strategy, as any client sees it. One suite runs them all; what does not depend on the model is tested at the service.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::server::{Noise, Server, for_every_model, until};
+use serde_json::json;
+
+for_every_model!(and every strategy:
+    files_of_every_size_arrive_whole,
+    pipelined_requests_are_answered_in_order,
+    a_connection_goes_on_after_each_answer_and_ends_when_it_should,
+    ranges_and_conditions_are_kept_to,
+    nothing_outside_of_the_root_is_found,
+    a_request_may_come_byte_by_byte,
+    each_refusal_has_its_status,
+    who_takes_too_long_is_closed,
+    a_peer_that_takes_nothing_is_closed,
+    a_shrinking_file_ends_the_connection_before_its_promise,
+    malformed_requests_leave_it_serving,
+    synthetic_bodies_are_as_long_as_asked_for,
+    burning_costs_the_cpu_time_that_was_asked_for,
+    sigterm_finishes_the_answer_that_is_under_way,
+    descriptors_come_back,
+);
+
+/// A folder of files that goes away with the test.
+struct Site(PathBuf);
+
+impl Site {
+    fn new() -> Site {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("plimsoll-site-{}-{number}", std::process::id()));
+        fs::create_dir_all(folder.join("root")).expect("a folder can be made");
+        Site(folder)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.join("root")
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().expect("beneath the root")).expect("a folder can be made");
+        fs::write(path, bytes).expect("a file can be written");
+    }
+
+    fn serve(&self, model: &str, arguments: &[&str]) -> Server {
+        let root = self.root();
+        Server::http(model, &[&["--root", root.to_str().expect("text")], arguments].concat())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A client that knows only what it was told: it reads heads to the empty line, and bodies by their length.
+struct Client {
+    writer: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+struct Answer {
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        let writer = server.connect();
+        let reader = BufReader::new(writer.try_clone().expect("a stream can be cloned"));
+        Client { writer, reader }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.writer.write_all(text.as_bytes()).expect("the server reads");
+    }
+
+    fn head(&mut self) -> Option<Answer> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        let status = lines[0].split(' ').nth(1).expect("a status").parse().expect("a number");
+        let fields = lines[1..].iter().map(|line| line.split_once(": ").expect("a field"));
+        let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+        Some(Answer { status, fields, body: Vec::new() })
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut answer = self.head().expect("the server answers");
+        let length = answer.field("content-length").map_or(0, |length| length.parse().expect("a number"));
+        answer.body = vec![0; length];
+        self.reader.read_exact(&mut answer.body).expect("the body comes whole");
+        answer
+    }
+
+    fn get(&mut self, target: &str, fields: &str) -> Answer {
+        self.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\n{fields}\r\n"));
+        self.answer()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        // A reset is an end too.
+        self.reader.read_to_end(&mut rest).map_or(true, |_| rest.is_empty())
+    }
+}
+
+fn files_of_every_size_arrive_whole(model: &str) {
+    let site = Site::new();
+    let sizes = [0, 1, 8191, 8192, 8193, 65_536, 75_672, 1 << 20, (24 << 20) + 7];
+    for size in sizes {
+        site.write(&format!("{size}.bin"), &Noise::new(size as u64).bytes(size));
+    }
+    let server = site.serve(model, &[]);
+    let mut client = Client::new(&server);
+    for size in sizes {
+        let answer = client.get(&format!("/{size}.bin"), "");
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("content-type"), Some("application/octet-stream"));
+        assert!(answer.body == Noise::new(size as u64).bytes(size), "{size}");
+    }
+    client.send("HEAD /1048576.bin HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.head().expect("an answer").field("content-length"), Some("1048576"));
+    assert_eq!(client.get("/1.bin", "").body.len(), 1);
+    drop(client);
+    let summary = server.stop();
+    assert_eq!((&summary["requests"], &summary["connections"]), (&json!(sizes.len() + 2), &json!(1)), "{summary}");
+    assert_eq!(summary["errors"], json!({}));
+}
+
+fn pipelined_requests_are_answered_in_order(model: &str) {
+    let site = Site::new();
+    for number in 0..5 {
+        site.write(&format!("{number}"), &Noise::new(number).bytes(7 << (number * 4)));
+    }
+    let server = site.serve(model, &[]);
+    let client = Client::new(&server);
+    let (mut writer, mut reading) = (client.writer.try_clone().expect("a stream can be cloned"), client);
+    let mut noise = Noise::new(7);
+    let order: Vec<u64> = (0..2000).map(|_| noise.word() % 5).collect();
+    let requests: String = order
+        .iter()
+        .map(|number| if *number == 4 { "GET /absent".into() } else { format!("GET /{number}") })
+        .map(|request: String| request + " HTTP/1.1\r\nHost: test\r\n\r\n")
+        .collect();
+    let writing = std::thread::spawn(move || writer.write_all(requests.as_bytes()).expect("the server reads"));
+    for number in order {
+        let answer = reading.answer();
+        match number {
+            4 => assert_eq!(answer.status, 404),
+            _ => assert!(answer.body == Noise::new(number).bytes(7 << (number * 4)), "{number}"),
+        }
+    }
+    writing.join().expect("the writer does not panic");
+}
+
+fn a_connection_goes_on_after_each_answer_and_ends_when_it_should(model: &str) {
+    let site = Site::new();
+    site.write("index.html", b"here");
+    let server = site.serve(model, &["--keep-alive-timeout", "700ms"]);
+    let mut client = Client::new(&server);
+    for _ in 0..2 {
+        assert_eq!(client.get("/", "").body, b"here");
+    }
+    // From before the last request: this thread may hear of its answer late.
+    let idle = Instant::now();
+    assert_eq!(client.get("/", "").body, b"here");
+    assert!(client.is_closed(), "nothing is said to an idle connection at its end");
+    assert!(idle.elapsed() >= Duration::from_millis(690), "{:?}", idle.elapsed());
+
+    let mut client = Client::new(&server);
+    assert_eq!(client.get("/", "Connection: close\r\n").field("connection"), Some("close"));
+    assert!(client.is_closed());
+    let mut client = Client::new(&server);
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.answer().body, b"here");
+    assert!(client.is_closed());
+    let mut client = Client::new(&server);
+    client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(client.answer().field("connection"), Some("keep-alive"));
+    assert_eq!(client.get("/", "").status, 200);
+
+    let old = site.serve(model, &["--http", "1.0"]);
+    let mut client = Client::new(&old);
+    assert_eq!(client.get("/", "").body, b"here");
+    assert!(client.is_closed());
+}
+
+fn ranges_and_conditions_are_kept_to(model: &str) {
+    let site = Site::new();
+    let bytes = Noise::new(1).bytes(300_000);
+    site.write("file", &bytes);
+    let server = site.serve(model, &[]);
+    let mut client = Client::new(&server);
+    let whole = client.get("/file", "");
+    let tag = whole.field("etag").expect("a tag").to_owned();
+    let date = whole.field("last-modified").expect("a date").to_owned();
+    for (range, part) in
+        [("0-0", 0..1), ("299999-", 299_999..300_000), ("-200000", 100_000..300_000), ("5-250000", 5..250_001)]
+    {
+        let answer = client.get("/file", &format!("Range: bytes={range}\r\n"));
+        assert_eq!(answer.status, 206);
+        assert!(answer.body == bytes[part], "{range}");
+    }
+    assert_eq!(client.get("/file", "Range: bytes=300000-\r\n").status, 416);
+    assert_eq!(client.get("/file", &format!("If-None-Match: {tag}\r\n")).status, 304);
+    assert_eq!(client.get("/file", &format!("If-Modified-Since: {date}\r\n")).status, 304);
+    site.write("file", b"another");
+    assert_eq!(client.get("/file", &format!("If-None-Match: {tag}\r\n")).body, b"another");
+}
+
+fn nothing_outside_of_the_root_is_found(model: &str) {
+    let site = Site::new();
+    site.write("inner/index.html", b"inside");
+    fs::write(site.0.join("secret"), "secret").expect("a file can be written");
+    let link =
+        |to: &str, from: &str| std::os::unix::fs::symlink(to, site.root().join(from)).expect("a link can be made");
+    link("../secret", "out");
+    link("/etc", "etc");
+    link("inner", "within");
+    let server = site.serve(model, &[]);
+    let mut client = Client::new(&server);
+    for target in [
+        "/out",
+        "/etc/passwd",
+        "//etc/passwd",
+        "/%2fetc/passwd",
+        "/inner/../../secret",
+        "/%2e%2e/secret",
+        "/..%2fsecret",
+        "/secret%00",
+    ] {
+        let answer = client.get(target, "");
+        assert!(matches!(answer.status, 400 | 404), "{target}: {}", answer.status);
+    }
+    assert_eq!(client.get("/within/", "").body, b"inside");
+    assert_eq!(client.get("/inner", "").field("location"), Some("/inner/"));
+    assert_eq!(client.get("/%69nner/index%2Ehtml", "").body, b"inside");
+}
+
+fn a_request_may_come_byte_by_byte(model: &str) {
+    let site = Site::new();
+    site.write("index.html", b"here");
+    let server = site.serve(model, &[]);
+    let mut client = Client::new(&server);
+    for byte in
+        "GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabcGET /no HTTP/1.1\r\nHost: test\r\n\r\n".chars()
+    {
+        client.send(&byte.to_string());
+    }
+    assert_eq!(client.answer().body, b"here");
+    assert_eq!(client.answer().status, 404);
+}
+
+fn each_refusal_has_its_status(model: &str) {
+    let site = Site::new();
+    site.write("file", b"here");
+    let server = site.serve(model, &[]);
+    let long = "x".repeat(9000);
+    let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+    for (request, status) in [
+        ("GET /file\x00 HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 400),
+        ("GET /file HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET /none HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 404),
+        ("DELETE /file HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 405),
+        ("GET /file HTTP/1.1\r\nHost: test\r\nContent-Length: 9999999\r\n\r\n".to_owned(), 413),
+        (format!("GET /{long} HTTP/1.1\r\nHost: test\r\n\r\n"), 414),
+        ("GET /file HTTP/1.1\r\nHost: test\r\nRange: bytes=9-\r\n\r\n".to_owned(), 416),
+        (format!("GET /file HTTP/1.1\r\nHost: test\r\n{many}\r\n"), 431),
+        (format!("GET /file HTTP/1.1\r\nHost: test\r\nX: {long}{long}\r\n\r\n"), 431),
+        ("BREW /file HTTP/1.1\r\nHost: test\r\n\r\n".to_owned(), 501),
+        ("GET /file HTTP/3.0\r\nHost: test\r\n\r\n".to_owned(), 505),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505),
+    ] {
+        let mut client = Client::new(&server);
+        // It may be refused before all of it is out.
+        let _ = client.writer.write_all(request.as_bytes());
+        assert_eq!(client.answer().status, status, "{}", &request[..request.len().min(60)]);
+    }
+}
+
+fn who_takes_too_long_is_closed(model: &str) {
+    let site = Site::new();
+    site.write("index.html", b"here");
+    let server = site.serve(model, &["--request-timeout", "700ms", "--keep-alive-timeout", "1h"]);
+    let (mut silent, mut slow_head, mut slow_body) = (Client::new(&server), Client::new(&server), Client::new(&server));
+    let start = Instant::now();
+    slow_body.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");
+    assert_eq!(slow_body.answer().status, 200);
+    // Each says something now and then, which must not help it.
+    let mut dripping = slow_head.writer.try_clone().expect("a stream can be cloned");
+    let drip = std::thread::spawn(move || {
+        while start.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(slow_head.answer().status, 408);
+    assert!(slow_head.is_closed());
+    assert!(silent.is_closed() && slow_body.is_closed());
+    assert!(start.elapsed() >= Duration::from_millis(690), "{:?}", start.elapsed());
+    drop(slow_head);
+    drip.join().expect("the dripping ends");
+    assert_eq!(Client::new(&server).get("/", "").body, b"here");
+}
+
+fn a_peer_that_takes_nothing_is_closed(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--request-timeout", "700ms"]);
+    let mut client = Client::new(&server);
+    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    let mut first = [0];
+    client.reader.read_exact(&mut first).expect("it begins");
+    assert!(server.holds(&client.writer));
+    until("the server has given it up", || !server.holds(&client.writer));
+    let mut rest = Vec::new();
+    let _ = client.reader.read_to_end(&mut rest);
+    assert!(rest.len() < 100_000_000, "{}", rest.len());
+    assert_eq!(Client::new(&server).get("/bytes/1", "").status, 200);
+}
+
+fn a_shrinking_file_ends_the_connection_before_its_promise(model: &str) {
+    let site = Site::new();
+    let size = 64 << 20;
+    site.write("file", &vec![1; size]);
+    let server = site.serve(model, &[]);
+    let mut client = Client::new(&server);
+    client.send("GET /file HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.head().expect("an answer").field("content-length"), Some("67108864"));
+    fs::OpenOptions::new()
+        .write(true)
+        .open(site.root().join("file"))
+        .expect("it is there")
+        .set_len(1000)
+        .expect("it shrinks");
+    let mut rest = Vec::new();
+    let _ = client.reader.read_to_end(&mut rest);
+    assert!(rest.len() < size, "{}", rest.len());
+    assert_eq!(Client::new(&server).get("/file", "").body.len(), 1000);
+}
+
+fn malformed_requests_leave_it_serving(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let corpus = corpus();
+    assert!(corpus.len() > 20, "the corpus is there");
+    // How connections find their worker makes no difference to a request: the models have ten thousand each, the strategies fewer.
+    let rounds = if model.contains('/') { 500 } else { 10_000 };
+    let mut noise = Noise::new(rounds);
+    for round in 0..rounds as usize {
+        let mut request = corpus[round % corpus.len()].clone();
+        for _ in 0..round / corpus.len() {
+            let place = noise.word() as usize % request.len().max(1);
+            if let Some(byte) = request.get_mut(place) {
+                *byte = noise.word() as u8;
+            }
+        }
+        let mut stream = server.connect();
+        // It may be refused and closed before all of it is out.
+        let _ = stream.write_all(&request);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{}", request.escape_ascii());
+    }
+    assert_eq!(Client::new(&server).get("/bytes/1", "").status, 200);
+    server.stop();
+}
+
+/// What the fuzzer has found worth keeping.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subject/serve/fuzz/corpus/http");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the corpus is checked in").map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| fs::read(path).expect("readable")).collect()
+}
+
+fn synthetic_bodies_are_as_long_as_asked_for(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let mut client = Client::new(&server);
+    for size in [0, 1, 4096, 4097, 75_672, 10 << 20] {
+        let body = client.get(&format!("/bytes/{size}"), "").body;
+        assert_eq!(body.len(), size);
+        let line = b"Plimsoll: bytes from nowhere, to be counted, not to be believed\n";
+        assert!(body.iter().zip(line.iter().cycle()).all(|(byte, expected)| byte == expected));
+    }
+    assert_eq!(client.get("/bytes/4KiB", "Range: bytes=1-4\r\n").body, b"lims");
+    assert_eq!(client.get("/index.html", "").status, 404);
+}
+
+fn burning_costs_the_cpu_time_that_was_asked_for(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let mut client = Client::new(&server);
+    assert_eq!(client.get("/bytes/1", "").status, 200);
+    // Fork's child and all threads count; a clock tick is 10 ms.
+    let ticks = || server.processes().iter().map(|process| process.ticks).sum::<u64>();
+    let before = ticks();
+    for _ in 0..10 {
+        assert_eq!(client.get("/burn/20ms/5", "").body.len(), 5);
+    }
+    assert!((19..60).contains(&(ticks() - before)), "{} ticks for 200 ms", ticks() - before);
+    assert_eq!(client.get("/burn/2h/5", "").status, 400);
+}
+
+fn sigterm_finishes_the_answer_that_is_under_way(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--drain", "60s"]);
+    let mut idle = Client::new(&server);
+    assert_eq!(idle.get("/bytes/1", "").status, 200);
+    let mut busy = Client::new(&server);
+    busy.send("GET /bytes/50000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    let head = busy.head().expect("an answer");
+    server.terminate();
+    assert!(idle.is_closed());
+    let mut rest = Vec::new();
+    busy.reader.read_to_end(&mut rest).expect("all of it comes");
+    assert_eq!(head.field("content-length"), Some("50000000"));
+    assert_eq!(rest.len(), 50_000_000);
+    let (status, _) = server.wait();
+    assert_eq!(status.code(), Some(0));
+}
+
+fn descriptors_come_back(model: &str) {
+    let site = Site::new();
+    site.write("file", &Noise::new(1).bytes(100_000));
+    let server = site.serve(model, &[]);
+    // `make soak` asks for ten thousand.
+    let asked = std::env::var("PLIMSOLL_DESCRIPTOR_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let rounds = asked.unwrap_or(if model == "fork" { 100 } else { 500 });
+    let come_and_go = || {
+        for round in 0..rounds {
+            let mut client = Client::new(&server);
+            client.send("GET /file HTTP/1.1\r\nHost: test\r\n\r\n");
+            // Every other one goes away in the middle of the answer.
+            match round % 2 {
+                0 => assert_eq!(client.answer().body.len(), 100_000),
+                _ => drop(client.head()),
+            }
+        }
+    };
+    let open = || server.processes().iter().map(|process| process.descriptors().len()).sum::<usize>();
+    // A worker may begin, and open what it waits with, after another has served. What connections leave behind is a hundred at least, and comes again.
+    let within = |most: usize| {
+        until("as many descriptors are open as before", || server.processes().len() == 1 && open() <= most);
+        open()
+    };
+    assert_eq!(Client::new(&server).get("/file", "").status, 200);
+    let first = within(usize::MAX);
+    come_and_go();
+    let then = within(first + 50);
+    come_and_go();
+    within(then);
+    let summary = server.stop();
+    assert_eq!(summary["connections"], 2 * rounds + 1);
+}

@@ -1,0 +1,156 @@
+//! A `plimsoll forward` process for a test, and what it is put between.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub(crate) use super::running::{Folder, Noise, PATIENCE, connect, text_of, until};
+use super::running::{Running, limited, plimsoll};
+
+pub(crate) struct Forwarder(Running);
+
+impl Deref for Forwarder {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
+}
+
+impl DerefMut for Forwarder {
+    fn deref_mut(&mut self) -> &mut Running {
+        &mut self.0
+    }
+}
+
+impl Forwarder {
+    /// `plimsoll forward --json` with these arguments.
+    pub(crate) fn start(arguments: &[&str]) -> Forwarder {
+        Forwarder::spawn(command(arguments))
+    }
+
+    /// The same with a descriptor limit.
+    pub(crate) fn start_with_limit(descriptors: usize, arguments: &[&str]) -> Forwarder {
+        Forwarder::spawn(limited(&command(arguments), descriptors))
+    }
+
+    /// One that leads a free port to `destination`.
+    pub(crate) fn to(destination: SocketAddr, arguments: &[&str]) -> Forwarder {
+        let mapping = format!("127.0.0.1:0={destination}");
+        Forwarder::start(&[&[mapping.as_str()], arguments].concat())
+    }
+
+    pub(crate) fn spawn(command: Command) -> Forwarder {
+        Forwarder(Running::start(command))
+    }
+
+    /// Waits for the end, and returns the status, the summary and what was said.
+    pub(crate) fn wait(self) -> (ExitStatus, Value, String) {
+        self.0.wait()
+    }
+
+    /// Stops the forwarder, asserting that it ends well, and returns its summary.
+    pub(crate) fn stop(self) -> Value {
+        self.0.stop()
+    }
+
+    /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other programs leave.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let (before, _) = self.cost();
+        std::thread::sleep(Duration::from_millis(300));
+        self.cost().0 <= before + 1
+    }
+
+    /// CPU time so far, in clock ticks, and resident bytes (proc_pid_stat(5)).
+    pub(crate) fn cost(&self) -> (u64, u64) {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+        let number = |index: usize| fields[index].parse::<u64>().expect("a number");
+        (number(11) + number(12), number(21) * 4096)
+    }
+}
+
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    plimsoll(&[&["forward", "--json"], arguments].concat())
+}
+
+/// A listener on a free port of a loopback address that nobody else has, and where it is. When it is dropped the place stays free for whoever is to listen there next: a
+/// port of 127.0.0.1 may be anybody's by then, as the source of a connection too.
+pub(crate) fn listener() -> (TcpListener, SocketAddr) {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 128 + NEXT.fetch_add(1, Ordering::Relaxed) % 100, high, low);
+    let listener = TcpListener::bind((own, 0)).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    (listener, address)
+}
+
+/// The next connection that a listener has, whose reads fail rather than wait for ever.
+pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream
+}
+
+/// Makes closing this connection a reset.
+pub(crate) fn reset(stream: TcpStream) {
+    plimsoll_sys::net::reset_on_close(&stream).expect("a socket takes it");
+    drop(stream);
+}
+
+/// An echo server that ends each stream when its peer does.
+pub(crate) fn echo() -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let echo = move || {
+                let (mut stream, mut buffer) = (stream, [0; 4096]);
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&buffer[..length]).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::Builder::new().stack_size(64 * 1024).spawn(echo).expect("a thread");
+        }
+    });
+    address
+}
+
+pub(crate) fn exchange(stream: &mut TcpStream) {
+    stream.write_all(b"hello").expect("it is relayed");
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).expect("it is answered");
+    assert_eq!(&answer, b"hello");
+}
+
+/// Answers every connection with one byte that says which server it is, and the byte that came.
+pub(crate) fn answer(name: u8) -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let (mut stream, mut byte) = (stream, [0]);
+                while stream.read_exact(&mut byte).is_ok() {
+                    let _ = stream.write_all(&[name, byte[0]]);
+                }
+            });
+        }
+    });
+    address
+}
+
+pub(crate) fn asks(stream: &mut TcpStream) -> u8 {
+    let mut reply = [0; 2];
+    stream.write_all(b"?").expect("it lives");
+    stream.read_exact(&mut reply).expect("it is answered");
+    assert_eq!(reply[1], b'?');
+    reply[0]
+}

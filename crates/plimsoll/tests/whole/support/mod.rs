@@ -1,0 +1,7 @@
+//! Processes under test, and the peers they meet.
+
+pub(crate) mod forwarder;
+pub(crate) mod network;
+pub(crate) mod peer;
+pub(crate) mod running;
+pub(crate) mod server;

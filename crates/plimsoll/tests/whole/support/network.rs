@@ -1,0 +1,192 @@
+//! Namespaces and links for a test, gone when it ends. Needs root and `ip` of iproute2; without, the test says so and is skipped.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// Why no namespace can be made here, if so.
+pub(crate) fn lacking() -> Option<String> {
+    let name = fresh_name();
+    let made = Command::new("ip").args(["netns", "add", &name]).output();
+    let lacking = match &made {
+        Err(error) => Some(format!("`ip` of iproute2 does not run: {error}")),
+        Ok(output) if !output.status.success() => {
+            Some(format!("no namespace can be made: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
+        Ok(_) if !std::path::Path::new("/dev/net/tun").exists() => Some("/dev/net/tun is missing".to_owned()),
+        Ok(_) => None,
+    };
+    if made.is_ok_and(|output| output.status.success()) {
+        run("ip", &["netns", "del", &name]);
+    }
+    lacking
+}
+
+/// Returns from a test that cannot run here, after saying why.
+#[macro_export]
+macro_rules! skip_without_namespaces {
+    () => {
+        if let Some(reason) = $crate::support::network::lacking() {
+            println!("skipped: {reason}");
+            return;
+        }
+    };
+}
+
+/// Nothing else on this machine has this name: short enough for an interface with a suffix.
+pub(crate) fn fresh_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("pl{}n{}", std::process::id() % 1_000_000, COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Runs a program to its end, which must be a good one.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+/// A namespace.
+pub(crate) struct Namespace(pub(crate) String);
+
+impl Namespace {
+    pub(crate) fn new() -> Namespace {
+        let name = fresh_name();
+        run("ip", &["netns", "add", &name]);
+        run("ip", &["-n", &name, "link", "set", "lo", "up"]);
+        Namespace(name)
+    }
+
+    /// A command that runs in the namespace.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, program]);
+        command
+    }
+
+    /// Moves a device here, gives it an address and brings it up.
+    pub(crate) fn plug(&self, device: &str, address: &str) {
+        run("ip", &["link", "set", device, "netns", &self.0]);
+        run("ip", &["-n", &self.0, "address", "add", address, "dev", device]);
+        run("ip", &["-n", &self.0, "link", "set", device, "up"]);
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+    }
+}
+
+/// A `plimsoll` command that prints JSON lines until it is stopped.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) lines: BufReader<std::process::ChildStdout>,
+    pub(crate) ready: Value,
+}
+
+impl Running {
+    /// Starts a command, and returns once it says that it is ready.
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+        let lines = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let mut running = Running { child, lines, ready: Value::Null };
+        running.ready = running.event("ready");
+        running
+    }
+
+    /// The next line of this kind.
+    pub(crate) fn event(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            let count = self.lines.read_line(&mut line).expect("its output is text");
+            assert!(count > 0, "it ended without `{kind}`");
+            let value: Value = serde_json::from_str(&line).expect("each line is JSON");
+            if value["event"] == kind {
+                return value;
+            }
+        }
+    }
+
+    /// Asks it to end, and returns its summary.
+    pub(crate) fn stop(mut self) -> Value {
+        run("kill", &["-TERM", &self.child.id().to_string()]);
+        let summary = self.event("summary");
+        assert!(self.child.wait().expect("it can be waited for").success());
+        summary
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file that is removed with this.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(suffix: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("{}{suffix}", fresh_name())))
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub(crate) const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+/// Two hosts, 10.0.0.1 and 10.0.0.2, on one link.
+pub(crate) struct Pair {
+    pub(crate) link: Running,
+    pub(crate) hosts: [Namespace; 2],
+    pub(crate) devices: [String; 2],
+    _config: Scratch,
+}
+
+impl Pair {
+    /// `keys` are further members of the link's object in the configuration.
+    pub(crate) fn new(keys: &str) -> Pair {
+        let devices = [fresh_name(), fresh_name()];
+        let config = Scratch::new(".json");
+        let [one, other] = &devices;
+        let json = format!(r#"{{"devices": ["{one}", "{other}"], "links": [{{"ends": ["{one}", "{other}"]{keys}}}]}}"#);
+        std::fs::write(&config.0, json).expect("a temporary file can be written");
+        let link = Running::start(Command::new(PLIMSOLL).args(["link", "--json", "--config", config.path()]));
+        let hosts = [Namespace::new(), Namespace::new()];
+        hosts[0].plug(&devices[0], "10.0.0.1/24");
+        hosts[1].plug(&devices[1], "10.0.0.2/24");
+        Pair { link, hosts, devices, _config: config }
+    }
+
+    /// An echo server on the second host; returns it and where it listens.
+    pub(crate) fn echo(&self) -> (Running, String) {
+        let mut command = self.hosts[1].command(PLIMSOLL);
+        let server =
+            Running::start(command.args(["serve", "echo", "--json", "--listen", "10.0.0.2:0", "--workers", "1"]));
+        let address = server.ready["addresses"][0].as_str().expect("an address").to_owned();
+        (server, address)
+    }
+
+    /// Loads it from the first host; returns the summary.
+    pub(crate) fn load(&self, address: &str, arguments: &[&str]) -> Value {
+        let mut command = self.hosts[0].command(PLIMSOLL);
+        let output: Output =
+            command.args(["load", "echo", address, "--json", "-t", "1"]).args(arguments).output().expect("load starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let last = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        serde_json::from_str(last).expect("its last line is the summary")
+    }
+}

@@ -1,0 +1,112 @@
+//! Servers that misbehave on purpose, for the generator to meet; and the generator, run as people run it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::Value;
+
+/// Listens on a free port and runs `handle` in a thread for each connection, for as long as the test lives.
+pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let handle = Arc::new(handle);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let handle = Arc::clone(&handle);
+            thread::Builder::new().stack_size(64 * 1024).spawn(move || handle(stream)).expect("a thread");
+        }
+    });
+    address
+}
+
+/// A server that answers what it has read with what `answer` makes of it, until `answer` says no more.
+pub(crate) fn answer(answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> SocketAddr {
+    serve(move |mut stream| {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let Some(bytes) = answer(&buffer[..count]) else { return };
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// An honest echo server.
+pub(crate) fn echo() -> SocketAddr {
+    answer(|bytes| Some(bytes.to_vec()))
+}
+
+/// What a run of the generator yielded.
+pub(crate) struct Run {
+    /// Its exit code, where 4 counts as 0: that the machine was too busy for the timing to be trusted is nothing that a test can help. Whether the result was valid, the summary says.
+    pub(crate) code: Option<i32>,
+    /// Its exit code as it was.
+    pub(crate) told: Option<i32>,
+    /// The JSON lines of standard output.
+    pub(crate) lines: Vec<Value>,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// The summary, in which every request is accounted for.
+    pub(crate) fn summary(&self) -> &Value {
+        let summary = self.lines.last().unwrap_or_else(|| panic!("no output; standard error: {}", self.stderr));
+        assert_eq!(summary["event"], "summary");
+        for requests in [&summary["requests"], &summary["warm_up"]["requests"]] {
+            let count = |name: &str| requests[name].as_u64().unwrap_or_else(|| panic!("{name} in {requests}"));
+            let parts = ["completed", "failed", "timed_out", "in_flight", "unsent"];
+            assert_eq!(count("scheduled"), parts.map(count).iter().sum::<u64>(), "{requests}");
+        }
+        summary
+    }
+
+    /// A figure by its path in the summary, such as `requests.completed`.
+    pub(crate) fn figure(&self, path: &str) -> f64 {
+        let value = path.split('.').fold(self.summary(), |value, name| &value[name]);
+        value.as_f64().unwrap_or_else(|| panic!("{path} is {value}"))
+    }
+
+    /// A count by its path.
+    pub(crate) fn count(&self, path: &str) -> u64 {
+        self.figure(path) as u64
+    }
+
+    /// The codes of the warnings.
+    pub(crate) fn warnings(&self) -> Vec<&str> {
+        let warnings = self.summary()["warnings"].as_array().expect("a list of warnings");
+        warnings.iter().filter_map(|warning| warning["code"].as_str()).collect()
+    }
+}
+
+/// The command `plimsoll load PROTOCOL TARGET ARGUMENTS --json`, not yet run.
+pub(crate) fn command(protocol: &str, target: &str, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["load", protocol, target, "--json", "--quiet"]).args(arguments.split_whitespace());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs until a run shows what it has to, at most three times: what else goes on may hold up generator or server in one of them, and a generator that is wrong is so in all.
+pub(crate) fn shown_in_one_of_three(mut run: impl FnMut() -> Run, shows: impl Fn(&Run) -> bool) {
+    let runs: Vec<Run> = (0..3).map(|_| run()).take_while(|run| !shows(run)).collect();
+    assert!(runs.len() < 3, "{:?}", runs.iter().map(Run::summary).collect::<Vec<_>>());
+}
+
+/// Runs `plimsoll load echo`.
+pub(crate) fn load(target: SocketAddr, arguments: &str) -> Run {
+    outcome(&command("echo", &target.to_string(), arguments).output().expect("the binary runs"))
+}
+
+/// What a finished process said.
+pub(crate) fn outcome(output: &Output) -> Run {
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let code = output.status.code().map(|code| if code == 4 { 0 } else { code });
+    Run { code, told: output.status.code(), lines: lines.lines().map(parse).collect(), stderr }
+}
