@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,17 @@ LAB = Path(__file__).resolve().parent.parent / "lab" / "plimsoll_lab"
 MAY_IMPORT = {
     "suite": {"suite"},
     "stats": {"stats"},
-    "samplers": {"samplers"},
     "store": {"store", "problem"},
-    "hosts": {"hosts", "samplers", "problem"},
-    "trial": {"trial", "hosts", "samplers", "store", "suite", "problem"},
-    "report": {"report", "store", "stats", "problem"},
+    "hosts": {"hosts", "problem"},
+    "trial": {"trial", "hosts", "store", "suite", "problem"},
+    "analysis": {"analysis", "stats", "store", "suite"},
+    "report": {"report", "analysis", "store"},
+    "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
+    "cli": {"cli", "analysis", "experiment", "hosts", "report", "store", "suite", "problem"},
 }
-"""For each room, the rooms it may import from. What stands beside the rooms ties them together, and may import all."""
+"""For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing imports `cli`."""
+
+BESIDE_THE_ROOMS = {"__init__.py", "__main__.py", "problem.py"}
 
 OUTSIDE_WORLD = {
     "os",
@@ -41,6 +47,7 @@ def modules(room: str) -> list[Path]:
 
 
 def imports(path: Path) -> set[str]:
+    """The modules that a file imports, at its top, inside a function or for types alone."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -48,8 +55,28 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import hides where it goes"
             found.add(node.module or "")
-            found |= {f"{node.module}.{alias.name}" for alias in node.names if node.module == "plimsoll_lab"}
+            if (node.module or "").startswith("plimsoll_lab"):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def files_imported(path: Path) -> set[Path]:
+    """The files of the laboratory that a file imports; a package counts where it is imported for a name of its own."""
+    found = set()
+    for name in imports(path):
+        place = LAB.parent.joinpath(*name.split("."))
+        if place.with_suffix(".py").is_file():
+            found.add(place.with_suffix(".py"))
+    return found
+
+
+def circle(edges: dict[Path, set[Path]]) -> list[str]:
+    """A circle among files, as their names in order; empty where there is none."""
+    try:
+        tuple(graphlib.TopologicalSorter(edges).static_order())
+    except graphlib.CycleError as found:
+        return [str(each) for each in found.args[1]]
+    return []
 
 
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT))
@@ -64,6 +91,29 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
 def test_every_room_has_a_rule() -> None:
     rooms = {path.name for path in LAB.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert rooms == set(MAY_IMPORT)
+
+
+def test_nothing_stands_beside_the_rooms() -> None:
+    assert {path.name for path in LAB.glob("*.py")} == BESIDE_THE_ROOMS
+
+
+def test_the_wheel_holds_every_room() -> None:
+    project = tomllib.loads((LAB.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {path.parent for path in LAB.rglob("*.py")}
+    packages = {".".join(path.relative_to(LAB.parent).parts) for path in folders} | {"plimsoll_lab.suites"}
+    assert set(project["tool"]["setuptools"]["packages"]) == packages
+
+
+def test_no_files_of_the_laboratory_import_each_other_in_a_circle() -> None:
+    edges = {path: files_imported(path) for path in LAB.rglob("*.py")}
+    assert sum(len(each) for each in edges.values()) > len(edges), "the imports were not found"
+    assert circle(edges) == [], "each file imports the next"
+
+
+def test_a_circle_of_two_files_is_found() -> None:
+    one, other = Path("one.py"), Path("other.py")
+    assert sorted(set(circle({one: {other}, other: {one}}))) == ["one.py", "other.py"]
+    assert circle({one: {other}, other: set()}) == []
 
 
 def test_statistics_know_no_file_no_clock_and_no_hidden_randomness() -> None:

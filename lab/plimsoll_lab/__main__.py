@@ -1,5 +1,5 @@
 """`python -m plimsoll_lab` is `plimsoll-lab`."""
 
-from plimsoll_lab.cli import main
+from plimsoll_lab.cli.program import main
 
 main()

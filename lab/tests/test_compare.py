@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from conftest import Done, Lab, run_lab
 
-from plimsoll_lab.report.compared import environment_differences
+from plimsoll_lab.analysis.comparison import environment_differences
 from plimsoll_lab.stats.two_runs import Pair, blocks_alternate, hold_against, unpaired_p
 
 ENVIRONMENT = {"system": "Linux 6", "cpus": 2, "memory": "8000000 kB", "cpu_governor": "performance"}

@@ -11,8 +11,8 @@ import pytest
 
 from plimsoll_lab.hosts import cgroup
 from plimsoll_lab.hosts.local import LocalHost, LocalProcess
+from plimsoll_lab.hosts.samplers.usage import ProcMeter, Usage
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.samplers.usage import ProcMeter, Usage
 
 FAMILY = """
 import os, sys, time

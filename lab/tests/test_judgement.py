@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll_lab.samplers.throttle import read_throttled_s
+from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
 from plimsoll_lab.trial.suspicion import suspicion
 from plimsoll_lab.trial.validity import Observation, judge

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plimsoll_lab import preflight
+from plimsoll_lab.cli import machine_checks
 from plimsoll_lab.hosts import privilege
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.expand import expand
@@ -26,8 +26,8 @@ def plan(connections: int = 10, rest: str = "") -> Plan:
     return expand(read_text(SUITE.format(connections=connections, rest=rest), source="it.toml", directory="."), seed=1)
 
 
-def findings(of: Plan | None) -> dict[str, preflight.Finding]:
-    return {each.check: each for each in preflight.preflight(of)}
+def findings(of: Plan | None) -> dict[str, machine_checks.Finding]:
+    return {each.check: each for each in machine_checks.preflight(of)}
 
 
 def test_every_check_is_there_with_a_message_and_a_fix_where_one_is_due() -> None:
@@ -54,8 +54,8 @@ def test_memory_that_is_not_there_is_refused() -> None:
 
 
 def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "may_make_networks", lambda: False)
-    monkeypatch.setattr(preflight, "_succeeds", lambda _command: False)
+    monkeypatch.setattr(machine_checks, "may_make_networks", lambda: False)
+    monkeypatch.setattr(machine_checks, "_succeeds", lambda _command: False)
     network = findings(plan(10, NETWORK.format(backend="netem", addresses=1)))
     assert network["privileges"].level == network["qdiscs"].level == "refuse"
     assert "run as root" in network["privileges"].fix
@@ -65,7 +65,7 @@ def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatc
 
 
 def test_only_the_emulator_over_tap_needs_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(preflight, "TUN", tmp_path / "tun")
+    monkeypatch.setattr(machine_checks, "TUN", tmp_path / "tun")
     monkeypatch.setattr(privilege, "TUN", tmp_path / "tun")
     for backend, level in (("tap", "refuse"), ("netem", "warn")):
         assert findings(plan(10, NETWORK.format(backend=backend, addresses=1)))["tun"].level == level

@@ -20,7 +20,7 @@ import jsonschema
 import pytest
 from conftest import FAKE, SUITE, Done, Lab, lab_environment, run_lab
 
-from plimsoll_lab.report import words
+from plimsoll_lab.analysis import formatting
 
 SCHEMAS = Path(__file__).parent.parent / "plimsoll_lab" / "store"
 
@@ -77,7 +77,7 @@ def test_terminal_page_and_json_say_the_same(finished: tuple[Path, Done]) -> Non
             assert f"{verdict['ratio']:.3f}\u00d7" in page
     for point in summary["points"]:
         if point["outcome"] == "ok":
-            rate = words.number(point["figures"]["completed_rate"]["median"], "per_s")
+            rate = formatting.number(point["figures"]["completed_rate"]["median"], "per_s")
             assert rate in text
             assert rate in page
     assert summary["command"] in text

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.rack import paths, resolve, start_order
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import Plan, Settings, SuiteError
+from plimsoll_lab.suite.spec import Plan, Settings
 from plimsoll_lab.trial.commands import share
 
 HEAD = """

@@ -15,8 +15,8 @@ import pytest
 
 from plimsoll_lab.hosts.attached import Attached
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.samplers.machine import DESCRIPTORS_PROCESSES, read_descriptors
-from plimsoll_lab.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
+from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_descriptors
+from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
 from plimsoll_lab.trial.sampling import DEAR_SHARE, Sampler
 
 ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll_lab.samplers.listen import read_listen_overflows
-from plimsoll_lab.search_trial import broken_by, lost_part, what_broke
+from plimsoll_lab.analysis.search_trial import broken_by, lost_part, what_broke
+from plimsoll_lab.hosts.samplers.listen import read_listen_overflows
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
 from plimsoll_lab.suite.read import read_text
 

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll_lab.suite import shipped, units
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand, trial_s
 from plimsoll_lab.suite.flags import MODELS, as_arguments
 from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.read import read_file, read_text
-from plimsoll_lab.suite.spec import Plan, Suite, SuiteError, Value
+from plimsoll_lab.suite.spec import Plan, Suite, Value
 
 
 def suite(text: str, changes: dict[str, Value] | None = None) -> Suite:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll_lab.suite.spec import SuiteError
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.topology import Link, join, read_topology
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from plimsoll_lab.samplers.usage import Usage
+from plimsoll_lab.hosts.samplers.usage import Usage
 
 
 class Attached:

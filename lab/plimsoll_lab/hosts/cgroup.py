@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll_lab.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter
+from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter
 
 _OURS = re.compile(r"plimsoll-(\d+)-(\d+)")
 REMOVE_WITHIN_S = 2.0

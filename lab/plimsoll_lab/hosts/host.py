@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from plimsoll_lab.samplers.usage import Usage
+from plimsoll_lab.hosts.samplers.usage import Usage
 
 
 class Process(Protocol):

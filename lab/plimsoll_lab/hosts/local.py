@@ -18,8 +18,8 @@ from typing import IO, Self
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
 from plimsoll_lab.hosts.host import Process, accepts
+from plimsoll_lab.hosts.samplers.usage import Meter, ProcMeter, Usage
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.samplers.usage import Meter, ProcMeter, Usage
 
 STDERR_KEPT = 4096
 """Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a flood to hurt."""

@@ -1,4 +1,1 @@
-"""What a person, or a script, gets to see. One summary is the source of terminal, JSON, CSV and HTML.
-
-This package reads only `store` and `stats`.
-"""
+"""What a person, or a script, gets to see: terminal, page, charts and exports. It renders what `analysis` says."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from plimsoll_lab.report import words
-from plimsoll_lab.report.summary import CAPACITY
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.summary import CAPACITY
 from plimsoll_lab.store.records import Json, TrialRecord
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
@@ -91,7 +91,7 @@ def shape_of(run: Json) -> Shape:
             load, loads = cast("str", axis["path"]), tuple(cast("list[float]", values))
             break
     contenders = dict.fromkeys(
-        words.value(cast("Json", point["setting"])[compare]) if compare else "all"
+        formatting.value(cast("Json", point["setting"])[compare]) if compare else "all"
         for point in cast("list[Json]", run["points"])
     )
     levels = dict.fromkeys(
@@ -344,7 +344,7 @@ def _scaled(value: float | None, axis: tuple[float, str]) -> float | None:
 
 
 def _place(setting: Mapping[str, object], shape: Shape) -> Json:
-    contender = words.value(setting[shape.compare]) if shape.compare else "all"
+    contender = formatting.value(setting[shape.compare]) if shape.compare else "all"
     return {
         "contender": contender,
         "level": _level(setting, shape.compare),
@@ -353,4 +353,4 @@ def _place(setting: Mapping[str, object], shape: Shape) -> Json:
 
 
 def _level(setting: Mapping[str, object], compare: str | None) -> str:
-    return words.setting({path: value for path, value in setting.items() if path != compare})
+    return formatting.setting({path: value for path, value in setting.items() if path != compare})

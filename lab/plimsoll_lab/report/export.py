@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from plimsoll_lab.report import words
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.charts import charts, configuration, rows
-from plimsoll_lab.report.summary import summarise_run
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 
@@ -58,7 +58,7 @@ def _points(folder: RunFolder, run: Json, summary: Json) -> Path:
     for point in cast("list[Json]", summary["points"]):
         found = cast("dict[str, Json]", point["figures"])
         setting = cast("Json", point["point"])
-        cells = [*(words.value(setting[axis]) for axis in axes), point["n"], point["valid_n"], point["outcome"]]
+        cells = [*(formatting.value(setting[axis]) for axis in axes), point["n"], point["valid_n"], point["outcome"]]
         lines.append([*cells, *(found.get(name, {}).get(each) for name in names for each in STATISTICS)])
     return _write(folder.path / "points.csv", header, lines)
 
@@ -71,7 +71,7 @@ def _trials(folder: RunFolder, run: Json) -> Path:
         [
             trial.number,
             trial.block,
-            *(words.value(trial.setting[axis]) for axis in axes),
+            *(formatting.value(trial.setting[axis]) for axis in axes),
             trial.outcome,
             *(trial.figures.get(name) for name in names),
         ]

@@ -1,28 +1,15 @@
-"""What is said of emulated networks: each path's one-way delay and round trip, asked for and measured."""
+"""The paths of emulated networks as a table: delay and goodput, asked for and measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast
 
+from plimsoll_lab.analysis.network import paths
 from plimsoll_lab.store.records import Json
 
 EXPLANATION = "one way: the links' delays together; RTT: of ICMP echoes of 98 bytes, with their time on the links"
 HEADINGS = ("path", "one way", "RTT asked", "RTT measured", "goodput asked", "measured", "emulator")
-
-
-def paths(run: Json) -> list[Json]:
-    """Every path of the last calibration of each network of a run, with the points that use it."""
-    latest: dict[tuple[int, ...], Json] = {}
-    for record in cast("list[Json]", run.get("calibrations") or []):
-        latest[tuple(cast("list[int]", record["points"]))] = record
-    points = {cast("int", each["number"]): cast("Json", each["setting"]) for each in cast("list[Json]", run["points"])}
-    found: list[Json] = []
-    for numbers, record in latest.items():
-        setting = _common([points[number] for number in numbers if number in points])
-        own = {"setting": setting, "backend": record["backend"]}
-        found.extend({**path, **own} for path in cast("list[Json]", record["paths"]))
-    return found
 
 
 def rows(run: Json) -> list[tuple[str, ...]]:
@@ -46,14 +33,6 @@ def rows(run: Json) -> list[tuple[str, ...]]:
             )
         )
     return table
-
-
-def _common(settings: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """What the points of one network have in common of its own settings."""
-    if not settings:
-        return {}
-    own = {key: value for key, value in settings[0].items() if key.startswith("network.")}
-    return {key: value for key, value in own.items() if all(each.get(key) == value for each in settings)}
 
 
 def _ms(us: float) -> str:

@@ -15,7 +15,8 @@ from importlib import resources
 from string import Template
 from typing import cast
 
-from plimsoll_lab.report import network, words
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report import network
 from plimsoll_lab.report.charts import SHAPES, Chart, charts, rows, shape_of
 from plimsoll_lab.report.knees import knee_charts, knees_section
 from plimsoll_lab.report.scores import controls_section, scores_section
@@ -181,8 +182,8 @@ def _verdicts(summary: Json, run: Json, figures: Mapping[str, Json]) -> str:
     verdicts = cast("list[Json]", summary["verdicts"])
     if not verdicts:
         return "<p>Nothing competes in this suite: its figures stand for themselves.</p>"
-    places = list(dict.fromkeys(words.setting(cast("Json", each["at"])) for each in verdicts))
-    cells = {(each["figure"], words.setting(cast("Json", each["at"]))): each for each in verdicts}
+    places = list(dict.fromkeys(formatting.setting(cast("Json", each["at"])) for each in verdicts))
+    cells = {(each["figure"], formatting.setting(cast("Json", each["at"]))): each for each in verdicts}
     contenders = shape_of(run).contenders
     head = "".join(f"<th scope='col'>{_text(place)}</th>" for place in places)
     body = []
@@ -223,7 +224,7 @@ def _stops(summary: Json, run: Json) -> str:
     contenders = shape_of(run).contenders
     lines = [
         f"<tr><th scope='row'>{_name(each['contender'], contenders)}</th>"
-        f"<td>{_text(words.setting(cast('Json', each['at'])))}</td>"
+        f"<td>{_text(formatting.setting(cast('Json', each['at'])))}</td>"
         f"<td><span class='outcome {each['outcome']}'>{OUTCOMES[cast('str', each['outcome'])]}</span></td>"
         f"<td>{_text(each['reason'])}</td></tr>"
         for each in stops
@@ -238,9 +239,9 @@ def _limits(summary: Json, figures: Mapping[str, Json]) -> str:
     lines = []
     for each in stated:
         unit = cast("str", figures[cast("str", each["figure"])]["unit"])
-        median = words.number(cast("float | None", each["median"]), unit)
+        median = formatting.number(cast("float | None", each["median"]), unit)
         mark = "met" if each["met"] else "missed"
-        where = _text(words.setting(cast("Json", each["point"])))
+        where = _text(formatting.setting(cast("Json", each["point"])))
         cells = (where, _text(each["limit"]), median, f"<span class='{mark}'>{mark}</span>")
         lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     head = "<thead><tr><th>point</th><th>limit</th><th>median</th><th></th></tr></thead>"
@@ -296,8 +297,8 @@ def _table(summary: Json, run: Json, figures: Mapping[str, Json]) -> str:
     groups: dict[str, list[str]] = {}
     for point in cast("list[Json]", summary["points"]):
         setting = dict(cast("Json", point["point"]))
-        contender = words.value(setting.pop(shape.compare)) if shape.compare else words.setting(setting)
-        group = words.setting(setting) if shape.compare else ""
+        contender = formatting.value(setting.pop(shape.compare)) if shape.compare else formatting.setting(setting)
+        group = formatting.setting(setting) if shape.compare else ""
         found = cast("dict[str, Json]", point["figures"])
         if point["outcome"] == "ok":
             cells = "".join(_cell(found.get(name), cast("str", figures[name]["unit"])) for name, _ in columns)
@@ -325,12 +326,14 @@ def _cell(found: Json | None, unit: str) -> str:
     if found is None:
         return "<td>&ndash;</td>"
     interval = cast("tuple[float, float] | None", found["median_ci95"])
-    title = f"n {found['n']}, mean {words.number(cast('float', found['mean']), unit)}"
+    title = f"n {found['n']}, mean {formatting.number(cast('float', found['mean']), unit)}"
     if found["stdev"] is not None:
-        title += f", standard deviation {words.number(cast('float', found['stdev']), unit)}"
+        title += f", standard deviation {formatting.number(cast('float', found['stdev']), unit)}"
     if interval is not None:
-        title += f"; median within {words.number(interval[0], unit)} and {words.number(interval[1], unit)} (95 %)"
-    return f"<td title='{_text(title)}'>{words.number(cast('float', found['median']), unit)}</td>"
+        title += (
+            f"; median within {formatting.number(interval[0], unit)} and {formatting.number(interval[1], unit)} (95 %)"
+        )
+    return f"<td title='{_text(title)}'>{formatting.number(cast('float', found['median']), unit)}</td>"
 
 
 def _environment(run: Json) -> str:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from plimsoll_lab.report import words
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.records import Json
 
 OPEN_UP_TO = 3
@@ -20,7 +20,7 @@ def scores_section(summary: Json, figures: Mapping[str, Json]) -> str:
         return ""
     places: dict[str, list[Json]] = {}
     for cell in cells:
-        places.setdefault(words.setting(cast("Json", cell["at"])), []).append(cell)
+        places.setdefault(formatting.setting(cast("Json", cell["at"])), []).append(cell)
     tables = "".join(_table(place, here, figures) for place, here in places.items())
     return (
         "<section><h2>Scores</h2><p class='note'>The median with its 95&nbsp;% interval, and how many times the best "
@@ -57,11 +57,11 @@ def _cell(cell: Json | None, unit: str) -> str:
         return "<td class='none'>&ndash;</td>"
     interval = cast("tuple[float, float] | None", cell["median_ci95"])
     within = f" <small>[{_bounds(interval, unit)}]</small>" if interval else ""
-    return f"<td>{words.number(median, unit)}{within}{_margin(cell)}</td>"
+    return f"<td>{formatting.number(median, unit)}{within}{_margin(cell)}</td>"
 
 
 def _bounds(interval: tuple[float, float], unit: str) -> str:
-    return f"{words.number(interval[0], unit)}, {words.number(interval[1], unit)}"
+    return f"{formatting.number(interval[0], unit)}, {formatting.number(interval[1], unit)}"
 
 
 def _margin(cell: Json) -> str:
@@ -69,7 +69,7 @@ def _margin(cell: Json) -> str:
         return "<span class='margin'><span class='call better'>best</span></span>"
     if cell["margin"] is None:
         return ""
-    ratio = words.ratio(cast("float", cell["margin"]), cast("tuple[float, float] | None", cell["margin_ci95"]))
+    ratio = formatting.ratio(cast("float", cell["margin"]), cast("tuple[float, float] | None", cell["margin_ci95"]))
     level = " <span class='call equivalent'>level</span>" if cell["level"] else ""
     return f"<span class='margin'>{html.escape(ratio).replace('x', '&times;')}{level}</span>"
 
@@ -80,7 +80,7 @@ def controls_section(controls: Sequence[Json], figures: Mapping[str, Json]) -> s
         return ""
     rows = "".join(
         f"<tr><th scope='row'>{html.escape(str(figures[cast('str', each['figure'])]['label']))}</th>"
-        f"<td>{html.escape(words.setting(cast('Json', each['at'])))}</td>"
+        f"<td>{html.escape(formatting.setting(cast('Json', each['at'])))}</td>"
         f"<td>{html.escape(_ratio(each))}</td><td>{_percent(each['floor'])}</td>"
         f"<td>{'<b>differs</b>' if each['differs'] else 'alike'}</td></tr>"
         for each in controls
@@ -95,7 +95,7 @@ def controls_section(controls: Sequence[Json], figures: Mapping[str, Json]) -> s
 
 
 def _ratio(control: Json) -> str:
-    return words.ratio(
+    return formatting.ratio(
         cast("float | None", control["ratio"]), cast("tuple[float, float] | None", control["ratio_ci95"])
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from plimsoll_lab.report import network, words
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report import network
 from plimsoll_lab.report.searches import render_searches
 from plimsoll_lab.store.records import Json
 
@@ -75,9 +76,9 @@ def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[
         rows.append(
             (
                 f"{figure['label']}, {figure['better']} is better" if figure is not previous else "",
-                words.setting(cast("Json", verdict["at"])),
+                formatting.setting(cast("Json", verdict["at"])),
                 f"{verdict['winner'] or '-'}" + (f" over {verdict['runner_up']}" if verdict["runner_up"] else ""),
-                words.ratio(cast("float", verdict["ratio"]), cast("tuple[float, float]", verdict["ratio_ci95"])),
+                formatting.ratio(cast("float", verdict["ratio"]), cast("tuple[float, float]", verdict["ratio_ci95"])),
                 cast("str", verdict["call"]),
             )
         )
@@ -95,7 +96,9 @@ def _stops(summary: Json, paint: Paint) -> list[str]:
     if not stops:
         return []
     lines = ["", paint("where each stops", BOLD)]
-    rows = [(str(each["contender"]), words.setting(cast("Json", each["at"])), str(each["outcome"])) for each in stops]
+    rows = [
+        (str(each["contender"]), formatting.setting(cast("Json", each["at"])), str(each["outcome"])) for each in stops
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row, each in zip(rows, stops, strict=True):
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -109,12 +112,12 @@ def _tables(summary: Json, run: Json, figures: Mapping[str, Json], paint: Paint)
     groups: dict[str, list[list[str]]] = {}
     for point in cast("list[Json]", summary["points"]):
         setting = dict(cast("Json", point["point"]))
-        name = words.value(setting.pop(cast("str", compare))) if compare else words.setting(setting)
-        group = words.setting(setting) if compare else "median of the trials"
+        name = formatting.value(setting.pop(cast("str", compare))) if compare else formatting.setting(setting)
+        group = formatting.setting(setting) if compare else "median of the trials"
         found = cast("dict[str, Json]", point["figures"])
         if point["outcome"] == "ok":
             cells = [
-                words.number(
+                formatting.number(
                     cast("float", found[figure]["median"]) if figure in found else None,
                     cast("str", figures[figure]["unit"]),
                 )
@@ -162,8 +165,10 @@ def _limits(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[st
     lines = ["", paint("limits missed", RED)]
     for each in missed:
         unit = cast("str", figures[cast("str", each["figure"])]["unit"])
-        median = words.number(cast("float | None", each["median"]), unit)
-        lines.append(f"  {words.setting(cast('Json', each['point']))}: {each['limit']}, but the median is {median}")
+        median = formatting.number(cast("float | None", each["median"]), unit)
+        lines.append(
+            f"  {formatting.setting(cast('Json', each['point']))}: {each['limit']}, but the median is {median}"
+        )
     return lines
 
 

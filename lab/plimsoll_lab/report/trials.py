@@ -6,23 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from plimsoll_lab.report import words
-from plimsoll_lab.store.records import Json, TrialRecord
-
-
-def left_out(trials: Sequence[TrialRecord]) -> list[Json]:
-    """Every measurement that is no result, and every trial that was made more than once."""
-    return [
-        {
-            "trial": trial.number,
-            "point": dict(trial.setting),
-            "outcome": trial.outcome,
-            "reason": trial.reason,
-            "discarded": [{"outcome": each.outcome, "reason": each.reason} for each in trial.attempts],
-        }
-        for trial in trials
-        if trial.outcome != "ok" or trial.attempts
-    ]
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.store.records import Json
 
 
 def left_out_section(rows: Sequence[Json]) -> str:
@@ -36,7 +21,7 @@ def left_out_section(rows: Sequence[Json]) -> str:
         made = f"made {len(discarded) + 1} times; discarded: {again}" if discarded else ""
         cells = (
             str(row["trial"]),
-            words.setting(cast("Json", row["point"])),
+            formatting.setting(cast("Json", row["point"])),
             "a result" if row["outcome"] == "ok" else _outcome(row["outcome"]),
             "; ".join(str(each) for each in (row["reason"], made) if each),
         )
@@ -68,13 +53,13 @@ def _summaries(name: str, figure: Json, points: Sequence[Json]) -> str:
         if found is None:
             continue
         cells = (
-            words.setting(cast("Json", point["point"])),
+            formatting.setting(cast("Json", point["point"])),
             f"{found['n']} of {point['n']}",
-            words.number(cast("float", found["mean"]), unit),
-            words.number(cast("float | None", found["stdev"]), unit),
-            words.number(cast("float | None", found["cv"]), "ratio"),
+            formatting.number(cast("float", found["mean"]), unit),
+            formatting.number(cast("float | None", found["stdev"]), unit),
+            formatting.number(cast("float | None", found["cv"]), "ratio"),
             _interval(found["mean_ci95"], unit),
-            words.number(cast("float", found["median"]), unit),
+            formatting.number(cast("float", found["median"]), unit),
             _interval(found["median_ci95"], unit),
             _interval((found["least"], found["greatest"]), unit),
         )
@@ -92,7 +77,7 @@ def _interval(interval: object, unit: str) -> str:
     if interval is None:
         return "-"
     low, high = cast("tuple[float, float]", interval)
-    return f"{words.number(low, unit)} to {words.number(high, unit)}"
+    return f"{formatting.number(low, unit)} to {formatting.number(high, unit)}"
 
 
 def _outcome(outcome: object) -> str:

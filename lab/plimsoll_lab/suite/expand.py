@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.rack import settle, vary
 from plimsoll_lab.suite.read import check_point
-from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, Settings, Suite, SuiteError, Value
+from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, Settings, Suite, Value
 
 TRIAL_OVERHEAD_S = 0.03
 """Start, readiness, connecting and stopping of a trial with few connections, as measured on two cores."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.spec import Limit, SearchSettings, SuiteError
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.spec import Limit, SearchSettings
 
 Unit = Literal["per_s", "bits_per_s", "us", "bytes", "cores", "ratio", "count"]
 

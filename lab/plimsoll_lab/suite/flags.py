@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import SuiteError, Value
+from plimsoll_lab.suite.spec import Value
 
 Kind = Literal["choice", "count", "duration", "rate", "size", "text", "switch", "texts"]
 

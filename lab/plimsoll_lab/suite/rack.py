@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import Place, Role, Settings, Suite, SuiteError, Value
+from plimsoll_lab.suite.spec import Place, Role, Settings, Suite, Value
 from plimsoll_lab.suite.topology import LINK_KEYS, Link, Shape, Topology, check_shape, join, read_topology
 
 Table = Mapping[str, object]

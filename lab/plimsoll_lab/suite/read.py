@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
-from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Settings, Suite, SuiteError, Value, VerdictSettings
+from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Settings, Suite, Value, VerdictSettings
 
 Table = Mapping[str, object]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings, Settings, SuiteError
+from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings, Settings
 
 OVER = ("load.connections", "load.rate")
 """What a search may vary."""

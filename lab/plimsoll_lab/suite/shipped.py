@@ -5,8 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import SuiteError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 HOMES = (_PACKAGE / "suites", _PACKAGE.parent.parent / "suites")

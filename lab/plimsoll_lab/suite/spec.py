@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from plimsoll_lab.suite.topology import Topology
+from plimsoll_lab.suite.topology import Topology
 
 Value = str | int | float | bool | tuple[str, ...]
 """One setting: a TOML scalar, or a list of texts (a command, a flag that may be repeated)."""
 
 Settings = Mapping[str, Value]
-
-
-class SuiteError(Exception):
-    """A suite that cannot be run. Its message is one line: what is wrong, why, and how to fix it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from plimsoll_lab.suite.spec import SuiteError
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.units import bits_per_s, duration_s, ratio
 
 HOSTS_MAX = 250

@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from typing import cast
 
 from plimsoll_lab.hosts.host import Host, Process
-from plimsoll_lab.samplers.machine import (
+from plimsoll_lab.hosts.samplers.machine import (
     read_descriptors,
     read_machine,
     read_memory,
     read_open_files,
     read_pressure,
 )
-from plimsoll_lab.samplers.network import difference, read_counters, read_states
-from plimsoll_lab.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections, summarise
+from plimsoll_lab.hosts.samplers.network import difference, read_counters, read_states
+from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections, summarise
 from plimsoll_lab.store.records import Json
 
 EVERY_S = 1.0

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from plimsoll_lab.hosts.host import Process
-from plimsoll_lab.samplers.machine import MachineUsage, read_machine
-from plimsoll_lab.samplers.usage import Usage
+from plimsoll_lab.hosts.samplers.machine import MachineUsage, read_machine
+from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.records import Json, Sample
 
 SAMPLE_EVERY_S = 0.1

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
-from plimsoll_lab.report import network, words
-from plimsoll_lab.report.answer import answer
-from plimsoll_lab.report.knees import find_knees
-from plimsoll_lab.report.searches import capacity_family, describe_searches
-from plimsoll_lab.report.trials import left_out
+from plimsoll_lab.analysis import formatting, network
+from plimsoll_lab.analysis.answer import answer
+from plimsoll_lab.analysis.knees import find_knees
+from plimsoll_lab.analysis.left_out import left_out
+from plimsoll_lab.analysis.searches import capacity_family, describe_searches
 from plimsoll_lab.stats.control import Control, control_verdicts
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
@@ -160,7 +160,7 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
             contenders: dict[str, dict[int, float]] = {}
             absent = []
             for point in here:
-                label = words.value(cast("Json", point["point"])[cast("str", compare)])
+                label = formatting.value(cast("Json", point["point"])[cast("str", compare)])
                 values = {
                     trial.block: trial.figures[figure]
                     for trial in by_point.get(cast("int", point["number"]), [])
@@ -209,7 +209,7 @@ def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
         if point["outcome"] not in {"hard_limit", "failed"}:
             continue
         setting = dict(cast("Json", point["point"]))
-        contender = words.value(setting.pop(cast("str", compare))) if compare else ""
+        contender = formatting.value(setting.pop(cast("str", compare))) if compare else ""
         stops.append({"contender": contender, "at": setting, "outcome": point["outcome"], "reason": point["reason"]})
     return stops
 
@@ -270,7 +270,9 @@ def _unlike(controls: Sequence[Control]) -> list[Json]:
     differing = [each for each in controls if each.differs and each.ratio is not None]
     if not differing:
         return []
-    shown = "; ".join(f"{each.figure} at {words.setting(each.at)}: {each.ratio:.3f} times itself" for each in differing)
+    shown = "; ".join(
+        f"{each.figure} at {formatting.setting(each.at)}: {each.ratio:.3f} times itself" for each in differing
+    )
     return [
         _warning(
             "control_differs",
@@ -318,4 +320,4 @@ def _warning(code: str, message: str, remedy: str) -> Json:
 
 
 def _words(setting: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={words.value(value)}" for path, value in setting.items())
+    return ", ".join(f"{path}={formatting.value(value)}" for path, value in setting.items())

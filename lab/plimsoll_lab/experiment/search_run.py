@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import cast
 
+from plimsoll_lab.analysis.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
+from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
 from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.samplers.listen import read_listen_overflows
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
-from plimsoll_lab.samplers.listen import read_listen_overflows
-from plimsoll_lab.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import cast
 
-from plimsoll_lab.progress import duration
-from plimsoll_lab.report.summary import too_few_repetitions
-from plimsoll_lab.samplers.environment import lacks, read_environment
+from plimsoll_lab.analysis.summary import too_few_repetitions
+from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
 from plimsoll_lab.stats.verdict import blocks_needed, can_say_better
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
@@ -64,30 +63,3 @@ def describe_plan(plan: Plan) -> Json:
         },
         "warnings": warnings,
     }
-
-
-def render_plan(plan: Json, *, colour: bool) -> str:
-    """The same in words."""
-    points, trials = cast("list[Json]", plan["points"]), cast("list[Json]", plan["trials"])
-    family = cast("Json", plan["family"])
-    lasting = duration(cast("float", plan["predicted_s"]))
-    what = "trials" if plan["search"] is None else "searches"
-    count = f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} {what}"
-    lines = [str(plan["question"]), "", f"{count}, {lasting}, seed {plan['seed']}"]
-    axes: dict[str, dict[str, None]] = {}
-    for point in points:
-        for path, value in cast("Json", point["point"]).items():
-            axes.setdefault(path, {})[as_text(value)] = None  # type: ignore[arg-type]
-    width = max((len(path) for path in axes), default=0)
-    lines += [f"  {path.ljust(width)}  {', '.join(values)}" for path, values in axes.items()]
-    if family["comparisons"]:
-        figures = ", ".join(cast("list[str]", family["figures"]))
-        lines += [
-            "",
-            f"one family of {family['comparisons']} comparisons along {family['compare']}: {figures}",
-            f"a winner can be told with {family['repetitions_needed']} repetitions or more",
-        ]
-    for each in cast("list[Json]", plan["warnings"]):
-        mark = "\x1b[33mwarning\x1b[0m" if colour else "warning"
-        lines += ["", f"{mark}  {each['code']}: {each['message']}; {each['remedy']}"]
-    return "\n".join(lines)

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.suite.expand import as_text, predicted_s
@@ -24,7 +25,9 @@ class Progress:
         self._rewrite = sys.stderr.isatty()
         if not quiet:
             about = f"{len(plan.points)} points x {plan.suite.run.repeat} repetitions = {len(plan.trials)} trials"
-            print(f"{folder.path}: {plan.suite.name}, {about}, {duration(predicted_s(plan))}", file=sys.stderr)
+            print(
+                f"{folder.path}: {plan.suite.name}, {about}, {formatting.duration(predicted_s(plan))}", file=sys.stderr
+            )
 
     def trial_done(self, trial: TrialRecord) -> None:
         """Say that a trial is on disk."""
@@ -37,7 +40,7 @@ class Progress:
             return
         elapsed_s = time.monotonic() - self._started
         left_s = elapsed_s / (self._done - self._before) * (total - self._done)
-        line = f"{self._done}/{total} trials, {duration(left_s)} left"
+        line = f"{self._done}/{total} trials, {formatting.duration(left_s)} left"
         if self._rewrite:
             what = " ".join(as_text(value) for value in trial.setting.values())  # type: ignore[arg-type]
             sys.stderr.write(f"\r\x1b[K{line}  {what}: {trial.outcome}")
@@ -65,9 +68,3 @@ class SearchProgress:
         others = [str(value) for path, value in trial.setting.items() if path != self._over]
         place = " ".join([*others, f"{trial.setting[self._over]:,} {self._key}"])
         print(f"trial {trial.number}: {place}: {missed or 'met'}", file=sys.stderr)
-
-
-def duration(seconds: float) -> str:
-    """`about 2 min 5 s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"about {minutes} min {rest} s" if minutes else f"about {rest} s"

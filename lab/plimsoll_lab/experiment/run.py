@@ -3,70 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import cast
 
 from plimsoll_lab import __version__
+from plimsoll_lab.experiment.plan import Request, reproducing_command
 from plimsoll_lab.hosts.binary import binary_version
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.samplers.environment import read_environment
+from plimsoll_lab.hosts.samplers.environment import read_environment
+from plimsoll_lab.problem import Interrupted
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
-from plimsoll_lab.suite.expand import contender_axis, expand
+from plimsoll_lab.suite.expand import contender_axis
 from plimsoll_lab.suite.figures import CAPACITY, FIGURES, capacity_figure
-from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import Plan, SearchSettings, Value
+from plimsoll_lab.suite.spec import Plan, SearchSettings
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.stage import Stage, open_stages
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
-FAST_REPEAT = 2
 ATTEMPTS = 2
 """Times a suspect trial is made again: a passing disturbance is over by then, a machine too small is not."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """What a person asked for on the command line, besides the suite itself."""
-
-    suite: str
-    """The suite as it was named: a shipped name or a path."""
-    changes: Mapping[str, Value] = field(default_factory=dict)
-    """`--set`, `--repeat` and `--fast`, as settings by dotted path."""
-    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """`--only`: the points to keep."""
-    fast: bool = False
-    """`--fast`: two repetitions, for a look and not for a verdict."""
-    out: str = "runs"
-    """Where the run's folder is made."""
-
-
-def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
-    """Read and expand a suite as it was asked for; a seed in the suite wins over the drawn one."""
-    suite = read_text(text, source=source, directory=directory, changes=request.changes)
-    return expand(suite, seed=seed if suite.run.seed is None else suite.run.seed, only=request.only)
-
-
-def reproducing_command(request: Request, seed: int) -> str:
-    """The command that makes the same run again, seed included."""
-    words = ["plimsoll", "lab", "run", request.suite]
-    for path, value in request.changes.items():
-        if path == "run.seed" or (request.fast and path == "run.repeat"):
-            continue
-        written = "[" + ", ".join(f'"{each}"' for each in value) + "]" if isinstance(value, tuple) else str(value)
-        words += ["--set", f"{path}={written}"]
-    for path, values in request.only.items():
-        words += ["--only", f"{path}={','.join(values)}"]
-    if request.fast:
-        words.append("--fast")
-    return shlex.join([*words, "--seed", str(seed)])
 
 
 def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> Json:
@@ -118,30 +79,6 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
 def searched(search: SearchSettings) -> Json:
     """What a run that searches has beside."""
     return {"search": asdict(search), "searches": []}
-
-
-def plan_again(record: Json) -> Plan:
-    """The plan of a run that has begun, derived anew from its suite and seed."""
-    suite = cast("dict[str, str]", record["suite"])
-    asked = cast("dict[str, object]", record["request"])
-    changes = {
-        path: tuple(value) if isinstance(value, list) else value
-        for path, value in cast("dict[str, Value]", asked["changes"]).items()
-    }
-    request = Request(suite=str(asked["suite"]), changes=changes, only=cast("dict[str, list[str]]", asked["only"]))
-    plan = make_plan(
-        suite["text"],
-        source=suite["source"],
-        directory=suite["directory"],
-        request=request,
-        seed=cast("int", record["seed"]),
-    )
-    # The trials of a search follow from one another, and are held against the record as they are replayed.
-    if plan.suite.search is None and [asdict(trial) for trial in plan.trials] != record["trials"]:
-        raise LabError(
-            "this lab would measure in another order than the run was begun with; resume with the lab that began it"
-        )
-    return plan
 
 
 def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from plimsoll_lab.report import words
-from plimsoll_lab.report.summary import COMPARE
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.summary import COMPARE
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite.figures import BY_NAME
 from plimsoll_lab.suite.spec import Limit, Suite
@@ -63,7 +63,7 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
     for limit in suite.limits:
         if _off(trial, limit):
             figure = BY_NAME[limit.figure]
-            return f"{figure.label} at {words.number(trial.figures.get(limit.figure), figure.unit)}"
+            return f"{figure.label} at {formatting.number(trial.figures.get(limit.figure), figure.unit)}"
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
 
 
@@ -182,7 +182,7 @@ def _memory(bad: Sequence[TrialRecord], environment: Json) -> list[Json]:
     total = str(environment.get("memory") or "").removesuffix(" kB")
     if used is None or not total.isdigit() or used < FULL * int(total) * 1024:
         return []
-    return [_cause("memory", f"memory: it holds {words.number(used, 'bytes')}, all that the machine has")]
+    return [_cause("memory", f"memory: it holds {formatting.number(used, 'bytes')}, all that the machine has")]
 
 
 def _cause(code: str, text: str) -> Json:

@@ -75,3 +75,9 @@ def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:
 def listed(items: Sequence[str]) -> str:
     """`a, b and c`."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
+
+
+def duration(seconds: float) -> str:
+    """`about 2 min 5 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"about {minutes} min {rest} s" if minutes else f"about {rest} s"

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
-from plimsoll_lab.report import words
-from plimsoll_lab.report.summary import summarise_run
-from plimsoll_lab.report.terminal import BOLD, COLOURS, RED, Paint
+from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.stats.two_runs import Pair, blocks_alternate, hold_against
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
@@ -160,47 +158,3 @@ def _values(trials: Sequence[TrialRecord], point: Json, seen: Json, figure: str)
         for trial in trials
         if trial.point == point["number"] and trial.outcome == "ok" and figure in trial.figures
     }
-
-
-def render_comparison(summary: Json, *, colour: bool) -> str:
-    """The same in words: the answer, then why, then every figure."""
-    paint = Paint(colour=colour)
-    lines = [paint(_answer(summary), BOLD)]
-    lines += [f"  {paint('not comparable', RED)}  {reason}" for reason in cast("list[str]", summary["not_comparable"])]
-    for each in cast("list[Json]", summary["lost"]):
-        where = words.setting(cast("Json", each["point"]))
-        lines.append(f"  {paint('lost', RED)}  {where}: A carried it, B did not: {each['reason']}")
-    rows = [
-        (
-            str(each["figure"]),
-            words.setting(cast("Json", each["at"])),
-            words.ratio(cast("float", each["ratio"]), cast("tuple[float, float]", each["ratio_ci95"])),
-            f"{each['winner']} better" if each["call"] == "better" else str(each["call"]),
-            str(each["reason"]),
-        )
-        for each in cast("list[Json]", summary["verdicts"])
-    ]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    if rows:
-        lines += ["", paint("B over A", BOLD) + ", ratio of the medians with its 95 % interval"]
-    for row, each in zip(rows, cast("list[Json]", summary["verdicts"]), strict=True):
-        code = RED if row[3] == "A better" else COLOURS[cast("str", each["call"])]
-        cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))
-        lines.append(f"  {cells}  {paint(row[3].ljust(widths[3]), code)}  {row[4]}")
-    for each in cast("list[Json]", summary["warnings"]):
-        lines += ["", f"warning  {each['code']}: {each['message']}; {each['remedy']}"]
-    return "\n".join(lines)
-
-
-def _answer(summary: Json) -> str:
-    a, b = summary["baseline"], summary["run"]
-    if not summary["comparable"]:
-        return f"{b} cannot be compared with {a}"
-    if summary["worse"]:
-        return f"{b} is worse than {a}"
-    if not summary["valid"]:
-        return f"nothing in {b} and {a} can be compared"
-    calls = [(each["call"], each["winner"]) for each in cast("list[Json]", summary["verdicts"])]
-    if ("better", "B") in calls:
-        return f"{b} is better than {a}, and nowhere shown to be worse"
-    return f"{b} is not shown to be worse than {a}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from plimsoll_lab.report import words
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.records import Json
 
 ORDER = ("better", "equivalent", "alone", "not shown", "invalid")
@@ -52,9 +52,9 @@ def _clause(kind: tuple[str, ...], members: Sequence[Json], *, alone: bool) -> s
     names = kind[1:]
     text = {
         "better": lambda: f"{names[0]} is best {place} ({_against(members)})",
-        "equivalent": lambda: f"{words.listed(names)} are level {place}",
+        "equivalent": lambda: f"{formatting.listed(names)} are level {place}",
         "alone": lambda: f"{names[0]} alone was measured {place}",
-        "not shown": lambda: f"no winner is shown between {words.listed(names)} {place}",
+        "not shown": lambda: f"no winner is shown between {formatting.listed(names)} {place}",
         "invalid": lambda: f"no valid result {place}",
     }[kind[0]]()
     return text.strip()
@@ -74,8 +74,8 @@ def _at(verdict: Json) -> Mapping[str, object]:
 
 def places(settings: Sequence[Mapping[str, object]]) -> str:
     """`100, 500 and 2,000 connections` where only one number differs; else each place in full."""
-    texts = [words.setting(each) for each in settings]
+    texts = [formatting.setting(each) for each in settings]
     heads = [text.partition(" ") for text in texts]
     if len({tail for _, _, tail in heads}) == 1 and all(head[:1].isdigit() for head, _, _ in heads):
-        return f"{words.listed([head for head, _, _ in heads])} {heads[0][2]}"
-    return words.listed(texts)
+        return f"{formatting.listed([head for head, _, _ in heads])} {heads[0][2]}"
+    return formatting.listed(texts)

@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from plimsoll_lab.suite.spec import SuiteError
+from plimsoll_lab.suite.errors import SuiteError
 
 RANGES = {"connections": "1:10k", "rate": "100:200k"}
 NAME = "capacity"

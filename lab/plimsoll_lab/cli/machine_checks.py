@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
-from plimsoll_lab.samplers.machine import read_machine, read_memory
+from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import predicted_s

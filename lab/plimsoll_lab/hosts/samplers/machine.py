@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll_lab.samplers.throttle import read_throttled_s
-from plimsoll_lab.samplers.usage import TICKS_PER_S
+from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
+from plimsoll_lab.hosts.samplers.usage import TICKS_PER_S
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KCMP, _KCMP_FILES = {"x86_64": 312}.get(platform.machine(), 272), 2

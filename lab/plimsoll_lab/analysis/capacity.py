@@ -1,10 +1,10 @@
-"""`plimsoll lab capacity`: one question, as a suite with a search; the answer is one object or some lines."""
+"""The answer of `plimsoll lab capacity`: the summary of a run with one search, as one object."""
 
 from __future__ import annotations
 
 from typing import cast
 
-from plimsoll_lab.report.searches import limits_text, over, render_searches
+from plimsoll_lab.analysis.searches import limits_text, over
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 
@@ -41,15 +41,3 @@ def capacity_summary(folder: RunFolder, summary: Json) -> Json:
         "command": summary["command"],
         "warnings": summary["warnings"],
     }
-
-
-def render_capacity(folder: RunFolder, summary: Json) -> str:
-    """The answer in words: one sentence, one table, and where the page is."""
-    answers = [str(each["text"]) for each in cast("list[Json]", summary["answers"])]
-    doubts = [
-        f"warning  {each['code']}: {each['message']}; {each['remedy']}"
-        for each in cast("list[Json]", summary["warnings"])
-    ]
-    lines = [*answers, *render_searches(summary, folder.read_run())]
-    lines += ["", *doubts] if doubts else []
-    return "\n".join([*lines, "", f"report   {summary['report']}", f"again    {summary['command']}"])

@@ -1,0 +1,1 @@
+"""Records in, answers out: summaries, families, verdicts, knees, capacities, comparisons. No host, no page."""

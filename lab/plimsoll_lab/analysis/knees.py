@@ -1,0 +1,80 @@
+"""Where each curve bends: the measured points, the closed loop's bound, and the fit or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import cast
+
+import numpy as np
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.stats.knee import Knee, Load, find_knee
+from plimsoll_lab.store.records import Json, TrialRecord
+
+AXIS = "load.connections"
+"""A closed loop's load; over a rate nothing waits for anything, and none of this holds."""
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def find_knees(run: Json, trials: Sequence[TrialRecord]) -> list[Json]:
+    """One entry for each setting besides the connections, of a run that varies them in a closed loop."""
+    axes = {cast("str", axis["path"]): cast("list[object]", axis["values"]) for axis in cast("list[Json]", run["axes"])}
+    if len(axes.get(AXIS, [])) < 2:  # noqa: PLR2004 - one load bends nowhere
+        return []
+    points = {cast("int", point["number"]): point for point in cast("list[Json]", run["points"])}
+    curves: dict[str, list[TrialRecord]] = {}
+    for trial in trials:
+        if trial.outcome == "ok" and trial.point in points and "rate" not in cast("Json", points[trial.point]["load"]):
+            curves.setdefault(repr(without_axis(trial.setting)), []).append(trial)
+    found = []
+    for place, curve in enumerate(curves.values()):
+        load = cast("Json", points[curve[0].point]["load"])
+        think_s = _think_s(str(load.get("think", "0")))
+        rng = np.random.default_rng([cast("int", run["seed"]), place, 2])
+        knee = find_knee(_loads(curve), think_s=think_s, rng=rng)
+        found.append({"point": without_axis(curve[0].setting), **asdict(knee), "text": _sentence(knee)})
+    return found
+
+
+def without_axis(setting: Mapping[str, object]) -> Json:
+    """A point's setting besides its connections."""
+    return {path: value for path, value in setting.items() if path != AXIS}
+
+
+def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
+    at: dict[float, list[TrialRecord]] = {}
+    for trial in trials:
+        whole = {"completed_rate", "response_time_us.mean"} <= trial.figures.keys()
+        # A window too short for its responses has seen only the quick ones of them.
+        if whole and not any(doubt.code == "window_too_short" for doubt in trial.warnings):
+            at.setdefault(float(cast("int", trial.setting[AXIS])), []).append(trial)
+    return [
+        Load(
+            load=load,
+            rates=[trial.figures["completed_rate"] for trial in made],
+            responses_s=[trial.figures["response_time_us.mean"] / 1e6 for trial in made],
+        )
+        for load, made in at.items()
+    ]
+
+
+def _think_s(text: str) -> float:
+    """The mean of a think time, whose form was checked when the suite was read."""
+    text = text.removeprefix("exp:").strip()
+    number = text.rstrip("umsh")
+    return float(number) * SECONDS.get(text[len(number) :].strip(), 1.0)
+
+
+def _sentence(knee: Knee) -> str:
+    if knee.bound is None:
+        return f"no knee: {knee.refused}"
+    bound = knee.bound
+    if not bound.reached:
+        return f"not reached: N* is {bound.at:,.0f} connections or more, for no load well beyond that was tried"
+    interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""
+    text = (
+        f"{bound.at:,.0f}{interval} connections: {formatting.number(bound.most_rate, 'per_s')} at most, and "
+        f"{formatting.number(bound.idle_response_s * 1e6, 'us')} when idle"
+    )
+    return text + (f" with {bound.think_s:g} s of think time" if bound.think_s else "")

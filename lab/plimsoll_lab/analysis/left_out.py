@@ -1,0 +1,22 @@
+"""Which measurements no figure rests on, with their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plimsoll_lab.store.records import Json, TrialRecord
+
+
+def left_out(trials: Sequence[TrialRecord]) -> list[Json]:
+    """Every measurement that is no result, and every trial that was made more than once."""
+    return [
+        {
+            "trial": trial.number,
+            "point": dict(trial.setting),
+            "outcome": trial.outcome,
+            "reason": trial.reason,
+            "discarded": [{"outcome": each.outcome, "reason": each.reason} for each in trial.attempts],
+        }
+        for trial in trials
+        if trial.outcome != "ok" or trial.attempts
+    ]

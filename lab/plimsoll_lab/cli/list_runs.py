@@ -1,0 +1,43 @@
+"""`plimsoll lab list`: lists the runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.cli.verb import DONE, Verb, say
+from plimsoll_lab.store.folder import list_runs
+from plimsoll_lab.store.records import Json
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+
+
+def _list(options: argparse.Namespace) -> int:
+    for folder in list_runs(Path(options.out)):
+        run = folder.read_run()
+        suite = cast("Json", run["suite"])
+        done, planned = folder.count_trials(), len(cast("list[object]", run["trials"]))
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(cast("float", run["started_unix_s"])))
+        if options.json:
+            row = {"run": str(folder.path), "suite": suite["name"], "status": run["status"]}
+            say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run["started_unix_s"]}))
+        else:
+            say(f"{folder.path}  {began}  {suite['name']:<16} {run['status']:<12} {done}/{planned} trials")
+    return DONE
+
+
+VERB = Verb(
+    name="list",
+    summary="list the runs",
+    examples="""examples:
+  plimsoll lab list
+  plimsoll lab list --out elsewhere/
+""",
+    arguments=_arguments,
+    perform=_list,
+)

@@ -1,0 +1,82 @@
+"""How a run ends: its page is written, its summary printed, and its exit code derived."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
+from plimsoll_lab.cli.progress import Progress, SearchProgress
+from plimsoll_lab.cli.verb import DONE, FAILED, INVALID, LIMIT_MISSED, colour, say
+from plimsoll_lab.experiment.run import carry_out
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.privilege import gain_networks
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.spec import Plan
+
+
+def enter_networks(plan: Plan) -> None:
+    """Enter a user namespace where the plan has networks. Before the host: it must be a process of one thread."""
+    backends = {point.network.backend for point in plan.points if point.network is not None}
+    if backends:
+        gain_networks(over_tap="tap" in backends)
+
+
+def measure(
+    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
+) -> int:
+    """Measure what the folder does not hold yet, and report the run."""
+    if plan.suite.search is not None:
+        from plimsoll_lab.experiment.search_run import SearchRun  # noqa: PLC0415 - loads the search
+
+        told = SearchProgress(plan.suite.search, quiet=options.quiet or options.json)
+        interrupted = SearchRun(folder, record, plan, host, binary, told.trial_done).carry_out()
+    else:
+        progress = Progress(plan, folder, quiet=options.quiet or options.json, json_lines=options.json)
+        interrupted = carry_out(folder, record, plan, host, binary, progress.trial_done)
+        progress.close()
+    code = report_run(folder, options)
+    return code if interrupted is None else 128 + interrupted.number
+
+
+def report_run(folder: RunFolder, options: argparse.Namespace) -> int:
+    """Write the page, print the summary, and return the exit code."""
+    from plimsoll_lab.analysis.summary import summarise_run  # noqa: PLC0415
+    from plimsoll_lab.report.page import write_page  # noqa: PLC0415 - the statistics and charts load in a second
+    from plimsoll_lab.report.terminal import render  # noqa: PLC0415
+
+    summary = summarise_run(folder)
+    write_page(folder, summary)
+    run = folder.read_run()
+    if run.get("search") and cast("Json", run["suite"])["name"] == CAPACITY_SUITE:
+        from plimsoll_lab.analysis.capacity import capacity_summary  # noqa: PLC0415
+        from plimsoll_lab.report.capacity import render_capacity  # noqa: PLC0415
+
+        one = capacity_summary(folder, summary)
+        say(json.dumps(one) if options.json else render_capacity(folder, summary))
+    else:
+        say(json.dumps(summary) if options.json else render(summary, run, colour=colour(options)))
+    return _exit_code(summary)
+
+
+def _exit_code(summary: Json) -> int:
+    found = cast("list[Json]", summary["capacities"])
+    if found:
+        return _search_exit_code(found)
+    outcomes = {point["outcome"] for point in cast("list[Json]", summary["points"])}
+    if outcomes & {"generator_limited", "invalid"}:
+        return INVALID
+    if not outcomes & {"ok", "hard_limit"}:
+        return FAILED
+    return LIMIT_MISSED if summary["limits_missed"] else DONE
+
+
+def _search_exit_code(found: Sequence[Json]) -> int:
+    if any(each["limited_by"] in {"generator", "environment"} for each in found):
+        return INVALID
+    if any(not each["finished"] for each in found):
+        return FAILED
+    return LIMIT_MISSED if any(each["lower"] is None for each in found) else DONE

@@ -1,0 +1,102 @@
+"""The program itself: reads the arguments, performs a verb, and turns errors and signals into exit codes.
+
+It also answers to `plimsoll lab ...`, which runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import NoReturn, cast
+
+from plimsoll_lab import __version__
+from plimsoll_lab.cli import capacity, compare, list_runs, plan, preflight, report, resume, run, suites
+from plimsoll_lab.cli.verb import FAILED, USAGE, Parser, refuse
+from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.suite.errors import SuiteError
+
+PROGRAM = "plimsoll lab"
+TRACEBACK_VARIABLE = "PLIMSOLL_TRACEBACK"
+VERBS = tuple(each.VERB for each in (run, plan, resume, report, compare, capacity, preflight, suites, list_runs))
+EXAMPLES = """examples:
+  plimsoll lab run demo                 which I/O model should my server use, and where does each one stop?
+  plimsoll lab plan my-suite.toml       what would be measured, in what order, and how long it takes
+  plimsoll lab report runs/0007 --open  the page of a run, made anew
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        sys.exit(_run(sys.argv[1:] if arguments is None else arguments))
+    except SuiteError as refusal:
+        sys.exit(refuse(str(refusal), USAGE))
+    except LabError as problem:
+        sys.exit(refuse(str(problem), problem.exit_code))
+    except Interrupted as interrupted:
+        sys.exit(128 + interrupted.number)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except Exception as error:  # noqa: BLE001 - the last resort: a person gets a line, not a traceback
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exc()
+        sys.exit(
+            refuse(
+                f"internal error: {type(error).__name__}: {error}; this is a fault of the lab: "
+                f"run it again with {TRACEBACK_VARIABLE}=1 and report what it prints",
+                FAILED,
+            )
+        )
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.verb is None:
+        parser.print_help()
+        return USAGE
+    perform = cast("Callable[[argparse.Namespace], int]", options.perform)
+    return perform(options)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog=PROGRAM,
+        description="Turns a question into a run, and a run into a report that can be believed.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"plimsoll-lab {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", parser_class=Parser)
+    for verb in VERBS:
+        made = verbs.add_parser(
+            verb.name,
+            help=verb.summary,
+            description=verb.summary[0].upper() + verb.summary[1:] + ".",
+            epilog=verb.examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        made.add_argument("--json", action="store_true", help="JSON lines on stdout and nothing else there")
+        made.add_argument("--quiet", action="store_true", help="no progress on stderr")
+        made.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour in the terminal")
+        made.add_argument("--version", action="version", version=f"plimsoll-lab {__version__}")
+        made.set_defaults(perform=verb.perform)
+        verb.arguments(made)
+    return parser
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    # Once: clearing up must not be interrupted by an impatient second key press.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted(number)

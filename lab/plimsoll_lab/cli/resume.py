@@ -1,0 +1,56 @@
+"""`plimsoll lab resume`: goes on with a run that was interrupted."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.cli.outcome import enter_networks, measure
+from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.experiment.plan import plan_again
+from plimsoll_lab.hosts.binary import find_binary
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.folder import RunFolder, open_run
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.spec import Plan
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's folder, such as runs/0007")
+
+
+def _resume(options: argparse.Namespace) -> int:
+    folder = open_run(Path(options.run))
+    binary = find_binary()
+    with folder.lock():
+        record = folder.read_run()
+        plan = plan_again(record)
+        # Before the host: a user namespace is entered by a process of one thread, and its children with it.
+        enter_networks(plan)
+        with LocalHost() as host:
+            return _go_on(folder, record, plan, host, binary, options)
+
+
+def _go_on(
+    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
+) -> int:
+    metering = cast("Json", record["environment"])["metering"]
+    if metering != host.metering:
+        raise LabError(
+            f"{folder.path} was metered by {metering}, which would now be {host.metering}; "
+            "the two do not mix: begin a new run"
+        )
+    return measure(folder, record, plan, host, binary, options)
+
+
+VERB = Verb(
+    name="resume",
+    summary="go on with a run that was interrupted",
+    examples="""examples:
+  plimsoll lab resume runs/0007
+""",
+    arguments=_arguments,
+    perform=_resume,
+)

@@ -1,0 +1,43 @@
+"""`plimsoll lab run`: measures a suite."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from plimsoll_lab.cli.outcome import enter_networks, measure
+from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
+from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.experiment.run import begin
+from plimsoll_lab.hosts.binary import find_binary
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.store.folder import new_run
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_suite_arguments(parser)
+    parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
+
+
+def _run(options: argparse.Namespace) -> int:
+    plan, request = read_plan(options)
+    binary = find_binary()
+    enter_networks(plan)
+    with LocalHost() as host:
+        folder = new_run(Path(options.out))
+        with folder.lock():
+            record = begin(folder, plan, request, binary, host.metering)
+            return measure(folder, record, plan, host, binary, options)
+
+
+VERB = Verb(
+    name="run",
+    summary="measure a suite",
+    examples="""examples:
+  plimsoll lab run demo
+  plimsoll lab run demo --only server.model=epoll,uring --set load.connections=2500 --repeat 20
+  plimsoll lab run my-suite.toml --json > summary.json
+""",
+    arguments=_arguments,
+    perform=_run,
+)

@@ -1,0 +1,70 @@
+"""The arguments that name a suite and change it, and the plan they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import tomllib
+
+from plimsoll_lab.experiment.plan import FAST_REPEAT, Request, make_plan
+from plimsoll_lab.suite import shipped
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.spec import Plan, Value
+
+
+def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the suite and what changes it."""
+    parser.add_argument("suite", metavar="SUITE", help="a TOML file, or the name of a suite that ships with Plimsoll")
+    parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of each point")
+    parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="keep these points")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
+    parser.add_argument("--seed", type=int, metavar="N", help="where the order comes from")
+    parser.add_argument("--fast", action="store_true", help=f"{FAST_REPEAT} repetitions: for a look, not for a verdict")
+
+
+def read_plan(options: argparse.Namespace) -> tuple[Plan, Request]:
+    """Read and expand the suite as it was asked for."""
+    path = shipped.find(options.suite)
+    changes: dict[str, Value] = {}
+    for text in options.set:
+        key, value = _assignment("--set", text)
+        changes[key] = _toml_value(value)
+    if options.repeat is not None:
+        changes["run.repeat"] = options.repeat
+    if options.fast:
+        changes["run.repeat"] = FAST_REPEAT
+    if options.seed is not None:
+        changes["run.seed"] = options.seed
+    only: dict[str, list[str]] = {}
+    for text in options.only:
+        key, value = _assignment("--only", text)
+        only.setdefault(key, []).extend(value.split(","))
+    request = Request(
+        suite=options.suite, changes=changes, only=only, fast=options.fast, out=getattr(options, "out", "")
+    )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(f"{path}: cannot read the suite: {error}") from None
+    plan = make_plan(
+        text, source=str(path), directory=str(path.resolve().parent), request=request, seed=secrets.randbits(32)
+    )
+    return plan, request
+
+
+def _assignment(flag: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key or not value:
+        raise SuiteError(f"{flag} {text}: write {flag} PATH=VALUE, such as {flag} load.connections=2500")
+    return key.strip(), value.strip()
+
+
+def _toml_value(text: str) -> Value:
+    """`2500` is a number and `true` a truth value, as in the file; anything else is a text."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    if isinstance(value, list):
+        return tuple(str(each) for each in value)
+    return value if isinstance(value, str | int | float | bool) else text

@@ -1,0 +1,58 @@
+"""What every verb is made of: its name, help and action; exit codes; what it may print."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+DONE, FAILED, USAGE, LIMIT_MISSED, INVALID = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verb:
+    """One verb of the program."""
+
+    name: str
+    """The word on the command line."""
+    summary: str
+    """One line of help, without a capital or a full stop."""
+    examples: str
+    """The end of its help."""
+    arguments: Callable[[argparse.ArgumentParser], None]
+    """Adds its own arguments to a parser."""
+    perform: Callable[[argparse.Namespace], int]
+    """Does it, and returns the exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and exits with 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments."""
+        sys.exit(refuse(f"{message}; '{self.prog} --help' shows what there is", USAGE))
+
+
+def no_arguments(_: argparse.ArgumentParser) -> None:
+    """Add nothing: the arguments of a verb that has none of its own."""
+
+
+def colour(options: argparse.Namespace) -> bool:
+    """Whether the terminal gets colour."""
+    if options.color == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return bool(options.color == "always")
+
+
+def say(text: str) -> None:
+    """Print what was asked for on stdout."""
+    print(text, flush=True)
+
+
+def refuse(message: str, code: int) -> int:
+    """Print an error as one line on stderr, and return the exit code."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,77 @@
+"""From what a person asked for to a plan, and from a run's record to the same plan again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import cast
+
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Plan, Value
+
+FAST_REPEAT = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What a person asked for on the command line, besides the suite itself."""
+
+    suite: str
+    """The suite as it was named: a shipped name or a path."""
+    changes: Mapping[str, Value] = field(default_factory=dict)
+    """`--set`, `--repeat` and `--fast`, as settings by dotted path."""
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """`--only`: the points to keep."""
+    fast: bool = False
+    """`--fast`: two repetitions, for a look and not for a verdict."""
+    out: str = "runs"
+    """Where the run's folder is made."""
+
+
+def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
+    """Read and expand a suite as it was asked for; a seed in the suite wins over the drawn one."""
+    suite = read_text(text, source=source, directory=directory, changes=request.changes)
+    return expand(suite, seed=seed if suite.run.seed is None else suite.run.seed, only=request.only)
+
+
+def reproducing_command(request: Request, seed: int) -> str:
+    """The command that makes the same run again, seed included."""
+    words = ["plimsoll", "lab", "run", request.suite]
+    for path, value in request.changes.items():
+        if path == "run.seed" or (request.fast and path == "run.repeat"):
+            continue
+        written = "[" + ", ".join(f'"{each}"' for each in value) + "]" if isinstance(value, tuple) else str(value)
+        words += ["--set", f"{path}={written}"]
+    for path, values in request.only.items():
+        words += ["--only", f"{path}={','.join(values)}"]
+    if request.fast:
+        words.append("--fast")
+    return shlex.join([*words, "--seed", str(seed)])
+
+
+def plan_again(record: Json) -> Plan:
+    """The plan of a run that has begun, derived anew from its suite and seed."""
+    suite = cast("dict[str, str]", record["suite"])
+    asked = cast("dict[str, object]", record["request"])
+    changes = {
+        path: tuple(value) if isinstance(value, list) else value
+        for path, value in cast("dict[str, Value]", asked["changes"]).items()
+    }
+    request = Request(suite=str(asked["suite"]), changes=changes, only=cast("dict[str, list[str]]", asked["only"]))
+    plan = make_plan(
+        suite["text"],
+        source=suite["source"],
+        directory=suite["directory"],
+        request=request,
+        seed=cast("int", record["seed"]),
+    )
+    # The trials of a search follow from one another, and are held against the record as they are replayed.
+    if plan.suite.search is None and [asdict(trial) for trial in plan.trials] != record["trials"]:
+        raise LabError(
+            "this lab would measure in another order than the run was begun with; resume with the lab that began it"
+        )
+    return plan
