@@ -1,0 +1,260 @@
+"""Comparison with the best: properties over random data, and how often its bounds hold."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Ranking, Value, compare_with_best, detectable_ratio
+
+FAMILIES = int(os.environ.get("PLIMSOLL_FAMILIES", "60"))
+"""Simulated families of each design; `make soak` asks for many more."""
+
+Noise = dict[str, dict[int, Value]]
+
+
+def measured(
+    levels: Mapping[str, float], *, blocks: int, noise: float, seed: int, better: str = "lower", machine: float = 0.35
+) -> Question:
+    """Contenders on a machine whose speed changes from block to block by up to `machine`."""
+    rng = np.random.default_rng(seed)
+    speed = 1 - machine * rng.random(blocks)
+    values: Noise = {
+        name: {block: float(level * speed[block] * math.exp(rng.normal(0, noise))) for block in range(blocks)}
+        for name, level in levels.items()
+    }
+    return Question(figure="x", better="higher" if better == "higher" else "lower", at={}, contenders=values)
+
+
+def rank(*family: Question, seed: int = 1) -> list[Ranking]:
+    return compare_with_best(family, np.random.default_rng(seed))
+
+
+def without(question: Question, name: str, kept: Sequence[int]) -> Question:
+    """The same with one contender measured in some blocks only."""
+    some = {block: question.contenders[name][block] for block in kept}
+    return replace(question, contenders={**question.contenders, name: some})
+
+
+def flipped(question: Question) -> Question:
+    """The same figures as rates: the reciprocal, and the other direction is better."""
+    turned: Noise = {
+        name: {block: 1 / value for block, value in values.items() if isinstance(value, float)}
+        for name, values in question.contenders.items()
+    }
+    return replace(question, better="higher", contenders=turned)
+
+
+levels = st.dictionaries(st.sampled_from("abcdefg"), st.floats(1, 5), min_size=2, max_size=6)
+designs = st.builds(
+    lambda levels, blocks, noise, seed: measured(levels, blocks=blocks, noise=noise, seed=seed),
+    levels,
+    st.integers(6, 10),
+    st.floats(0.001, 0.3),
+    st.integers(0, 10_000),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(designs)
+def test_somebody_may_be_best_and_every_estimate_lies_in_its_interval(question: Question) -> None:
+    [found] = rank(question)
+    assert found.best
+    assert {*found.best, *(each.name for each in found.others)} == set(question.contenders)
+    for place in found.places:
+        assert 1 <= place.at_least <= place.ratio * (1 + 1e-9)
+        assert place.ratio <= place.at_most * (1 + 1e-9)
+    assert found.places[0].ratio == pytest.approx(1)
+    assert found.places[0].may_be_best
+
+
+@settings(max_examples=60, deadline=None)
+@given(designs)
+def test_a_pair_is_adjusted_below_5_percent_exactly_where_its_interval_excludes_equality(question: Question) -> None:
+    [found] = rank(question)
+    for (one, other), pair in found.pairs.items():
+        assert (pair.p_adjusted < 0.05) == (pair.low > 0 or pair.high < 0)
+        assert found.pairs[other, one] == pair.reversed()
+
+
+@settings(max_examples=40, deadline=None)
+@given(designs)
+def test_a_rate_and_its_reciprocal_are_ranked_alike(question: Question) -> None:
+    [one], [other] = rank(question), rank(flipped(question))
+    assert [place.name for place in one.places] == [place.name for place in other.places]
+    assert [place.at_least for place in one.places] == pytest.approx([place.at_least for place in other.places])
+
+
+@settings(max_examples=40, deadline=None)
+@given(designs, st.floats(0.001, 1000))
+def test_the_unit_of_a_figure_changes_nothing(question: Question, factor: float) -> None:
+    scaled: Noise = {
+        name: {block: value * factor for block, value in values.items() if isinstance(value, float)}
+        for name, values in question.contenders.items()
+    }
+    [one], [other] = rank(question), rank(replace(question, contenders=scaled))
+    assert [place.at_most for place in one.places] == pytest.approx([place.at_most for place in other.places])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(["far", "short", "zero", "censored"]))
+def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: int, kind: str) -> None:
+    """Far worse, measured in three blocks, zero in one, or known in no direction: the two are judged as before."""
+    question = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=10, noise=0.03, seed=seed)
+    z: dict[int, Value] = dict(question.contenders["z"])
+    if kind == "far":
+        z = {block: value * 50 for block, value in z.items() if isinstance(value, float)}
+    elif kind == "short":
+        z = {block: z[block] for block in (1, 4, 7)}
+    elif kind == "zero":
+        z[3] = 0.0
+    else:
+        z = dict.fromkeys(z, (0.0, math.inf))
+    [usual] = rank(question)
+    [found] = rank(replace(question, contenders={**question.contenders, "z": z}))
+    before, after = usual.pairs["b", "a"], found.pairs["b", "a"]
+    assert after.estimate == before.estimate
+    assert (after.low > 0) == (before.low > 0) or abs(before.p_adjusted - 0.05) < 0.03
+    # A rival less, or one with less to say, can only make the family smaller.
+    assert after.high - after.low <= (before.high - before.low) * (1 + 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 11), min_size=6, max_size=12, unique=True))
+def test_missing_blocks_of_a_third_contender_hardly_move_the_bounds_of_two_others(seed: int, kept: list[int]) -> None:
+    question = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=12, noise=0.03, seed=seed)
+    [whole], [part] = rank(question), rank(without(question, "z", kept))
+    one, other = whole.pairs["b", "a"], part.pairs["b", "a"]
+    assert other.estimate == one.estimate
+    # The family's critical value is resampled from all pairs, and the third's deviations are partly repeated ones.
+    assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.15)
+
+
+def test_two_are_compared_in_the_blocks_that_both_have() -> None:
+    question = measured({"a": 1, "b": 1}, blocks=10, noise=0.001, seed=1, machine=0)
+    values = dict(question.contenders["a"]) | {8: 100.0, 9: 100.0}
+    question = replace(question, contenders={**question.contenders, "a": values})
+    [found] = rank(without(question, "b", range(8)))
+    assert found.pairs["a", "b"].blocks == 8
+    assert abs(found.pairs["a", "b"].estimate) < 0.01
+    assert set(found.best) == {"a", "b"}
+
+
+def test_clear_differences_are_shown_and_bounded() -> None:
+    [found] = rank(measured({"a": 1, "b": 1.001, "c": 2, "d": 4}, blocks=10, noise=0.02, seed=3))
+    assert set(found.best) == {"a", "b"}
+    assert [each.name for each in found.others] == ["c", "d"]
+    assert all(each.at_least < truth < each.at_most for each, truth in zip(found.others, (2, 4), strict=True))
+
+
+@pytest.mark.parametrize("blocks", range(1, LEAST_BLOCKS))
+def test_below_six_blocks_nothing_is_said(blocks: int) -> None:
+    [found] = rank(measured({"a": 1, "b": 9}, blocks=blocks, noise=0.001, seed=1))
+    assert found.places == []
+    assert set(found.unranked) == {"a", "b"}
+    assert math.isinf(detectable_ratio(blocks=blocks, comparisons=1, noise=0.01, rng=np.random.default_rng(1)))
+
+
+def test_a_figure_without_any_noise_is_compared_exactly() -> None:
+    exact = Question(
+        figure="x",
+        better="lower",
+        at={},
+        contenders={"a": dict.fromkeys(range(8), 3.0), "b": dict.fromkeys(range(8), 6.0)},
+    )
+    [found] = rank(exact)
+    assert found.best == ["a"]
+    assert (found.others[0].at_least, found.others[0].at_most) == pytest.approx((2, 2))
+
+
+def test_a_rate_that_the_generator_limited_may_win_but_never_lose() -> None:
+    question = measured({"a": 100, "b": 150, "c": 200}, blocks=9, noise=0.02, seed=1, better="higher")
+
+    def limited(*names: str) -> Ranking:
+        values: Noise = {
+            name: {block: (value, math.inf) for block, value in each.items() if isinstance(value, float)}
+            if name in names
+            else dict(each)
+            for name, each in question.contenders.items()
+        }
+        [found] = rank(replace(question, contenders=values))
+        return found
+
+    fastest = limited("c")
+    assert fastest.best == ["c"]
+    assert math.isinf(next(each.at_most for each in fastest.others if each.name == "a"))
+    slowest = limited("a")
+    assert set(slowest.best) == {"a", "c"}, "a rate of at least 100 may be any"
+    assert [each.name for each in slowest.others] == ["b"]
+    both = limited("a", "c")
+    assert set(both.best) == {"a", "c"}, "two lower bounds are not ranked"
+
+
+def test_a_capacity_between_two_loads_is_no_better_known_than_that() -> None:
+    def between(values: Sequence[float]) -> dict[int, Value]:
+        return {block: (value, value * 1.1) for block, value in enumerate(values)}
+
+    near = {"a": between([100.0] * 9), "b": between([105.0] * 9)}
+    far = {"a": between([100.0] * 9), "b": between([150.0] * 9)}
+    [together], [apart] = (
+        rank(Question(figure="capacity", better="higher", at={}, contenders=each)) for each in (near, far)
+    )
+    assert set(together.best) == {"a", "b"}
+    assert apart.best == ["b"]
+    assert apart.others[0].at_least == pytest.approx(150 / 110, rel=0.01)
+
+
+def test_more_blocks_show_smaller_differences() -> None:
+    found = [
+        detectable_ratio(blocks=blocks, comparisons=60, noise=0.03, rng=np.random.default_rng(1))
+        for blocks in (6, 9, 12, 20)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert found[2] < 1.1, "10 % at 3 % noise is shown with twelve blocks"
+
+
+def drawn(
+    kind: str, shape: tuple[int, ...], rng: np.random.Generator
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Noise of a log figure: as the normal has it, or with a trial in thirty far slower."""
+    noise = rng.normal(0, 0.03, shape)
+    return noise if kind == "normal" else noise + (rng.random(shape) < 1 / 30) * rng.exponential(0.5, shape)
+
+
+@pytest.mark.parametrize("kind", ["normal", "outliers", "missing"])
+@pytest.mark.parametrize("blocks", [6, 9, 12, 20])
+def test_all_bounds_hold_together_in_95_of_100_families(kind: str, blocks: int) -> None:
+    """Four figures at two settings, five contenders; also how often one of the best is called worse."""
+    rng = np.random.default_rng([blocks, len(kind)])
+    truth = np.log([1, 1, 1, 1.05, 1.3])
+    outside = wrong = 0
+    for _ in range(FAMILIES):
+        family = []
+        for _ in range(8):
+            logs = truth[:, None] + drawn(kind, (len(truth), blocks), rng) + rng.uniform(-0.35, 0, blocks)
+            kept = rng.random(logs.shape) > (0.1 if kind == "missing" else 0)
+            values: Noise = {
+                str(name): {block: float(math.exp(row[block])) for block in range(blocks) if kept[name, block]}
+                for name, row in enumerate(logs)
+            }
+            family.append(Question(figure="x", better="lower", at={}, contenders=values))
+        found = compare_with_best(family, rng)
+        outside += any(
+            not pair.low <= truth[int(one)] - truth[int(other)] <= pair.high
+            for each in found
+            for (one, other), pair in each.pairs.items()
+        )
+        wrong += any(
+            place.may_be_best is False and truth[int(place.name)] == 0 for each in found for place in each.places
+        )
+    # Five percent, and three standard errors of what so many families tell.
+    allowed = 0.05 * FAMILIES + 3 * math.sqrt(0.05 * 0.95 * FAMILIES)
+    assert outside <= allowed
+    assert wrong <= allowed
