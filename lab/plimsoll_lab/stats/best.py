@@ -205,9 +205,9 @@ def _rankable(question: Question) -> tuple[list[str], dict[str, str]]:
         elif len(values) < LEAST_BLOCKS:
             unranked[name] = f"{len(values)} valid blocks, at least {LEAST_BLOCKS} are needed"
     names = [name for name in question.contenders if name not in unranked]
-    while name := _least_shared(question, names):
-        unranked[name] = f"fewer than {LEAST_BLOCKS} valid blocks in common with the others"
-        names.remove(name)
+    while (shortest := _least_shared(question, names)) is not None:
+        unranked[shortest] = f"fewer than {LEAST_BLOCKS} valid blocks in common with the others"
+        names.remove(shortest)
     return names, unranked
 
 
@@ -277,7 +277,7 @@ def _filled(series: Array, shared: NDArray[np.bool_]) -> Array:
     deviations = _centred(series, shared)
     filled = deviations.copy()
     filled[~shared] = np.resize(deviations[shared], int((~shared).sum()))
-    return filled - filled.mean()
+    return np.asarray(filled - filled.mean(), dtype=np.float64)
 
 
 def _p(t: Array | float, blocks: int) -> Array:
@@ -288,7 +288,7 @@ def _p(t: Array | float, blocks: int) -> Array:
 def _signs(blocks: int, rng: np.random.Generator) -> Array:
     if blocks <= EXACT_UP_TO:
         patterns = np.arange(2 ** max(blocks - 1, 0))
-        return (patterns[:, None] >> np.arange(blocks) & 1) * 2.0 - 1.0
+        return np.asarray((patterns[:, None] >> np.arange(blocks) & 1) * 2.0 - 1.0)
     return rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, blocks))
 
 
