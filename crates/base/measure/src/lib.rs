@@ -6,6 +6,7 @@
 pub mod arrivals;
 pub mod limits;
 pub mod merge;
+pub mod statuses;
 pub mod summary;
 pub mod tally;
 pub mod times;

@@ -1,7 +1,8 @@
-//! Limits: `response_time.p99 < 250ms`, `failed_ratio < 0.1%`, `completed_rate > 10k`.
+//! Limits: `response_time.p99 < 250ms`, `failed_ratio < 0.1%`, `completed_rate > 10k`, `statuses.404 == 0`.
 //!
 //! A figure is named by its path in the record. There the name carries the unit; in a limit the value does instead.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -25,18 +26,31 @@ enum Operator {
     AtLeast,
     Less,
     More,
+    Equal,
+    NotEqual,
 }
 
 /// Two characters before one, so that `<=` is not read as `<` and a value that begins with `=`.
-const OPERATORS: [(&str, Operator); 4] =
-    [("<=", Operator::AtMost), (">=", Operator::AtLeast), ("<", Operator::Less), (">", Operator::More)];
+const OPERATORS: [(&str, Operator); 6] = [
+    ("<=", Operator::AtMost),
+    (">=", Operator::AtLeast),
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    ("<", Operator::Less),
+    (">", Operator::More),
+];
 
 /// A limit that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LimitError {
     /// There is no operator in it.
-    #[error("'{0}' is not a limit: write a figure, <, <=, > or >=, and a value, such as 'response_time.p99 < 250ms'")]
+    #[error(
+        "'{0}' is not a limit: write a figure, <, <=, >, >=, == or !=, and a value, such as 'response_time.p99 < 250ms'"
+    )]
     Form(String),
+    /// Two measured values are never exactly equal.
+    #[error("the limit on {0}: == and != compare counts; write <, <=, > or >= for a measured value")]
+    Equality(String),
     /// No figure has this name.
     #[error("no figure is called '{name}'; known are {known}")]
     Figure {
@@ -60,11 +74,14 @@ impl FromStr for Limit {
 
     fn from_str(text: &str) -> Result<Limit, LimitError> {
         let form = || LimitError::Form(text.to_owned());
-        let (name, rest) = text.split_at(text.find(['<', '>']).ok_or_else(form)?);
+        let (name, rest) = text.split_at(text.find(['<', '>', '=', '!']).ok_or_else(form)?);
         let (sign, operator) = OPERATORS.into_iter().find(|(sign, _)| rest.starts_with(sign)).ok_or_else(form)?;
         let name = name.trim();
         let figure =
             Figure::named(name).ok_or_else(|| LimitError::Figure { name: name.to_owned(), known: known_names() })?;
+        if matches!(operator, Operator::Equal | Operator::NotEqual) && !figure.is_count() {
+            return Err(LimitError::Equality(name.to_owned()));
+        }
         let value = figure
             .read_value(rest[sign.len()..].trim())
             .map_err(|error| LimitError::Value { figure: name.to_owned(), error })?;
@@ -75,25 +92,30 @@ impl FromStr for Limit {
 impl Limit {
     /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing shows that it would.
     pub fn check(&self, summary: &Summary) -> Checked {
-        let (value, shown) = match self.figure {
+        let (value, shown) = match &self.figure {
             Figure::Time(times, part) => (part(&times(summary)), times(summary).count > 0),
             Figure::Single(_, read) => (read(summary), true),
+            Figure::Answers(counts, status) => (counts(summary).get(status).map_or(0.0, |count| *count as f64), true),
         };
         let holds = match self.operator {
             Operator::AtMost => value <= self.value,
             Operator::AtLeast => value >= self.value,
             Operator::Less => value < self.value,
             Operator::More => value > self.value,
+            Operator::Equal => value == self.value,
+            Operator::NotEqual => value != self.value,
         };
         Checked { limit: self.text.clone(), value, met: holds && shown }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Figure {
     /// A part of a set of durations, in microseconds.
-    Time(fn(&Summary) -> TimesSummary, fn(&TimesSummary) -> f64),
-    Single(Unit, fn(&Summary) -> f64),
+    Time(ReadTimes, ReadPart),
+    Single(Unit, ReadSingle),
+    /// Answers by status. No such answer is a count of 0.
+    Answers(ReadCounts, String),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,9 +133,16 @@ impl Figure {
             return Some(Figure::Single(*unit, *read));
         }
         let (stem, part) = name.split_once('.')?;
+        if let Some((_, read, is_key)) = ANSWERS.iter().find(|(known, ..)| *known == stem) {
+            return is_key(part).then(|| Figure::Answers(*read, part.to_owned()));
+        }
         let (_, times) = TIMES.iter().find(|(known, _)| *known == stem)?;
         let (_, part) = PARTS.iter().find(|(known, _)| *known == part)?;
         Some(Figure::Time(*times, *part))
+    }
+
+    fn is_count(&self) -> bool {
+        matches!(self, Figure::Single(Unit::Count, _) | Figure::Answers(..))
     }
 
     fn read_value(&self, text: &str) -> Result<f64, units::UnitError> {
@@ -124,7 +153,7 @@ impl Figure {
             Figure::Single(Unit::Rate, _) => units::rate(text),
             Figure::Single(Unit::Ratio, _) => units::ratio(text),
             Figure::Single(Unit::Bytes, _) => Ok(units::size(text)? as f64),
-            Figure::Single(Unit::Count, _) => Ok(units::count(text)? as f64),
+            Figure::Single(Unit::Count, _) | Figure::Answers(..) => Ok(units::count(text)? as f64),
         }
     }
 }
@@ -133,12 +162,25 @@ fn known_names() -> String {
     let singles = SINGLES.iter().map(|(name, ..)| (*name).to_owned());
     let parts: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
     let times = TIMES.iter().map(|(name, _)| format!("{name}.{{{}}}", parts.join(",")));
-    singles.chain(times).collect::<Vec<_>>().join(", ")
+    let answers = ["statuses.CODE", "status_codes.{1xx,2xx,3xx,4xx,5xx}"].map(str::to_owned);
+    singles.chain(answers).chain(times).collect::<Vec<_>>().join(", ")
 }
 
 type ReadTimes = fn(&Summary) -> TimesSummary;
 type ReadPart = fn(&TimesSummary) -> f64;
 type ReadSingle = fn(&Summary) -> f64;
+type ReadCounts = fn(&Summary) -> &BTreeMap<String, u64>;
+type IsKey = fn(&str) -> bool;
+
+/// Counts by status, and what the part after the point may be.
+const ANSWERS: [(&str, ReadCounts, IsKey); 2] = [
+    (
+        "statuses",
+        |summary| &summary.statuses,
+        |code| code.len() == 3 && code.parse().is_ok_and(|code: u16| (100..1000).contains(&code)),
+    ),
+    ("status_codes", |summary| &summary.status_codes, |class| ["1xx", "2xx", "3xx", "4xx", "5xx"].contains(&class)),
+];
 
 const TIMES: [(&str, ReadTimes); 6] = [
     ("establishment_time", |summary| summary.establishment_time_us),
@@ -162,7 +204,7 @@ const PARTS: [(&str, ReadPart); 10] = [
     ("p99_99", |times| times.p99_99),
 ];
 
-const SINGLES: [(&str, Unit, ReadSingle); 21] = [
+const SINGLES: [(&str, Unit, ReadSingle); 22] = [
     ("completed_rate", Unit::Rate, |summary| summary.completed_rate),
     ("offered_rate", Unit::Rate, |summary| summary.offered_rate),
     ("goodput", Unit::Rate, |summary| summary.goodput_bits_per_s),
@@ -177,6 +219,7 @@ const SINGLES: [(&str, Unit, ReadSingle); 21] = [
     ("connections.peak", Unit::Count, |summary| summary.connections.peak as f64),
     ("connections.failed", Unit::Count, |summary| summary.connections.failed as f64),
     ("connections.reopened", Unit::Count, |summary| summary.connections.reopened as f64),
+    ("redirects", Unit::Count, |summary| summary.redirects as f64),
     ("errors.mismatch", Unit::Count, |summary| summary.errors.mismatch as f64),
     ("errors.closed", Unit::Count, |summary| summary.errors.closed as f64),
     ("errors.status", Unit::Count, |summary| summary.errors.status as f64),
@@ -195,6 +238,8 @@ mod tests {
         let mut summary = Summary { completed_rate: 10_000.0, failed_ratio: 0.001, ..Summary::default() };
         summary.response_time_us =
             TimesSummary { count: 10, p99: 250_000.0, p99_9: 300_000.0, ..summary.response_time_us };
+        summary.statuses.insert("404".to_owned(), 2);
+        summary.status_codes.insert("4xx".to_owned(), 2);
         summary
     }
 
@@ -210,6 +255,14 @@ mod tests {
             ("failed_ratio < 0.2%", true),
             ("failed_ratio < 0.0005", false),
             ("requests.failed <= 0", true),
+            ("statuses.404 == 2", true),
+            ("statuses.404 != 2", false),
+            ("statuses.404 < 3", true),
+            ("statuses.404 == 0", false),
+            ("statuses.500 == 0", true),
+            ("status_codes.4xx <= 1", false),
+            ("status_codes.5xx == 0", true),
+            ("redirects == 0", true),
         ] {
             let limit: Limit = text.parse().expect(text);
             assert_eq!(limit.check(&summary()).met, met, "{text}");
@@ -230,7 +283,15 @@ mod tests {
             ("speed > 3", "no figure is called 'speed'"),
             ("response_time > 3ms", "no figure is called 'response_time'"),
             ("response_time.p99 < 3", "is not a duration"),
-            ("completed_rate => 3", "no figure is called 'completed_rate ='"),
+            ("completed_rate => 3", "write a figure"),
+            ("requests.failed = 3", "write a figure"),
+            ("completed_rate == 3", "== and != compare counts"),
+            ("response_time.p99 != 3ms", "== and != compare counts"),
+            ("statuses.4xx == 0", "no figure is called 'statuses.4xx'"),
+            ("statuses.099 == 0", "no figure is called 'statuses.099'"),
+            ("statuses.+20 == 0", "no figure is called 'statuses.+20'"),
+            ("status_codes.404 == 0", "no figure is called 'status_codes.404'"),
+            ("speed == 0", "statuses.CODE"),
             ("failed_ratio < 3ms", "is not a ratio"),
             ("requests.failed < 1.5", "is not a count"),
         ] {

@@ -79,9 +79,9 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     all.warm_up.errors.add(&record.warm_up.errors);
     all.bytes_sent += record.bytes_sent;
     all.bytes_received += record.bytes_received;
-    for (class, count) in &record.status_codes {
-        *all.status_codes.entry(class.clone()).or_insert(0) += count;
-    }
+    add_named(&mut all.status_codes, &record.status_codes);
+    add_named(&mut all.statuses, &record.statuses);
+    all.redirects += record.redirects;
     let (mine, theirs) = (&mut all.connections, &record.connections);
     mine.requested += theirs.requested;
     mine.established += theirs.established;
@@ -93,6 +93,12 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     all.generator.threads += record.generator.threads;
     all.generator.tables += record.generator.tables;
     all.generator.memory_bytes += record.generator.memory_bytes;
+}
+
+fn add_named(all: &mut BTreeMap<String, u64>, record: &BTreeMap<String, u64>) {
+    for (name, count) in record {
+        *all.entry(name.clone()).or_insert(0) += count;
+    }
 }
 
 fn add_rates(all: &mut Summary, record: &Summary) {
@@ -170,6 +176,8 @@ mod tests {
         tally.requests.scheduled = tally.requests.completed + failed;
         tally.sent = tally.requests.scheduled;
         tally.payload_bytes = 64 * tally.requests.completed;
+        responses.iter().for_each(|_| tally.statuses.count(302));
+        (0..failed).for_each(|_| tally.statuses.count(404));
         tally
     }
 
@@ -216,6 +224,8 @@ mod tests {
             let (merged, whole) = (merge(&records).expect("they merge"), record(&whole));
             prop_assert_eq!(&merged.histograms, &whole.histograms);
             prop_assert_eq!(merged.requests, whole.requests);
+            prop_assert_eq!((&merged.statuses, &merged.status_codes), (&whole.statuses, &whole.status_codes));
+            prop_assert_eq!(merged.redirects, whole.redirects);
             prop_assert!((merged.completed_rate - whole.completed_rate).abs() < 1e-6);
             prop_assert!((merged.goodput_bits_per_s - whole.goodput_bits_per_s).abs() < 1e-3);
             prop_assert_eq!(merged.failed_ratio, whole.failed_ratio);

@@ -65,6 +65,12 @@ pub struct Summary {
     pub transmission_time_us: Option<TimesSummary>,
     /// Answers by the class of their status, such as `2xx`.
     pub status_codes: BTreeMap<String, u64>,
+    /// Answers by their exact status, such as `404`.
+    #[serde(default)]
+    pub statuses: BTreeMap<String, u64>,
+    /// Answers that redirect: they name another place, which the generator does not fetch.
+    #[serde(default)]
+    pub redirects: u64,
     /// Bytes written.
     pub bytes_sent: u64,
     /// Bytes read.
@@ -164,7 +170,6 @@ impl Summary {
         // response time is.
         let candidates = [&window.service, &window.transmission, &window.response];
         let service = candidates.into_iter().find(|times| times.count() > 0).unwrap_or(&window.response);
-        let classes = (1..).zip(&window.status[1..]).filter(|(_, count)| **count > 0);
         Summary {
             schema_version: SCHEMA_VERSION,
             valid: true,
@@ -187,7 +192,9 @@ impl Summary {
             pool_wait_us: window.pool_wait.summary(),
             schedule_lag_us: window.schedule_lag.summary(),
             transmission_time_us: (window.transmission.count() > 0).then(|| window.transmission.summary()),
-            status_codes: classes.map(|(class, count)| (format!("{class}xx"), *count)).collect(),
+            status_codes: window.statuses.by_class(),
+            statuses: window.statuses.by_code(),
+            redirects: window.statuses.redirects(),
             bytes_sent: window.bytes_sent,
             bytes_received: window.bytes_received,
             warm_up: WarmUp {

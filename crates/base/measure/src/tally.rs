@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::statuses::Statuses;
 use crate::times::Times;
 
 /// Why a request failed or a connection was lost. Its number is its place in [`Errors`].
@@ -138,8 +139,8 @@ pub struct Tally {
     pub transmission: Times,
     /// Ages of the requests that timed out or never got an answer in the span.
     pub unanswered: Times,
-    /// Answers by the first digit of their status, 1 to 5.
-    pub status: [u64; 6],
+    /// Answers by their status code, where the protocol has one.
+    pub statuses: Statuses,
 }
 
 impl Tally {
@@ -157,9 +158,7 @@ impl Tally {
         self.schedule_lag.add(&other.schedule_lag);
         self.transmission.add(&other.transmission);
         self.unanswered.add(&other.unanswered);
-        for (mine, theirs) in self.status.iter_mut().zip(other.status) {
-            *mine += theirs;
-        }
+        self.statuses.add(&other.statuses);
     }
 
     /// Response times with those of unanswered requests at the age they had reached, and how many those are.

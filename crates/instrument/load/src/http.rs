@@ -1,7 +1,7 @@
 //! The HTTP/1.x protocol: requests rendered once, answers read as they come.
 
 use plimsoll_measure::tally::Cause;
-use plimsoll_wire::http::response::{Progress, Reader};
+use plimsoll_wire::http::response::{self, Progress, Reader};
 
 use crate::protocol::{Protocol, Reply, Turn};
 
@@ -49,6 +49,11 @@ impl Protocol for Http {
             Progress::Whole => whole(&exchange.reader),
             Progress::Wrong => Reply::Failed(Cause::Mismatch),
         }
+    }
+
+    fn idle(&self, _session: &mut (), bytes: &[u8]) -> Reply {
+        // A server may say that it gives up an idle connection (RFC 9110, section 15.5.9), which is no answer to any request.
+        Reply::Failed(if response::is_request_timeout(bytes) { Cause::Closed } else { Cause::Mismatch })
     }
 
     fn end(&self, _session: &mut (), exchange: &mut Exchange) -> Reply {

@@ -31,10 +31,10 @@ pub trait Protocol: Send + Sync + 'static {
     /// Takes the end of the stream while a request is under way.
     fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply;
 
-    /// Takes bytes that arrived while no request was under way; whether they are in order.
-    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> bool {
+    /// Takes bytes that arrived while no request was under way: `Partial` where they are in order, `Failed` where the connection is of no more use. Never `Whole`.
+    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
         let _ = (session, bytes);
-        false
+        Reply::Failed(Cause::Mismatch)
     }
 }
 

@@ -139,26 +139,39 @@ impl<P: Protocol> Protocol for Secure<P> {
         match outcome {
             Err(_) => Reply::Failed(Cause::Mismatch),
             Ok(_) if exchange.handshake && !shaking => Reply::Whole { payload: 0, keep: true, status: 0 },
-            Ok(Stream::Ended) if reply == Reply::Partial => self.end(session, exchange),
+            Ok(Stream::Ended) if !exchange.handshake => match reply {
+                // The peer has said that its data is complete, so this may be the end of a body.
+                Reply::Partial => self.inner.end(&mut session.inner, &mut exchange.inner),
+                Reply::Whole { payload, status, .. } => Reply::Whole { payload, status, keep: false },
+                failed => failed,
+            },
+            Ok(Stream::Ended) => Reply::Failed(Cause::Closed),
+            Ok(Stream::Open) => reply,
+        }
+    }
+
+    fn end(&self, _session: &mut Self::Session, _exchange: &mut Self::Exchange) -> Reply {
+        // The end of the connection without close_notify may be an attacker's, so what came before it is not known to be all (RFC 9112, section 9.8).
+        Reply::Failed(Cause::Closed)
+    }
+
+    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
+        let Session { connection: Some(connection), inner, .. } = session else {
+            return Reply::Failed(Cause::Mismatch);
+        };
+        // Session tickets come at any time (RFC 8446, section 4.6.1), and are no plaintext.
+        let mut reply = Reply::Partial;
+        let outcome = decrypt(connection, bytes, |plain| {
+            if reply == Reply::Partial {
+                reply = self.inner.idle(inner, plain);
+            }
+        });
+        session.collect();
+        match outcome {
+            Err(_) => Reply::Failed(Cause::Mismatch),
+            Ok(Stream::Ended) if reply == Reply::Partial => Reply::Failed(Cause::Closed),
             Ok(_) => reply,
         }
-    }
-
-    fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply {
-        if exchange.handshake {
-            Reply::Failed(Cause::Closed)
-        } else {
-            self.inner.end(&mut session.inner, &mut exchange.inner)
-        }
-    }
-
-    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> bool {
-        // Session tickets come when they please (RFC 8446, section 4.6.1); plaintext nobody asked for does not.
-        let mut unasked = false;
-        let Some(connection) = &mut session.connection else { return false };
-        let outcome = decrypt(connection, bytes, |_| unasked = true);
-        session.collect();
-        matches!(outcome, Ok(Stream::Open)) && !unasked
     }
 }
 

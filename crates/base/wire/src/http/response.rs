@@ -3,10 +3,10 @@
 //! Nothing is buffered but a head that came in parts. How a body ends follows RFC 9112, section 6.3: never, where the status or the method forbids a body; by
 //! its chunks; by its Content-Length; by the end of the connection.
 
-/// A head longer than this is refused. Servers refuse heads from 8 KiB on; a response may carry many cookies.
-const MOST_HEAD_BYTES: usize = 64 * 1024;
-/// Header fields in a head; the same reasoning.
-const MOST_FIELDS: usize = 100;
+/// A longer head, or trailer line, is refused: Chromium's limit (net/http, `kMaxHeaderBufSize`).
+const MOST_HEAD_BYTES: usize = 256 * 1024;
+/// Header fields that are parsed on the stack. A head with more is parsed again, on the heap.
+const USUAL_FIELDS: usize = 100;
 
 /// Reads one response.
 #[derive(Debug, Default)]
@@ -135,17 +135,48 @@ impl Reader {
     }
 
     fn parse_head(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-        let mut response = httparse::Response::new(&mut fields);
-        let used = match response.parse(bytes) {
-            Ok(httparse::Status::Complete(used)) => used,
-            Ok(httparse::Status::Partial) if bytes.len() <= MOST_HEAD_BYTES => return Some(0),
-            Ok(httparse::Status::Partial) | Err(_) => return None,
-        };
-        self.status = response.code?;
+        let mut fields = [httparse::EMPTY_HEADER; USUAL_FIELDS];
+        match self.parse_fields(bytes, &mut fields) {
+            Err(TooManyFields) => {
+                // Each field ends with a line feed, so there are no more fields than line feeds.
+                let most = bytes.iter().take(MOST_HEAD_BYTES).filter(|byte| **byte == b'\n').count();
+                self.parse_fields(bytes, &mut vec![httparse::EMPTY_HEADER; most + 1]).unwrap_or(None)
+            }
+            Ok(used) => used,
+        }
+    }
+
+    /// `Ok(None)` where this is no head of a response.
+    fn parse_fields<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        fields: &mut [httparse::Header<'b>],
+    ) -> Result<Option<usize>, TooManyFields> {
+        let mut response = httparse::Response::new(fields);
+        // A recipient takes a folded line for one with spaces (RFC 9112, section 5.2).
+        let used = httparse::ParserConfig::default()
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .parse_response(&mut response, bytes);
+        match used {
+            // The limit holds whether the head comes in one read or in several.
+            Ok(httparse::Status::Complete(used)) if used <= MOST_HEAD_BYTES => Ok(self.begin_body(&response, used)),
+            Ok(httparse::Status::Partial) if bytes.len() <= MOST_HEAD_BYTES => Ok(Some(0)),
+            Err(httparse::Error::TooManyHeaders) => Err(TooManyFields),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Decides from a head of so many bytes how the body ends (RFC 9112, section 6.3), and returns the number; `None` where the head contradicts itself.
+    fn begin_body(&mut self, response: &httparse::Response<'_, '_>, used: usize) -> Option<usize> {
+        // There are no codes below 100, so such a number has no class and no meaning (RFC 9110, section 15).
+        self.status = response.code.filter(|status| *status >= 100)?;
         let framing = Framing::of(response.headers)?;
-        // HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 only where told (RFC 9112, section 9.3).
-        self.keep = if response.version == Some(1) { !framing.close } else { framing.keep_alive && !framing.close };
+        // HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 only where told (RFC 9112, section 9.3). HTTP/1.0 has no transfer codings:
+        // one that claims some may be framed wrongly, and ends with its connection (section 6.1).
+        self.keep = match response.version {
+            Some(1) => !framing.close,
+            _ => framing.keep_alive && !framing.close && framing.coding == Coding::None,
+        };
         self.phase = match self.status {
             // Upgrading was never asked for.
             101 => return None,
@@ -153,13 +184,16 @@ impl Reader {
             100..200 => Phase::Head,
             204 | 304 => Phase::Done,
             _ if self.to_head => Phase::Done,
-            _ if framing.chunked => Phase::ChunkSize(0, false),
-            _ => match framing.length {
-                Some(0) => Phase::Done,
-                Some(length) => Phase::Length(length),
-                None => Phase::UntilEnd,
+            _ => match (framing.coding, framing.length) {
+                (Coding::Chunked, _) => Phase::ChunkSize(0, false),
+                (Coding::Other, _) | (Coding::None, None) => Phase::UntilEnd,
+                (Coding::None, Some(0)) => Phase::Done,
+                (Coding::None, Some(length)) => Phase::Length(length),
             },
         };
+        if self.phase == Phase::UntilEnd {
+            self.keep = false;
+        }
         Some(used)
     }
 
@@ -195,10 +229,28 @@ impl Reader {
     }
 }
 
+/// Whether these bytes begin a response 408, which servers send on a connection that was idle for too long (RFC 9110, section 15.5.9).
+pub fn is_request_timeout(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', b'4', b'0', b'8', b' ' | b'\r', ..])
+}
+
+/// A head has more fields than there was room for.
+struct TooManyFields;
+
+/// The last transfer coding of a message, which decides how it ends (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Coding {
+    #[default]
+    None,
+    Chunked,
+    /// Any other: the body ends with the connection.
+    Other,
+}
+
 /// What the header fields say of a message's end.
 #[derive(Default)]
 struct Framing {
-    chunked: bool,
+    coding: Coding,
     length: Option<u64>,
     close: bool,
     keep_alive: bool,
@@ -223,7 +275,14 @@ impl Framing {
                     framing.length = Some(length);
                 }
                 17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    framing.chunked |= has_token(field.value, "chunked");
+                    for coding in tokens(field.value) {
+                        // Chunks are applied once, and chunks of chunks are refused (RFC 9112, section 6.1).
+                        framing.coding = match (framing.coding, coding.eq_ignore_ascii_case(b"chunked")) {
+                            (Coding::None | Coding::Other, true) => Coding::Chunked,
+                            (Coding::Chunked, true) => return None,
+                            (_, false) => Coding::Other,
+                        };
+                    }
                 }
                 _ => {}
             }
@@ -232,8 +291,13 @@ impl Framing {
     }
 }
 
+/// The elements of a comma-separated list, of which empty ones do not count (RFC 9110, section 5.6.1).
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
+}
+
 fn has_token(value: &[u8], token: &str) -> bool {
-    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    tokens(value).any(|part| part.eq_ignore_ascii_case(token.as_bytes()))
 }
 
 fn decimal(value: &[u8]) -> Option<u64> {
@@ -269,12 +333,19 @@ mod tests {
         (progress, reader.status(), reader.body_bytes(), keep)
     }
 
-    const WHOLE: [(&str, u16, u64, bool); 15] = [
+    const WHOLE: [(&str, u16, u64, bool); 22] = [
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, 5, true),
         ("HTTP/1.1 200 OK\r\ncontent-length:5\r\nCONNECTION: x, Close\r\n\r\nhello", 200, 5, false),
         ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, 5, false),
         ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello", 200, 5, true),
-        ("HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, 13, true),
+        ("HTTP/1.1 200 OK\r\n\r\nuntil the end", 200, 13, false),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\nuntil the end", 200, 13, false),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\nuntil", 200, 5, false),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nContent-Length: 2\r\n\r\nuntil", 200, 5, false),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip,\r\n\t chunked ,\r\n\r\n1\r\nx\r\n0\r\n\r\n", 200, 1, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\nX: a\r\n b\r\n\tc\r\n\r\nhello", 200, 5, true),
+        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, false),
+        ("HTTP/1.1 999 \r\nContent-Length: 0\r\n\r\n", 999, 0, true),
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, 0, true),
         ("HTTP/1.1 204 No Content\r\n\r\n", 204, 0, true),
         ("HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\n\r\n", 304, 0, true),
@@ -338,6 +409,10 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "HTTP/1.1 099 Early\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 000 \r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n folded: first\r\n\r\n",
         ] {
             for piece in [1, 3, text.len()] {
                 assert_eq!(read(text.as_bytes(), piece, false).0, Progress::Wrong, "in pieces of {piece}: {text}");
@@ -345,10 +420,52 @@ mod tests {
         }
     }
 
+    /// A response without a body whose head has so many bytes.
+    fn head_of(length: usize) -> String {
+        let (start, end) = ("HTTP/1.1 204 No\r\nX: ", "\r\n\r\n");
+        format!("{start}{}{end}", "x".repeat(length - start.len() - end.len()))
+    }
+
+    #[test]
+    fn a_long_head_is_taken_or_refused_alike_however_it_is_split() {
+        for (length, want) in [
+            (70_000, Progress::Whole),
+            (MOST_HEAD_BYTES, Progress::Whole),
+            (MOST_HEAD_BYTES + 1, Progress::Wrong),
+            (2 * MOST_HEAD_BYTES, Progress::Wrong),
+        ] {
+            for piece in [4096, length / 2 + 1, length - 1, length] {
+                let progress = read(head_of(length).as_bytes(), piece, false).0;
+                assert_eq!(progress, want, "{length} bytes in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_timeout_is_known_by_its_status_line() {
+        for text in ["HTTP/1.1 408 Request Timeout\r\n", "HTTP/1.0 408\r\n\r\n"] {
+            assert!(is_request_timeout(text.as_bytes()), "{text}");
+        }
+        for text in ["", "HTTP/1.1 40", "HTTP/1.1 4080\r\n", "HTTP/1.1 400 Bad\r\n", "HTTP/2.0 408 \r\n", "408"] {
+            assert!(!is_request_timeout(text.as_bytes()), "{text}");
+        }
+    }
+
     #[test]
     fn an_endless_head_is_refused() {
         let text = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(2 * MOST_HEAD_BYTES));
         assert_eq!(read(text.as_bytes(), 4096, false).0, Progress::Wrong);
+    }
+
+    #[test]
+    fn a_head_may_have_any_number_of_fields() {
+        for fields in [USUAL_FIELDS, USUAL_FIELDS + 1, 5000] {
+            let text = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\n\n\n", "A: b\r\n".repeat(fields));
+            for piece in [1000, text.len()] {
+                let want = (Progress::Whole, 200, 2, true);
+                assert_eq!(read(text.as_bytes(), piece, false), want, "{fields} fields in pieces of {piece}");
+            }
+        }
     }
 
     proptest! {

@@ -142,8 +142,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
                 State::Busy | State::Greeting => {
                     protocol.input(&mut connection.session, &mut connection.exchange, bytes)
                 }
-                _ if protocol.idle(&mut connection.session, bytes) => Reply::Partial,
-                _ => Reply::Failed(Cause::Mismatch),
+                _ => protocol.idle(&mut connection.session, bytes),
             };
             let greeting = connection.state == State::Greeting;
             if greeting {
@@ -187,7 +186,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         let Some(connection) = self.slab.get_mut(key) else { return };
         let config = &self.shared.config;
         self.busy -= 1;
-        self.tally.status[usize::from(answer.status / 100).min(5)] += 1;
+        self.tally.statuses.count(answer.status);
         if answer.status >= 400 {
             // Its time is not one of the answers that were asked for: errors may be quick.
             self.shown.1 += 1;

@@ -15,7 +15,7 @@ impl<P: Protocol> Client<'_, P> {
         let now = self.now();
         self.cross_boundaries(now);
         self.under_way = None;
-        self.tally.status[usize::from(status / 100).min(5)] += 1;
+        self.tally.statuses.count(status);
         if status >= 400 {
             self.recorder.failed();
             self.tally.requests.failed += 1;
