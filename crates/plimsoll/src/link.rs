@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn run_netem(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
     let output = arguments.output;
     let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "netem", "the kernel's");
-    let made = netem::Made::new(config)?;
+    let made = netem::Made::new(&config)?;
     let say = |line: &str| {
         let mut stdout = std::io::stdout().lock();
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

@@ -18,6 +18,27 @@ const FULL_FRAME_BITS: u128 = 1514 * 8;
 /// A command and its arguments.
 pub type Command = Vec<String>;
 
+/// A command, and the one that removes what it made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The command.
+    pub command: Command,
+    /// Removes what the command made, and is to be run only if the command succeeded: a device of the same name that was
+    /// there before belongs to somebody else. `None` for a command that changes a device that an earlier step made.
+    pub undo: Option<Command>,
+}
+
+impl Step {
+    fn change(words: &[&str]) -> Step {
+        Step { command: command(words), undo: None }
+    }
+
+    /// Makes a device, which goes with `device`: a pair of devices goes with either of its ends.
+    fn make(words: &[&str], device: &str) -> Step {
+        Step { command: command(words), undo: Some(command(&["ip", "link", "delete", device])) }
+    }
+}
+
 /// One direction of a link: the device that takes packets in, and the one that they leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
@@ -31,27 +52,20 @@ pub struct Way {
     pub leaves: String,
 }
 
-/// The commands that make a network, in order.
-pub fn plan(config: &Config) -> Vec<Command> {
-    let mut commands = Vec::new();
+/// The steps that make a network, in order.
+pub fn plan(config: &Config) -> Vec<Step> {
+    let mut steps = Vec::new();
     for switch in &config.switches {
-        commands.extend(bridge(switch));
+        steps.extend(bridge(switch));
     }
     for (number, link) in config.links.iter().enumerate() {
-        commands.extend(bridge(&format!("p{number}")));
-        commands.extend(plug(config, number, link.ends[0], 'x', 'a'));
-        commands.extend(plug(config, number, link.ends[1], 'y', 'b'));
-        commands.extend(shape(&format!("p{number}y"), &link.there));
-        commands.extend(shape(&format!("p{number}x"), &link.back));
+        steps.extend(bridge(&format!("p{number}")));
+        steps.extend(plug(config, number, link.ends[0], 'x', 'a'));
+        steps.extend(plug(config, number, link.ends[1], 'y', 'b'));
+        steps.extend(shape(&format!("p{number}y"), &link.there));
+        steps.extend(shape(&format!("p{number}x"), &link.back));
     }
-    commands
-}
-
-/// The commands that remove it again: a pair goes with either of its ends, whichever namespace the other is in.
-pub fn undo(config: &Config) -> Vec<Command> {
-    let relays =
-        (0..config.links.len()).flat_map(|number| [format!("p{number}x"), format!("p{number}y"), format!("p{number}")]);
-    relays.chain(config.switches.iter().cloned()).map(|name| command(&["ip", "link", "delete", &name])).collect()
+    steps
 }
 
 /// Each direction of each link, in the order of the configuration.
@@ -67,96 +81,78 @@ pub fn ways(config: &Config) -> Vec<Way> {
     config.links.iter().enumerate().flat_map(both).collect()
 }
 
-/// What a kernel needs, as commands that fail where it is missing, with its name.
-pub fn needs() -> Vec<(&'static str, Command)> {
+/// What a kernel needs, by name, as steps that fail where it is missing.
+pub fn needs() -> Vec<(&'static str, Step)> {
+    let pair = ["ip", "link", "add", "name", "plneed1", "type", "veth", "peer", "name", "plneed2"];
     vec![
-        ("bridges (module bridge)", command(&["ip", "link", "add", "name", "plneed0", "type", "bridge"])),
-        (
-            "virtual pairs (module veth)",
-            command(&["ip", "link", "add", "name", "plneed1", "type", "veth", "peer", "name", "plneed2"]),
-        ),
-        ("htb (module sch_htb)", command(&["tc", "qdisc", "add", "dev", "plneed1", "root", "htb"])),
+        ("bridges (module bridge)", Step::make(&["ip", "link", "add", "name", "plneed0", "type", "bridge"], "plneed0")),
+        ("virtual pairs (module veth)", Step::make(&pair, "plneed1")),
+        ("htb (module sch_htb)", Step::change(&["tc", "qdisc", "add", "dev", "plneed1", "root", "htb"])),
         (
             "netem (module sch_netem)",
-            command(&["tc", "qdisc", "add", "dev", "plneed2", "root", "netem", "delay", "1us"]),
+            Step::change(&["tc", "qdisc", "add", "dev", "plneed2", "root", "netem", "delay", "1us"]),
         ),
     ]
 }
 
-/// Removes what [`needs`] tried.
-pub fn undo_needs() -> Vec<Command> {
-    vec![command(&["ip", "link", "delete", "plneed0"]), command(&["ip", "link", "delete", "plneed1"])]
-}
-
-fn bridge(name: &str) -> [Command; 2] {
+fn bridge(name: &str) -> [Step; 2] {
     // Without snooping and a spanning tree a bridge forwards from its first moment on.
-    [
-        command(&["ip", "link", "add", "name", name, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"]),
-        command(&["ip", "link", "set", name, "up"]),
-    ]
+    let make = ["ip", "link", "add", "name", name, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"];
+    [Step::make(&make, name), Step::change(&["ip", "link", "set", name, "up"])]
 }
 
 /// One end of a link: a pair between the link's own bridge and a host's device or a switch's port.
-fn plug(config: &Config, number: usize, end: End, inner: char, port: char) -> Vec<Command> {
+fn plug(config: &Config, number: usize, end: End, inner: char, port: char) -> Vec<Step> {
     let inner = format!("p{number}{inner}");
     let outer = match end {
         End::Device(device) => config.devices[device].clone(),
         End::Switch(_) => format!("p{number}{port}"),
     };
-    let mut commands = vec![
-        command(&["ip", "link", "add", "name", &outer, "type", "veth", "peer", "name", &inner]),
+    let mut steps = vec![
+        // The outer end may be moved to a host's namespace; the inner one stays here, and the pair goes with it.
+        Step::make(&["ip", "link", "add", "name", &outer, "type", "veth", "peer", "name", &inner], &inner),
         // Rates are charged for each packet that a queue sees, so large segments are cut before they come to one.
-        command(&["ip", "link", "set", &outer, "gso_max_segs", "1"]),
-        command(&["ip", "link", "set", &inner, "gso_max_segs", "1"]),
-        command(&["ip", "link", "set", &inner, "master", &format!("p{number}"), "up"]),
+        Step::change(&["ip", "link", "set", &outer, "gso_max_segs", "1"]),
+        Step::change(&["ip", "link", "set", &inner, "gso_max_segs", "1"]),
+        Step::change(&["ip", "link", "set", &inner, "master", &format!("p{number}"), "up"]),
     ];
     if let End::Switch(switch) = end {
-        commands.push(command(&["ip", "link", "set", &outer, "master", &config.switches[switch], "up"]));
+        steps.push(Step::change(&["ip", "link", "set", &outer, "master", &config.switches[switch], "up"]));
     }
-    commands
+    steps
 }
 
 /// htb for the rate above netem for delay, jitter, loss and the bound of the queue, as Mininet's TCLink has them.
-fn shape(device: &str, shape: &Shape) -> Vec<Command> {
-    let mut commands = Vec::new();
-    let mut place = vec!["root".to_owned()];
+fn shape(device: &str, shape: &Shape) -> Vec<Step> {
+    let qdisc = ["tc", "qdisc", "add", "dev", device];
+    let class = ["tc", "class", "add", "dev", device];
+    let mut steps = Vec::new();
+    let mut place = &["root"][..];
     if let Some(rate) = shape.rate {
         let rate = format!("{rate}bit");
-        commands.push(command(&["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "1"]));
-        commands.push(command(&[
-            "tc", "class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb", "rate", &rate, "ceil", &rate,
-        ]));
-        place = vec!["parent".to_owned(), "1:1".to_owned()];
+        steps.push(Step::change(&[&qdisc[..], &["root", "handle", "1:", "htb", "default", "1"]].concat()));
+        let of_class = ["parent", "1:", "classid", "1:1", "htb", "rate", &rate, "ceil", &rate];
+        steps.push(Step::change(&[&class[..], &of_class].concat()));
+        place = &["parent", "1:1"];
     }
-    let mut netem = command(&["tc", "qdisc", "add", "dev", device]);
-    netem.extend(place);
-    netem.extend(command(&["handle", "10:", "netem", "limit", &limit(shape).to_string()]));
-    netem.extend(["delay".to_owned(), format!("{}us", shape.delay.as_micros())]);
+    let limit = limit(shape).to_string();
+    let delay = format!("{}us", shape.delay.as_micros());
+    let jitter = format!("{}us", shape.jitter.as_micros());
+    let loss = format!("{}%", shape.loss * 100.0);
+    let mut netem = [&qdisc[..], place, &["handle", "10:", "netem", "limit", &limit, "delay", &delay]].concat();
     if !shape.jitter.is_zero() {
-        netem.push(format!("{}us", shape.jitter.as_micros()));
+        netem.push(&jitter);
     }
     if shape.loss > 0.0 {
-        netem.extend(["loss".to_owned(), format!("{}%", shape.loss * 100.0)]);
+        netem.extend(["loss", &loss]);
     }
-    commands.push(netem);
+    steps.push(Step::change(&netem));
     if shape.order == Order::Kept && !shape.jitter.is_zero() {
         // netem sends in the order of its queue; its own is sorted by time, a plain one is not (tc-netem(8)).
-        commands.push(command(&[
-            "tc",
-            "qdisc",
-            "add",
-            "dev",
-            device,
-            "parent",
-            "10:",
-            "handle",
-            "20:",
-            "pfifo",
-            "limit",
-            &limit(shape).to_string(),
-        ]));
+        let plain = ["parent", "10:", "handle", "20:", "pfifo", "limit", &limit];
+        steps.push(Step::change(&[&qdisc[..], &plain].concat()));
     }
-    commands
+    steps
 }
 
 /// Packets that netem holds: those that wait, and those on the wire, which it counts too.

@@ -1,7 +1,7 @@
 use super::*;
 
-fn lines(commands: &[Command]) -> Vec<String> {
-    commands.iter().map(|words| words.join(" ")).collect()
+fn lines(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(|step| step.command.join(" ")).collect()
 }
 
 fn config(links: &str) -> Config {
@@ -59,19 +59,22 @@ fn each_direction_has_its_own_shape_and_order_is_kept_by_a_plain_queue() {
 }
 
 #[test]
-fn everything_that_is_made_is_removed() {
-    let config = config(TWO);
-    let removed = lines(&undo(&config));
-    for (number, command) in plan(&config).iter().enumerate() {
-        if command[..4] == ["ip", "link", "add", "name"] {
-            // A pair goes with either end.
-            let ends = [command[4].as_str(), command.last().expect("it has words").as_str()];
-            assert!(
-                ends.iter().any(|end| removed.contains(&format!("ip link delete {end}"))),
-                "command {number} stays"
-            );
-        }
+fn each_step_that_makes_a_device_removes_just_that_device() {
+    for step in plan(&config(TWO)).into_iter().chain(needs().into_iter().map(|(_, step)| step)) {
+        let makes = step.command[..3] == ["ip", "link", "add"];
+        assert_eq!(step.undo.is_some(), makes, "{step:?}");
+        let Some(undo) = step.undo else { continue };
+        assert_eq!(undo[..3], ["ip", "link", "delete"]);
+        let name = step.command.iter().position(|word| word == &undo[3]).expect("it removes what it names");
+        assert_eq!(step.command[name - 1], "name", "{undo:?} of {:?}", step.command);
     }
+}
+
+#[test]
+fn a_pair_is_removed_by_the_end_that_stays_in_this_namespace() {
+    let undone: Vec<String> =
+        plan(&config(TWO)).into_iter().filter_map(|step| step.undo).map(|words| words[3].clone()).collect();
+    assert_eq!(undone, ["s1", "p0", "p0x", "p0y", "p1", "p1x", "p1y"]);
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! `plimsoll link --backend netem`: the kernel emulates; this process makes what it needs, counts, and removes it at the end.
+//! `plimsoll link --backend netem`: the kernel emulates; this process makes what it needs, counts, and removes at the end
+//! what it made, and nothing else.
 
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command as Process;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
-use plimsoll_link::netem::{self, Command, Way};
+use plimsoll_link::netem::{self, Command, Step, Way};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -16,19 +18,43 @@ use crate::outcome::Environment;
 
 /// What was made; dropping it removes it.
 pub(super) struct Made {
-    config: Config,
     ways: Vec<Way>,
+    _devices: Devices,
+}
+
+/// Removes the devices that succeeded steps made, the last first.
+#[derive(Default)]
+struct Devices(Vec<Command>);
+
+impl Devices {
+    /// Carries out a step, and notes how to remove what it made.
+    fn carry_out(&mut self, step: Step) -> Result<(), String> {
+        carry_out(&step.command)?;
+        self.0.extend(step.undo);
+        Ok(())
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        for command in self.0.iter().rev() {
+            if let Err(why) = carry_out(command) {
+                // Where standard error is closed there is nobody to tell.
+                let _ = writeln!(std::io::stderr(), "plimsoll: a device of the link is not removed: {why}");
+            }
+        }
+    }
 }
 
 impl Made {
     /// Makes the network, or refuses, naming what the kernel or the machine lacks.
-    pub(super) fn new(config: Config) -> anyhow::Result<Made> {
+    pub(super) fn new(config: &Config) -> anyhow::Result<Made> {
         refuse_what_is_missing()?;
-        let made = Made { ways: netem::ways(&config), config };
-        for command in netem::plan(&made.config) {
-            carry_out(&command).map_err(|why| anyhow!(Environment(why)))?;
+        let mut devices = Devices::default();
+        for step in netem::plan(config) {
+            devices.carry_out(step).map_err(|why| anyhow!(Environment(why)))?;
         }
-        Ok(made)
+        Ok(Made { ways: netem::ways(config), _devices: devices })
     }
 
     /// Waits for a signal to end, telling the counts every interval; returns the last ones.
@@ -77,23 +103,12 @@ impl Made {
     }
 }
 
-impl Drop for Made {
-    fn drop(&mut self) {
-        for command in netem::undo(&self.config) {
-            // What was never made cannot be removed.
-            let _ = carry_out(&command);
-        }
-    }
-}
-
 fn refuse_what_is_missing() -> anyhow::Result<()> {
+    let mut devices = Devices::default();
     let missing: Vec<String> = netem::needs()
         .into_iter()
-        .filter_map(|(name, command)| carry_out(&command).err().map(|why| format!("{name}: {why}")))
+        .filter_map(|(name, step)| devices.carry_out(step).err().map(|why| format!("{name}: {why}")))
         .collect();
-    for command in netem::undo_needs() {
-        let _ = carry_out(&command);
-    }
     if missing.is_empty() {
         return Ok(());
     }
