@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -20,22 +20,29 @@ use serde::Serialize;
 
 use crate::Output;
 use crate::outcome::{Environment, Usage};
+use netem::DeviceCounts;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  plimsoll link --config links.json               until Ctrl-C, then the counts of each link
-  plimsoll link --config links.json --json --interval 1s
+  plimsoll link --config links.toml               until Ctrl-C, then the counts of each link
+  plimsoll link --config links.toml --json --interval 1s
 
-links.json, two hosts on a switch:
-  {\"devices\": [\"h1-eth0\", \"h2-eth0\"], \"switches\": [\"s1\"], \"links\": [
-    {\"ends\": [\"h1-eth0\", \"s1\"], \"rate\": \"100Mbit\", \"delay\": \"1ms\"},
-    {\"ends\": [\"h2-eth0\", \"s1\"], \"rate\": \"100Mbit\", \"delay\": \"1ms\", \"loss\": \"0.1%\"}]}
+links.toml, two hosts on a switch (JSON with the same keys is read too):
+  devices  = [\"h1-eth0\", \"h2-eth0\"]
+  switches = [\"s1\"]
+  [[links]]
+  ends  = [\"h1-eth0\", \"s1\"]
+  rate  = \"100Mbit\"
+  delay = \"1ms\"
+  [[links]]
+  ends  = [\"h2-eth0\", \"s1\"]
+  loss  = \"0.1%\"
 
 Once it says that it is ready, move each device into the namespace of its host (ip link set h1-eth0 netns h1),
 give it an address and bring it up.")]
 pub(crate) struct Arguments {
-    /// The devices, switches and links, in JSON.
+    /// The devices, switches and links, in TOML or JSON.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Who emulates: our own emulator over TAP devices, or the kernel's netem and htb.
@@ -97,27 +104,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// The kernel emulates, and this process only makes the network, counts, and removes it.
 fn run_netem(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
-    let output = arguments.output;
     let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "netem", "the kernel's");
     let made = netem::Made::new(&config)?;
-    let say = |line: &str| {
-        let mut stdout = std::io::stdout().lock();
-        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-    };
-    say(&line(output, &ready, Ready::sentence));
-    let links = made.run(signals, arguments.interval, |counters| {
-        if output.json || !output.quiet {
-            say(&counters.to_string());
-        }
+    let output = arguments.output;
+    output.print_result(&ready, || ready.sentence());
+    let links = made.run(signals, arguments.interval, |links| {
+        output.print(&Counters { event: "counters", unix_s: unix_s(), links }, || device_counts(links));
     })?;
-    say(&serde_json::json!({"event": "summary", "links": links}).to_string());
+    output.print_result(&Summary { event: "summary", links: &links }, || device_counts(&links));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds since 1970.
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn read(path: &Path) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| anyhow!(Usage(format!("cannot read `{}`: {error}; name a file of links", path.display()))))?;
-    Config::from_json(&text).map_err(|error| anyhow!(Usage(format!("{}: {error}", path.display()))))
+    Config::read(&text).map_err(|error| anyhow!(Usage(format!("{}: {error}", path.display()))))
 }
 
 fn blame(error: LinkError) -> anyhow::Error {
@@ -163,10 +169,19 @@ impl Ready {
     }
 }
 
+/// The counts of the kernel's emulation so far.
 #[derive(Serialize)]
-struct Summary<'a> {
+struct Counters<'a> {
     event: &'static str,
-    links: &'a [WayCounts],
+    unix_s: f64,
+    links: &'a [DeviceCounts],
+}
+
+/// The counts at the end.
+#[derive(Serialize)]
+struct Summary<'a, T> {
+    event: &'static str,
+    links: &'a [T],
 }
 
 fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> String) -> String {
@@ -201,6 +216,16 @@ fn counts(links: &[WayCounts]) -> String {
                 counts.dropped_by_fault,
                 counts.released_late
             )
+        })
+        .collect();
+    lines.join("\n")
+}
+
+fn device_counts(links: &[DeviceCounts]) -> String {
+    let lines: Vec<String> = links
+        .iter()
+        .map(|DeviceCounts { from, to, offered, delivered, dropped, .. }| {
+            format!("{from} -> {to}: {offered} packets offered, {delivered} delivered, {dropped} dropped")
         })
         .collect();
     lines.join("\n")

@@ -1,4 +1,5 @@
-//! The network that is asked for: JSON in, a typed configuration out. What is unknown, out of range or inconsistent is refused.
+//! The network that is asked for: TOML or JSON in, a typed configuration out. What is unknown, out of range or inconsistent is
+//! refused.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,6 +26,14 @@ pub enum ConfigError {
     /// It is not the JSON that is wanted.
     #[error("{0}; see docs/networks.md for what a configuration may hold")]
     Json(#[from] serde_json::Error),
+    /// It is not the TOML that is wanted.
+    #[error("{what} at line {line}; see docs/networks.md for what a configuration may hold")]
+    Toml {
+        /// What is wrong.
+        what: String,
+        /// Where it is wrong, from 1.
+        line: usize,
+    },
     /// A quantity cannot be read.
     #[error("link {link}: `{key}`: {error}")]
     Quantity {
@@ -78,9 +87,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a configuration.
-    pub fn from_json(text: &str) -> Result<Config, ConfigError> {
-        serde_json::from_str::<RawConfig>(text)?.check()
+    /// Reads a configuration: JSON where its first character is a brace, with which no TOML begins, and TOML otherwise.
+    pub fn read(text: &str) -> Result<Config, ConfigError> {
+        let raw: RawConfig = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text)?
+        } else {
+            toml::from_str(text).map_err(|error| ConfigError::Toml {
+                what: error.message().replace('\n', ", "),
+                line: 1 + text[..error.span().map_or(0, |span| span.start)].matches('\n').count(),
+            })?
+        };
+        raw.check()
     }
 
     /// The name of a device or switch.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn link(keys: &str) -> Result<Config, ConfigError> {
-    Config::from_json(&format!(r#"{{"devices": ["a", "b"], "links": [{{"ends": ["a", "b"]{keys}}}]}}"#))
+    Config::read(&format!(r#"{{"devices": ["a", "b"], "links": [{{"ends": ["a", "b"]{keys}}}]}}"#))
 }
 
 #[test]
@@ -81,8 +81,48 @@ fn a_mistake_is_refused_with_what_is_wrong_and_what_to_write() {
         ),
         (r#"{"devices": [], "switches": ["s"], "links": [{"ends": ["s", "s"]}]}"#, "form a loop"),
     ] {
-        let error = Config::from_json(json).expect_err(json).to_string();
+        let error = Config::read(json).expect_err(json).to_string();
         assert!(error.contains(said), "{json}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn toml_means_the_same_as_json() {
+    let json = r#"
+        {"seed": 3, "devices": ["a", "b"], "switches": ["s"], "links": [
+            {"ends": ["a", "s"], "rate": "100Mbit", "delay": "1ms", "reverse": {"rate": "1Mbit"}},
+            {"ends": ["b", "s"], "loss": "0.1%"}]}"#;
+    let toml = r#"
+        # two hosts on a switch
+        seed     = 3
+        devices  = ["a", "b"]
+        switches = ["s"]
+        [[links]]
+        ends    = ["a", "s"]
+        rate    = "100Mbit"
+        delay   = "1ms"
+        reverse = { rate = "1Mbit" }
+        [[links]]
+        ends = ["b", "s"]
+        loss = "0.1%"
+    "#;
+    assert_eq!(Config::read(toml).expect("it is valid"), Config::read(json).expect("it is valid"));
+}
+
+#[test]
+fn a_mistake_in_toml_is_refused_with_its_line() {
+    for (toml, said) in [
+        ("devices = []\nlinks = []\nsed = 1", "unknown field `sed`"),
+        ("devices = [\"a\", \"b\"]\n[[links]]\nends = [\"a\", \"b\"]\nlatency = \"1ms\"", "line 4"),
+        ("devices = [\"a\"]\nlinks = [", "line 2"),
+        ("devices = [\"a\"]", "missing field `links`"),
+        ("", "missing field `devices`"),
+        ("ends: nowhere", "line 1"),
+        ("devices = [\"a\", \"b\"]\n[[links]]\nends = [\"a\", \"b\"]\nqueue = -1", "line 4"),
+    ] {
+        let error = Config::read(toml).expect_err(toml).to_string();
+        assert!(error.contains(said) && error.contains("docs/networks.md"), "{toml}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
 }

@@ -6,7 +6,7 @@ fn lines(steps: &[Step]) -> Vec<String> {
 
 fn config(links: &str) -> Config {
     let text = format!(r#"{{"devices": ["h1-eth0", "h2-eth0"], "switches": ["s1"], "links": [{links}]}}"#);
-    Config::from_json(&text).expect("a sound configuration")
+    Config::read(&text).expect("a sound configuration")
 }
 
 const TWO: &str = r#"

@@ -12,7 +12,7 @@ fn station(number: u8) -> Address {
 }
 
 fn network(json: &str) -> Network {
-    Network::new(&Config::from_json(json).expect("a valid configuration"))
+    Network::new(&Config::read(json).expect("a valid configuration"))
 }
 
 /// `single,3`: 100 Mbit/s and 1 ms on each link.

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command as Process;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
@@ -12,9 +12,22 @@ use plimsoll_link::netem::{self, Command, Step, Way};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::outcome::Environment;
+
+/// One direction of one link, as its devices count it. netem does not say when it was late, and counts the packets that it
+/// lost and those that found its queue full together.
+#[derive(Debug, Serialize)]
+pub(super) struct DeviceCounts {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) offered: u64,
+    pub(super) offered_bytes: u64,
+    pub(super) delivered: u64,
+    pub(super) delivered_bytes: u64,
+    pub(super) dropped: u64,
+}
 
 /// What was made; dropping it removes it.
 pub(super) struct Made {
@@ -57,13 +70,13 @@ impl Made {
         Ok(Made { ways: netem::ways(config), _devices: devices })
     }
 
-    /// Waits for a signal to end, telling the counts every interval; returns the last ones.
+    /// Waits for a signal to end, and calls `report` with the counts every interval; returns the last ones.
     pub(super) fn run(
         &self,
         signals: &Signals,
         interval: Option<Duration>,
-        mut tell: impl FnMut(&Value),
-    ) -> anyhow::Result<Value> {
+        mut report: impl FnMut(&[DeviceCounts]),
+    ) -> anyhow::Result<Vec<DeviceCounts>> {
         let mut due = interval.map(|interval| Instant::now() + interval);
         loop {
             let mut places = [Place::new(signals.as_fd().as_raw_fd(), Interest::READ)];
@@ -77,29 +90,30 @@ impl Made {
                 && *at <= Instant::now()
             {
                 *at += interval;
-                let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-                tell(&json!({"event": "counters", "unix_s": unix_s, "links": self.counts()?}));
+                report(&self.counts()?);
             }
         }
     }
 
-    /// What the devices have counted. netem tells nothing of lateness, and does not tell its own losses from a full queue's.
-    fn counts(&self) -> anyhow::Result<Value> {
+    fn counts(&self) -> anyhow::Result<Vec<DeviceCounts>> {
         let table = std::fs::read_to_string("/proc/self/net/dev").context("the interfaces cannot be counted")?;
         let column = |device: &str, place: usize| {
             let row = table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
             row.and_then(|row| row.split_whitespace().nth(place)?.parse::<u64>().ok())
-                .with_context(|| format!("`{device}` is gone: something else removed it"))
+                .with_context(|| format!("`{device}` is gone: another program removed it; start the link again"))
         };
-        let rows = self.ways.iter().map(|way| {
-            Ok(json!({
-                "from": way.from, "to": way.to,
-                "offered": column(&way.enters, 1)?, "offered_bytes": column(&way.enters, 0)?,
-                "delivered": column(&way.leaves, 9)?, "delivered_bytes": column(&way.leaves, 8)?,
-                "dropped": column(&way.leaves, 11)?,
-            }))
+        let counts = self.ways.iter().map(|way| {
+            Ok(DeviceCounts {
+                from: way.from.clone(),
+                to: way.to.clone(),
+                offered: column(&way.enters, 1)?,
+                offered_bytes: column(&way.enters, 0)?,
+                delivered: column(&way.leaves, 9)?,
+                delivered_bytes: column(&way.leaves, 8)?,
+                dropped: column(&way.leaves, 11)?,
+            })
         });
-        rows.collect()
+        counts.collect()
     }
 }
 

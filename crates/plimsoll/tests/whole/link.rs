@@ -1,10 +1,12 @@
 //! The emulated link between namespaces, as programs on the hosts see it. Needs root.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::skip_without_namespaces;
-use crate::support::network::{Namespace, PLIMSOLL, Pair, Running, Scratch, fresh_name, run};
+use crate::support::network::{Namespace, PLIMSOLL, Pair, Running, Scratch, ScratchFolder, fresh_name, run};
 
 #[test]
 fn a_mistake_in_the_configuration_is_refused_with_exit_code_2() {
@@ -121,4 +123,81 @@ fn a_device_that_is_in_use_or_gone_is_named() {
     let mut said = String::new();
     std::io::Read::read_to_string(first.child.stderr.as_mut().expect("a pipe"), &mut said).expect("text");
     assert!(said.contains(&format!("`{other}` is gone")), "{said}");
+}
+
+/// A namespace in which the kernel seems to have netem: `ip` is the real one, and `tc` accepts everything.
+struct NetemHost {
+    namespace: Namespace,
+    programs: ScratchFolder,
+    config: Scratch,
+}
+
+impl NetemHost {
+    fn new() -> NetemHost {
+        let programs = ScratchFolder::new();
+        let tc = programs.0.join("tc");
+        std::fs::write(&tc, "#!/bin/sh\nexit 0\n").expect("it can be written");
+        std::fs::set_permissions(&tc, std::fs::Permissions::from_mode(0o755)).expect("its mode can be changed");
+        let config = Scratch::new(".json");
+        let json = r#"{"devices": ["h1-eth0", "h2-eth0"], "switches": ["br0"],
+            "links": [{"ends": ["h1-eth0", "br0"], "rate": "1Mbit"}, {"ends": ["h2-eth0", "br0"]}]}"#;
+        std::fs::write(&config.0, json).expect("it can be written");
+        NetemHost { namespace: Namespace::new(), programs, config }
+    }
+
+    fn link(&self) -> Command {
+        let mut command = self.namespace.command(PLIMSOLL);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.programs.0.display()));
+        command.args(["link", "--backend", "netem", "--config", self.config.path()]);
+        command
+    }
+
+    /// The names of its devices.
+    fn devices(&self) -> Vec<String> {
+        let lines = run("ip", &["-n", &self.namespace.0, "-o", "link"]);
+        let name = |line: &str| line.split([':', '@']).nth(1).expect("a name").trim().to_owned();
+        lines.lines().map(name).filter(|name| name != "lo").collect()
+    }
+}
+
+#[test]
+fn a_netem_link_removes_the_devices_that_it_made_and_no_other() {
+    skip_without_namespaces!();
+    for taken in ["br0", "p1", "h2-eth0", "plneed0"] {
+        let host = NetemHost::new();
+        run("ip", &["-n", &host.namespace.0, "link", "add", "name", taken, "type", "bridge"]);
+        let output = host.link().output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{error}");
+        assert!(error.contains("File exists") && error.trim_end().lines().count() == 1, "{error}");
+        assert_eq!(host.devices(), [taken]);
+    }
+}
+
+#[test]
+fn a_netem_link_prints_sentences_or_json_as_it_was_asked_to() {
+    skip_without_namespaces!();
+    let host = NetemHost::new();
+    let mut child = host.link().stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let ready = lines.next().expect("it says that it is ready");
+    assert_eq!(ready, "linking h1-eth0, h2-eth0 (2 links, 1 switches, large segments cut) by netem");
+    assert!(!host.devices().is_empty());
+    run("kill", &["-TERM", &child.id().to_string()]);
+    let summary: Vec<String> = lines.collect();
+    assert_eq!(summary.len(), 4, "a line a direction: {summary:?}");
+    assert!(summary[0].starts_with("h1-eth0 -> br0: ") && summary[0].ends_with(" dropped"), "{summary:?}");
+    assert!(child.wait().expect("it can be waited for").success());
+    assert_eq!(host.devices(), [""; 0]);
+
+    let mut running = Running::start(host.link().args(["--json", "--interval", "10ms"]));
+    assert_eq!(running.ready["backend"], "netem");
+    assert!(running.event("counters")["unix_s"].as_f64() > Some(0.0));
+    let summary = running.stop();
+    let first = &summary["links"][0];
+    assert_eq!((&first["from"], &first["to"]), (&"h1-eth0".into(), &"br0".into()));
+    assert!(
+        ["offered", "delivered", "dropped", "offered_bytes", "delivered_bytes"].iter().all(|key| first[key].is_u64())
+    );
 }

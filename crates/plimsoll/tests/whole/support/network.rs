@@ -146,6 +146,23 @@ impl Drop for Scratch {
     }
 }
 
+/// A folder that is removed with this.
+pub(crate) struct ScratchFolder(pub(crate) PathBuf);
+
+impl ScratchFolder {
+    pub(crate) fn new() -> ScratchFolder {
+        let path = std::env::temp_dir().join(fresh_name());
+        std::fs::create_dir(&path).expect("a temporary folder can be made");
+        ScratchFolder(path)
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 pub(crate) const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 /// Two hosts, 10.0.0.1 and 10.0.0.2, on one link.
