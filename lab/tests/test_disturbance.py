@@ -11,8 +11,8 @@ from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untr
 from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
 
 
-def network(*, late: int = 0, lost: int = 0, moments: int = 0) -> Json:
-    inner = {"from": "h1-eth0", "to": "s1", "delivered": 10_000, "released_late": 0, "dropped_by_fault": 0}
+def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> Json:
+    inner = {"from": "h1-eth0", "to": "s1", "delivered": 10_000, "released_late": 0, "dropped_by_fault": unread}
     last = {"from": "s1", "to": "h2-eth0", "delivered": 10_000, "released_late": late, "dropped_by_fault": lost}
     each = {"from_unix_s": 1.0, "to_unix_s": 1.1, "late_frames": late, "lost_frames": lost, "worst_us": 2500}
     return {"links": [inner, last], "disturbances": [each] * moments}
@@ -26,6 +26,7 @@ def network(*, late: int = 0, lost: int = 0, moments: int = 0) -> Json:
         (network(late=20, moments=1), None),
         (network(late=21, moments=1), "late for 21 of 10000 packets"),
         (network(lost=1), "lost 1 packets by its own fault"),
+        (network(unread=2), "lost 2 packets by its own fault"),
         ({"silent": True}, "said nothing"),
     ],
 )

@@ -195,6 +195,9 @@ fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> S
 fn sentence(report: &Report) -> String {
     match report {
         Report::Counters { links, .. } => counts(links),
+        Report::DropsUnknown { device, why } => format!(
+            "frames that `{device}` drops cannot be counted ({why}), so some may be lost unseen; run the link as root of its namespaces"
+        ),
         Report::Disturbance { from_unix_s, to_unix_s, late_frames, lost_frames, worst_us } => format!(
             "the emulator itself was late for {late_frames} frames (by {} at worst) and lost {lost_frames} in {}; ease the load of this machine",
             units::write_duration(Duration::from_micros(*worst_us)),

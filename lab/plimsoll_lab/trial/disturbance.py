@@ -49,10 +49,9 @@ def network_doubts(network: Json | None) -> list[Doubt]:
 
 
 def _sums(network: Json) -> tuple[int, int, int]:
-    # Only what is handed to a host can be late: between links a frame goes on at the moment it was due.
+    """Packets handed to hosts, those of them that were late, and packets lost by the emulator's fault on any link."""
     every = cast("Sequence[Mapping[str, int]]", network.get("links") or ())
-    links = [way for way in every if str(way["to"]).endswith("-eth0")]
-    delivered, late, lost = (
-        sum(way.get(key, 0) for way in links) for key in ("delivered", "released_late", "dropped_by_fault")
-    )
-    return delivered, late, lost
+    # Only a packet for a host can be late: between links a frame goes on at the moment it was due.
+    to_hosts = [way for way in every if str(way["to"]).endswith("-eth0")]
+    delivered, late = (sum(way.get(key, 0) for way in to_hosts) for key in ("delivered", "released_late"))
+    return delivered, late, sum(way.get("dropped_by_fault", 0) for way in every)

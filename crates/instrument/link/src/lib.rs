@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod disturbance;
 pub mod frame;
 pub mod netem;
 pub mod network;

@@ -156,6 +156,11 @@ impl Network {
         (accepted && late).then_some(lateness)
     }
 
+    /// Notes frames that a device dropped because earlier ones had not been read.
+    pub fn never_read(&mut self, device: usize, frames: u64) {
+        self.ways[self.leaving[device]].queue.never_read(frames);
+    }
+
     /// How many frames were lost for want of memory since this was last asked.
     pub fn take_faults(&mut self) -> u64 {
         std::mem::take(&mut self.faults)

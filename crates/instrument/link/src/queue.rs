@@ -59,7 +59,7 @@ pub enum Fate {
 /// What has become of all packets so far. Of those offered, what is in none of the other counts is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Packets that came to the link.
+    /// Packets that came to the link, those among them that the emulator did not read in time.
     pub offered: u64,
     /// Packets that have arrived.
     pub delivered: u64,
@@ -67,11 +67,12 @@ pub struct Counts {
     pub dropped_by_queue: u64,
     /// Packets lost on the wire.
     pub dropped_by_loss: u64,
-    /// Packets that the emulator itself lost, by running out of memory or because the device refused them. On a sound run, none.
+    /// Packets that the emulator itself lost: it ran out of memory, a device refused them, or a device dropped them because the
+    /// emulator had not read the earlier ones (a large segment then counts as one). On a sound run, none.
     pub dropped_by_fault: u64,
     /// Packets handed to a host later than they were due by more than the tolerance: the emulator's doing. They are among the delivered.
     pub released_late: u64,
-    /// Wire bytes of the packets that were offered.
+    /// Wire bytes of the packets that were offered and read.
     pub offered_bytes: u64,
     /// Wire bytes of the packets that have arrived.
     pub delivered_bytes: u64,
@@ -171,6 +172,12 @@ impl Queue {
     /// Notes that the emulator has lost a frame.
     pub fn faulted(&mut self, wire: Wire) {
         self.counts.dropped_by_fault += u64::from(wire.packets);
+    }
+
+    /// Notes frames that a device dropped because the emulator had not read the earlier ones.
+    pub fn never_read(&mut self, frames: u64) {
+        self.counts.offered += frames;
+        self.counts.dropped_by_fault += frames;
     }
 
     /// What has become of all packets so far.

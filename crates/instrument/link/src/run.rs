@@ -14,15 +14,19 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::config::Config;
-use crate::frame::FRAME_BYTES;
+use crate::disturbance::{Disturbance, Disturbances};
+use crate::frame::{FRAME_BYTES, Frame};
 use crate::network::{Delivery, Network};
 use crate::queue::Counts;
 
-/// Frames read from a device before the others have their turn and what is due is handed on.
-const FRAMES_A_TURN: usize = 32;
+/// Frames read from a device before the other devices are read and frames that are due are handed over.
+const READS_PER_ROUND: usize = 32;
 
-/// Troubles closer together than this are one disturbance.
-const DISTURBANCE_GAP: Duration = Duration::from_millis(100);
+/// Frames handed over before the devices are read and signals are taken: more may fall due while these are handed over.
+const DELIVERIES_PER_ROUND: usize = 256;
+
+/// How often the devices are asked what they dropped, at least.
+const DROPS_EVERY: Duration = Duration::from_secs(1);
 
 /// The key of the signals among the devices' numbers.
 const SIGNALS: u64 = u64::MAX;
@@ -83,11 +87,19 @@ pub enum Report {
         /// Each direction of each link.
         links: Vec<WayCounts>,
     },
-    /// The emulator was late, or lost frames, and so was not the network that was asked for. Sent once it has been itself again for a tenth of a second.
+    /// What a device dropped cannot be read, so frames that the emulator did not read in time are not counted.
+    DropsUnknown {
+        /// The device.
+        device: String,
+        /// Why.
+        why: String,
+    },
+    /// The emulator was late, or lost frames, and so was not the network that was asked for. Sent once that has been over for a
+    /// tenth of a second.
     Disturbance {
-        /// When it began: the first frame's due time, in seconds since 1970.
+        /// When it began: the first late frame's due time, or the latest time before the first loss, in seconds since 1970.
         from_unix_s: f64,
-        /// When the last frame of it was handed over, or lost.
+        /// When the last frame of it was handed over, or was lost at the latest.
         to_unix_s: f64,
         /// Frames handed over late.
         late_frames: u64,
@@ -102,37 +114,35 @@ pub enum Report {
 pub struct Link {
     config: Config,
     network: Network,
-    taps: Vec<Tap>,
+    devices: Vec<Device>,
     epoll: Epoll,
-    trouble: Option<Trouble>,
+    disturbances: Disturbances,
+    /// When the devices were last asked what they dropped.
+    drops_read: Instant,
 }
 
-#[derive(Debug)]
-struct Trouble {
-    from: Instant,
-    to: Instant,
-    late_frames: u64,
-    lost_frames: u64,
-    worst: Duration,
+/// A TAP device, and the frames that it dropped because earlier ones were not read in time.
+struct Device {
+    tap: Tap,
+    /// How many, as far as they are counted; `None` once they cannot be read.
+    drops: Option<u64>,
 }
 
 impl Link {
     /// Makes the devices. They are down, and where this process is: whoever wants them elsewhere moves them.
     pub fn open(config: Config) -> Result<Link, LinkError> {
         let offload = if config.whole_segments { Offload::Segmentation } else { Offload::Checksum };
-        let mut taps = Vec::new();
+        let mut devices = Vec::new();
         for name in &config.devices {
-            taps.push(Tap::open(name, offload).map_err(|source| LinkError::Device {
-                name: name.clone(),
-                why: explain(&source),
-                source,
-            })?);
+            let refused = |source| LinkError::Device { name: name.clone(), why: explain(&source), source };
+            devices.push(Device { tap: Tap::open(name, offload).map_err(refused)?, drops: Some(0) });
         }
-        let epoll = Epoll::new(taps.len() + 1)?;
-        for (number, tap) in taps.iter().enumerate() {
-            epoll.add(tap, number as u64, Interest::READ, Trigger::Level)?;
+        let epoll = Epoll::new(devices.len() + 1)?;
+        for (number, device) in devices.iter().enumerate() {
+            epoll.add(&device.tap, number as u64, Interest::READ, Trigger::Level)?;
         }
-        Ok(Link { network: Network::new(&config), config, taps, epoll, trouble: None })
+        let network = Network::new(&config);
+        Ok(Link { network, config, devices, epoll, disturbances: Disturbances::default(), drops_read: Instant::now() })
     }
 
     /// Carries frames until a signal to end comes, and returns the final counts. `report` is called with the counts every `interval`, and with each disturbance.
@@ -148,18 +158,20 @@ impl Link {
         let mut next_report = interval.map(|interval| Instant::now() + interval);
         let mut buffer = vec![0; FRAME_BYTES];
         let mut ready: Vec<u64> = Vec::new();
+        self.read_drops(&mut report)?;
         loop {
             let now = Instant::now();
-            let settled = self.trouble.as_ref().map(|trouble| trouble.to + DISTURBANCE_GAP);
-            let wake = [self.network.next_due(), next_report, settled].into_iter().flatten().min();
+            let next_drops = self.drops_read + DROPS_EVERY;
+            let wake = [self.network.next_due(), next_report, self.disturbances.ends_at(), Some(next_drops)];
+            let timeout = wake.into_iter().flatten().min().map(|wake| wake.saturating_duration_since(now));
             ready.clear();
-            let timeout = wake.map(|wake| wake.saturating_duration_since(now));
             ready.extend(self.epoll.wait(timeout)?.map(|event| event.key));
             self.hand_over()?;
             for key in &ready {
                 match *key {
                     SIGNALS if ended(signals) => {
-                        self.tell_trouble(&mut report);
+                        self.read_drops(&mut report)?;
+                        self.disturbances.take().into_iter().for_each(|each| report(disturbance(each)));
                         return Ok(self.counts());
                     }
                     SIGNALS => {}
@@ -168,12 +180,12 @@ impl Link {
             }
             self.hand_over()?;
             let now = Instant::now();
-            if settled.is_some_and(|settled| settled <= now) {
-                self.tell_trouble(&mut report);
+            let is_report_due = next_report.is_some_and(|at| at <= now);
+            if is_report_due || next_drops <= now {
+                self.read_drops(&mut report)?;
             }
-            if let (Some(at), Some(interval)) = (&mut next_report, interval)
-                && *at <= now
-            {
+            self.disturbances.take_over(now).into_iter().for_each(|each| report(disturbance(each)));
+            if let (Some(at), Some(interval), true) = (&mut next_report, interval, is_report_due) {
                 *at = (*at + interval).max(now);
                 report(Report::Counters { unix_s: unix_s(now), links: self.counts() });
             }
@@ -183,8 +195,8 @@ impl Link {
     /// Reads what a device has to send.
     fn take_in(&mut self, device: usize, buffer: &mut [u8]) -> Result<(), LinkError> {
         let mut header = [0; HEADER_BYTES];
-        for _ in 0..FRAMES_A_TURN {
-            match self.taps[device].receive(&mut header, buffer) {
+        for _ in 0..READS_PER_ROUND {
+            match self.devices[device].tap.receive(&mut header, buffer) {
                 Ok(length) => {
                     let frame = self.network.buffers.frame(header, &buffer[..length]);
                     self.network.send(Instant::now(), device, frame);
@@ -197,49 +209,42 @@ impl Link {
         Ok(())
     }
 
-    /// Hands over every frame that is due.
+    /// Hands over frames that are due, a round's worth at most.
     fn hand_over(&mut self) -> Result<(), LinkError> {
-        let mut now = Instant::now();
-        while let Some(delivery) = self.network.deliver(now) {
-            let Delivery { device, due, ref frame, .. } = delivery;
-            let refusal = self.taps[device].send(&frame.header, &frame.bytes).err();
-            let late = self.network.delivered(now, delivery, refusal.is_none());
-            if late.is_some() || refusal.is_some() {
-                self.note_trouble(due, now, late, u64::from(refusal.is_some()));
+        let devices = &self.devices;
+        let send = |device: usize, frame: &Frame| devices[device].tap.send(&frame.header, &frame.bytes);
+        hand_over(&mut self.network, &mut self.disturbances, Instant::now, send)
+            .map_err(|device| LinkError::Gone(self.config.devices[device].clone()))
+    }
+
+    /// Asks each device what it dropped since it was last asked.
+    fn read_drops(&mut self, report: &mut impl FnMut(Report)) -> Result<(), LinkError> {
+        let since = self.drops_read;
+        for number in 0..self.devices.len() {
+            let device = &mut self.devices[number];
+            let Some(before) = device.drops else { continue };
+            match device.tap.transmit_drops() {
+                Ok(drops) => {
+                    device.drops = Some(drops);
+                    let new = drops.saturating_sub(before);
+                    if new > 0 {
+                        self.network.never_read(number, new);
+                        self.disturbances.lost(since, Instant::now(), new);
+                    }
+                }
+                // The next read of the device says so as well, and says which it is.
+                Err(error) if error.raw_os_error() == Some(EBADFD) => {}
+                Err(error) => {
+                    device.drops = None;
+                    let device = self.config.devices[number].clone();
+                    report(Report::DropsUnknown { device, why: error.to_string() });
+                }
             }
-            // EBADFD: the interface behind the descriptor has been deleted. Any other refusal is of this frame: the interface may just be down.
-            if refusal.is_some_and(|error| error.raw_os_error() == Some(EBADFD)) {
-                return Err(LinkError::Gone(self.config.devices[device].clone()));
-            }
-            // Taken anew for each: handing over runs the receiver's protocol stack, and what falls due meanwhile is not to wait for another turn.
-            now = Instant::now();
+            // Many devices take their time, in which frames fall due.
+            self.hand_over()?;
         }
-        match self.network.take_faults() {
-            0 => {}
-            lost => self.note_trouble(now, now, None, lost),
-        }
+        self.drops_read = Instant::now();
         Ok(())
-    }
-
-    fn note_trouble(&mut self, from: Instant, to: Instant, late: Option<Duration>, lost_frames: u64) {
-        let none = Trouble { from, to, late_frames: 0, lost_frames: 0, worst: Duration::ZERO };
-        let trouble = self.trouble.get_or_insert(none);
-        trouble.to = to;
-        trouble.late_frames += u64::from(late.is_some());
-        trouble.lost_frames += lost_frames;
-        trouble.worst = trouble.worst.max(late.unwrap_or_default());
-    }
-
-    fn tell_trouble(&mut self, report: &mut impl FnMut(Report)) {
-        if let Some(trouble) = self.trouble.take() {
-            report(Report::Disturbance {
-                from_unix_s: unix_s(trouble.from),
-                to_unix_s: unix_s(trouble.to),
-                late_frames: trouble.late_frames,
-                lost_frames: trouble.lost_frames,
-                worst_us: trouble.worst.as_micros() as u64,
-            });
-        }
     }
 
     fn counts(&self) -> Vec<WayCounts> {
@@ -253,6 +258,50 @@ impl Link {
                 ]
             })
             .collect()
+    }
+}
+
+/// Hands over frames that are due, a round's worth at most, by `send`; notes which were late or refused. An error is the number
+/// of a device that is gone.
+fn hand_over(
+    network: &mut Network,
+    disturbances: &mut Disturbances,
+    mut clock: impl FnMut() -> Instant,
+    mut send: impl FnMut(usize, &Frame) -> io::Result<()>,
+) -> Result<(), usize> {
+    let mut now = clock();
+    for _ in 0..DELIVERIES_PER_ROUND {
+        let Some(delivery) = network.deliver(now) else { break };
+        let Delivery { device, due, ref frame, .. } = delivery;
+        let refusal = send(device, frame).err();
+        if network.delivered(now, delivery, refusal.is_none()).is_some() {
+            disturbances.late(due, now);
+        }
+        if let Some(error) = refusal {
+            disturbances.lost(due, now, 1);
+            // EBADFD: the interface behind the descriptor has been deleted. Any other refusal is of this frame: the interface may
+            // just be down.
+            if error.raw_os_error() == Some(EBADFD) {
+                return Err(device);
+            }
+        }
+        // Read anew for each frame: handing over runs the receiver's protocol stack, and frames fall due meanwhile.
+        now = clock();
+    }
+    match network.take_faults() {
+        0 => {}
+        lost => disturbances.lost(now, now, lost),
+    }
+    Ok(())
+}
+
+fn disturbance(Disturbance { from, to, late_frames, lost_frames, worst }: Disturbance) -> Report {
+    Report::Disturbance {
+        from_unix_s: unix_s(from),
+        to_unix_s: unix_s(to),
+        late_frames,
+        lost_frames,
+        worst_us: worst.as_micros() as u64,
     }
 }
 
@@ -282,3 +331,7 @@ fn explain(error: &io::Error) -> String {
         _ => error.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -94,6 +94,31 @@ fn the_share_asked_for_is_lost_and_counted() {
 }
 
 #[test]
+fn frames_that_the_link_was_too_slow_to_read_are_counted_and_are_a_disturbance() {
+    skip_without_namespaces!();
+    let mut pair = Pair::new("");
+    let (_server, address) = pair.echo();
+    pair.load(&address, &["-c", "1", "-n", "1"]);
+    let link = pair.link.child.id().to_string();
+    run("kill", &["-STOP", &link]);
+    // More than the device's queue holds (1,000 packets, txqueuelen); the address is known since the request above.
+    let send = "exec 3>/dev/udp/10.0.0.2/9; for each in $(seq 3000); do echo >&3; done";
+    let sent = pair.hosts[0].command("bash").args(["-c", send]).output().expect("it starts");
+    run("kill", &["-CONT", &link]);
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let disturbance = pair.link.event("disturbance");
+    assert!(disturbance["lost_frames"].as_u64() > Some(0), "{disturbance}");
+    // A connection comes through once everything before it has.
+    pair.load(&address, &["-c", "1", "-n", "1"]);
+    let summary = pair.link.stop();
+    let [there, back] = [&summary["links"][0], &summary["links"][1]];
+    let count = |way: &serde_json::Value, name: &str| way[name].as_u64().unwrap_or_else(|| panic!("{name} in {way}"));
+    assert!(count(there, "dropped_by_fault") > 0 && count(back, "dropped_by_fault") == 0, "{summary}");
+    assert!(count(there, "offered") >= 3000, "{summary}");
+    assert!(count(there, "delivered") + count(there, "dropped_by_fault") >= 3000, "{summary}");
+}
+
+#[test]
 fn a_killed_link_leaves_no_device_in_any_namespace() {
     skip_without_namespaces!();
     let mut pair = Pair::new("");
