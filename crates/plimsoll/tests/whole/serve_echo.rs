@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::support::running::connect;
 use crate::support::server::{Noise, Server, assert_echoes, for_every_model, until};
 use plimsoll_sys::{descriptor, net};
 
@@ -234,9 +235,16 @@ fn several_addresses_are_listened_on(model: &str) {
     let addresses = server.addresses();
     assert_eq!(addresses.len(), 3);
     assert!(addresses[1].is_ipv6());
-    for address in addresses {
+    for &address in &addresses {
         assert_ne!(address.port(), 0);
-        assert_echoes(&mut TcpStream::connect(address).expect("it listens there"), b"here?");
+        assert_echoes(&mut connect(address), b"here?");
+    }
+    // One of them may be busy while nobody asks at the others: more connections than any loop keeps accepts waiting.
+    for address in addresses {
+        let mut streams: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();
+        for stream in &mut streams {
+            assert_echoes(stream, b"still here?");
+        }
     }
 }
 

@@ -14,7 +14,8 @@ use super::completion::Kind;
 /// Where the kernel writes who has connected.
 pub(super) struct AcceptPlace {
     pub(super) address: Box<(libc::sockaddr_storage, libc::socklen_t)>,
-    pub(super) waiting: bool,
+    /// The caller's number of the listener that an accept waits for.
+    pub(super) waiting: Option<u32>,
 }
 
 /// A socket on its way into the table: the kernel reads its number from here, and writes its slot here.
@@ -26,7 +27,7 @@ pub(super) struct Adoption {
 
 impl AcceptPlace {
     pub(super) fn free() -> AcceptPlace {
-        AcceptPlace { address: Box::new(empty_address()), waiting: false }
+        AcceptPlace { address: Box::new(empty_address()), waiting: None }
     }
 }
 
@@ -34,32 +35,33 @@ impl AcceptPlace {
 const ANYWHERE: i32 = -1;
 
 impl Ring {
-    /// Waits for one connection from `listener`, or returns false where as many accepts wait as the ring has places for.
+    /// Waits for one connection from `listener`, which the completion names by the caller's `number`. Returns false where as many accepts wait as the
+    /// ring has places for.
     ///
     /// One, and not many (IORING_ACCEPT_MULTISHOT): a multishot accept takes connections from the queue for as long as it finds any, and drops
     /// them when the table is full; and it cannot say who has connected. One by one, no more are taken than there are slots kept for.
-    pub fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<bool> {
-        let Some(index) = self.accepts.iter().position(|place| !place.waiting) else { return Ok(false) };
+    pub fn accept(&mut self, listener: BorrowedFd<'_>, number: u32) -> io::Result<bool> {
+        let Some(index) = self.accepts.iter().position(|place| place.waiting.is_none()) else { return Ok(false) };
         let place = &mut self.accepts[index];
         *place.address = empty_address();
         let (address, length) = &mut *place.address;
         let request = opcode::Accept::new(Fd(listener.as_raw_fd()), std::ptr::from_mut(address).cast(), length)
             .file_index(Some(DestinationSlot::auto_target()))
             .build();
-        place.waiting = true;
+        place.waiting = Some(number);
         self.push(request.user_data(Kind::Accept.tag(index as u32)))?;
         Ok(true)
     }
 
     /// How many accepts wait.
     pub fn accepts_waiting(&self) -> usize {
-        self.accepts.iter().filter(|place| place.waiting).count()
+        self.accepts.iter().filter(|place| place.waiting.is_some()).count()
     }
 
     /// Ends the accepts that wait. One that has a connection already completes with it.
     pub fn cancel_accepts(&mut self) -> io::Result<()> {
         for index in 0..self.accepts.len() {
-            if self.accepts[index].waiting {
+            if self.accepts[index].waiting.is_some() {
                 self.cancel(Kind::Accept.tag(index as u32))?;
             }
         }

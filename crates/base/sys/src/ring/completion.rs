@@ -19,7 +19,12 @@ pub enum Completion {
         more: bool,
     },
     /// An accept ended. Successful or not it has to be asked for again.
-    Accepted(io::Result<(Slot, SocketAddr)>),
+    Accepted {
+        /// The listener, by the number that the accept was asked for under.
+        listener: u32,
+        /// The connection.
+        outcome: io::Result<(Slot, SocketAddr)>,
+    },
     /// Something can be taken from a descriptor that was watched once, by the number it was watched under.
     Ready(u32),
     /// A socket from outside stands in the table, or could not be put there and is closed.
@@ -126,8 +131,9 @@ impl Ring {
             Kind::Wake => Some(Completion::Woken { more: cqueue::more(entry.flags()) }),
             Kind::Accept => {
                 let place = &mut self.accepts[number as usize];
-                place.waiting = false;
-                Some(Completion::Accepted(outcome.map(|index| (Slot(index as u32), read_address(&place.address)))))
+                let listener = place.waiting.take().expect("an accept completes once");
+                let outcome = outcome.map(|index| (Slot(index as u32), read_address(&place.address)));
+                Some(Completion::Accepted { listener, outcome })
             }
             Kind::Receive => {
                 let buffer = cqueue::buffer_select(entry.flags());

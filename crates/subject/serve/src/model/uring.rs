@@ -60,26 +60,30 @@ pub(crate) fn run<P: Service>(
     ledger: &Ledger,
     sizes: Sizes,
 ) -> io::Result<Totals> {
-    let mut ring = Ring::new(sizes)?;
+    // Each listener needs a waiting accept of its own.
+    let accepts = sizes.accepts.max(u16::try_from(doors.descriptors().len()).unwrap_or(u16::MAX));
+    let mut ring = Ring::new(Sizes { accepts, ..sizes })?;
     ring.watch(seat.wake().as_fd())?;
     let mut table = Table {
         seat,
         doors,
         watched: vec![false; doors.descriptors().len()],
+        armed: vec![0; doors.descriptors().len()],
         prototype,
         ledger,
         ring,
         connections: Numbered::default(),
         open: 0,
         capacity: sizes.slots as usize,
+        accepts: usize::from(accepts),
         desk: Desk::new(ledger.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         spares: Vec::new(),
         hungry: Vec::new(),
         accepting: false,
+        full: false,
         paused_until: None,
         draining: false,
-        next_listener: 0,
         installs: true,
         totals: Totals::default(),
     };
@@ -135,6 +139,8 @@ struct Table<'a, P> {
     doors: Doors<'a>,
     /// By door: it is watched.
     watched: Vec<bool>,
+    /// By door: how many accepts wait there.
+    armed: Vec<usize>,
     prototype: &'a P,
     ledger: &'a Ledger,
     ring: Ring,
@@ -143,6 +149,8 @@ struct Table<'a, P> {
     /// Slots taken, from the accept until the close has completed.
     open: usize,
     capacity: usize,
+    /// Accepts that wait at once, over all listeners.
+    accepts: usize,
     desk: Desk,
     wheel: Wheel,
     /// Empty buffers.
@@ -151,9 +159,10 @@ struct Table<'a, P> {
     hungry: Vec<Slot>,
     /// Accepts are kept waiting.
     accepting: bool,
+    /// There was no slot for an accept that each listener needs.
+    full: bool,
     paused_until: Option<Instant>,
     draining: bool,
-    next_listener: usize,
     /// The kernel may know how to give a socket of the ring a number of its own.
     installs: bool,
     totals: Totals,
@@ -223,11 +232,11 @@ impl<P: Service> Table<'_, P> {
                 Ok(())
             }
             Completion::Ready(door) => self.knocked(door),
-            Completion::Accepted(Ok((slot, peer))) | Completion::Adopted(Ok((slot, peer))) => self.opened(slot, peer),
-            Completion::Accepted(Err(error)) | Completion::Adopted(Err(error)) => {
-                self.missed(&error);
-                Ok(())
+            Completion::Accepted { listener, outcome } => {
+                self.armed[listener as usize] -= 1;
+                self.arrived(outcome)
             }
+            Completion::Adopted(outcome) => self.arrived(outcome),
             Completion::Installed { slot, outcome } => self.installed(slot, outcome),
             Completion::Room(slot) => self.has_room_to_send(slot),
             // A server connects to nobody.
@@ -235,10 +244,11 @@ impl<P: Service> Table<'_, P> {
             Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(_) => {
-                if self.open == self.capacity {
+                self.open -= 1;
+                if self.full && self.capacity - self.open >= self.armed.len() {
+                    self.full = false;
                     self.seat.report_room();
                 }
-                self.open -= 1;
                 if self.ledger.is_limited() {
                     self.paused_until = None;
                 }

@@ -28,21 +28,43 @@ impl<P: Service> Table<'_, P> {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
         }
         self.accepting = true;
-        if self.open == self.capacity {
-            self.seat.report_full();
-        }
         if self.takes() {
+            if !self.has_room() {
+                self.report_full();
+            }
             return self.watch_doors();
         }
-        // As many as there are free slots for: none is accepted that has no place.
-        while self.open + self.ring.accepts_waiting() < self.capacity {
-            let listener = &self.doors.descriptors()[self.next_listener % self.doors.descriptors().len()];
-            if !self.ring.accept(listener.as_fd())? {
-                break;
+        self.arm_accepts()
+    }
+
+    /// Keeps accepts waiting at every listener, as many at one as at another, and no more than there are free slots for: none is accepted that has no place.
+    /// Where a listener must go without, another table is to have the turn.
+    fn arm_accepts(&mut self) -> io::Result<()> {
+        // The accepts of a quiet listener hold slots that a busy one cannot have: an eighth of the table at most.
+        let share = (self.accepts.min(self.capacity / 8) / self.armed.len().max(1)).max(1);
+        let waiting = self.armed.iter().sum::<usize>();
+        if waiting >= share * self.armed.len() {
+            return Ok(());
+        }
+        let mut free = self.capacity.saturating_sub(self.open + waiting);
+        for level in 0..share {
+            for (number, listener) in (0_u32..).zip(self.doors.descriptors()) {
+                let waiting = &mut self.armed[number as usize];
+                if *waiting == level && free > 0 && self.ring.accept(listener.as_fd(), number)? {
+                    *waiting += 1;
+                    free -= 1;
+                }
             }
-            self.next_listener += 1;
+        }
+        if self.armed.contains(&0) {
+            self.report_full();
         }
         Ok(())
+    }
+
+    fn report_full(&mut self) {
+        self.full = true;
+        self.seat.report_full();
     }
 
     /// Whether connections are taken by an ordinary call rather than accepted by the ring.
@@ -111,8 +133,18 @@ impl<P: Service> Table<'_, P> {
         Ok(())
     }
 
-    /// An accept, or what was taken and is to stand in the table, came to nothing.
-    pub(super) fn missed(&mut self, error: &io::Error) {
+    /// A connection stands in the table, or could not be accepted or put there.
+    pub(super) fn arrived(&mut self, outcome: io::Result<(Slot, SocketAddr)>) -> io::Result<()> {
+        match outcome {
+            Ok((slot, peer)) => self.opened(slot, peer),
+            Err(error) => {
+                self.missed(&error);
+                Ok(())
+            }
+        }
+    }
+
+    fn missed(&mut self, error: &io::Error) {
         if self.takes() {
             self.ledger.withdraw();
             self.doors.left();
@@ -124,7 +156,7 @@ impl<P: Service> Table<'_, P> {
         }
     }
 
-    pub(super) fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
+    fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
         if !self.takes() {
             self.ledger.admit();

@@ -17,10 +17,21 @@ const ROOMY: Sizes =
 
 /// Serves echo on rings of these sizes while `clients` runs; returns what was counted and how many tables it took.
 fn serve(sizes: Sizes, growth: Growth, clients: impl FnOnce(SocketAddr) + Send + 'static) -> (Totals, usize) {
-    let listener = net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port");
-    let address = net::local_address(&listener).expect("bound");
+    serve_at::<1>(sizes, growth, |[address]| clients(address))
+}
+
+/// The same at several addresses.
+fn serve_at<const ADDRESSES: usize>(
+    sizes: Sizes,
+    growth: Growth,
+    clients: impl FnOnce([SocketAddr; ADDRESSES]) + Send + 'static,
+) -> (Totals, usize) {
+    let listeners: [_; ADDRESSES] = std::array::from_fn(|_| {
+        net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port")
+    });
+    let address = std::array::from_fn(|number| net::local_address(&listeners[number]).expect("bound"));
     let ledger = Arc::new(Ledger::new(None, None, u64::MAX, Box::new(|_| {})));
-    let (listeners, shared) = (Arc::new(vec![listener]), Arc::clone(&ledger));
+    let (listeners, shared) = (Arc::new(Vec::from(listeners)), Arc::clone(&ledger));
     let table = move |seat: Seat| run(&seat, Doors::Own(&listeners), &Echo::default(), &shared, sizes);
     let mut crew = Crew::new(1, growth, table).expect("an event");
     crew.add_table(0).expect("a table");
@@ -97,6 +108,20 @@ fn a_full_table_gets_another_where_it_may() {
         }
     });
     assert_eq!((totals.connections, tables), (18, 5));
+}
+
+#[test]
+fn a_busy_listener_gets_the_slots_that_a_quiet_one_does_not_need() {
+    let (totals, tables) = serve_at(Sizes { slots: 4, ..ROOMY }, Growth::AsNeeded, |[busy, _quiet]| {
+        let mut streams: Vec<TcpStream> = (0..17).map(|_| TcpStream::connect(busy).expect("it listens")).collect();
+        for stream in &mut streams {
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+            stream.write_all(b"here").expect("the server reads");
+            stream.read_exact(&mut [0; 4]).expect("the server answers");
+        }
+    });
+    // Each table keeps a slot for the quiet listener.
+    assert_eq!((totals.connections, tables), (17, 6));
 }
 
 #[test]
