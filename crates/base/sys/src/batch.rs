@@ -20,6 +20,8 @@ pub struct Batch {
     requests: Vec<squeue::Entry>,
     /// Of each send, what the kernel said, if it was handed in with the others.
     results: Vec<Option<i32>>,
+    /// Sends handed in less those completed.
+    in_flight: usize,
 }
 
 impl Batch {
@@ -30,12 +32,17 @@ impl Batch {
             Ok(uring) => (Some(uring), None),
             Err(error) => (None, Some(error)),
         };
-        Batch { uring, fault, requests: Vec::new(), results: Vec::new() }
+        Batch { uring, fault, requests: Vec::new(), results: Vec::new(), in_flight: 0 }
     }
 
     /// Why each send is a call of its own from now on; once.
     pub fn take_fault(&mut self) -> Option<io::Error> {
         self.fault.take()
+    }
+
+    /// Sends that were handed in and have not completed: none, between two calls.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Sends to each socket what it has room for, and appends in their order what became of each, as [`net::write`] says it. Returns how many of them shared a call. The sockets
@@ -50,7 +57,8 @@ impl Batch {
         if sends.len() > 1
             && let Err(error) = self.hand_in(sends.clone())
         {
-            (self.uring, self.fault) = (None, Some(error));
+            // The requests that it had not completed end with the ring.
+            (self.uring, self.fault, self.in_flight) = (None, Some(error), 0);
         }
         outcomes.extend(sends.zip(&self.results).map(|((socket, bytes), result)| match *result {
             None => net::write(socket, bytes),
@@ -75,15 +83,15 @@ impl Batch {
         // after an error the caller drops the ring, and with it those that were not.
         unsafe { uring.submission().push_multiple(&self.requests) }
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "more sends than the batch was made for"))?;
-        let mut missing = self.requests.len();
-        while missing > 0 {
-            let outcome = uring.submit_and_wait(missing);
+        self.in_flight += self.requests.len();
+        while self.in_flight > 0 {
+            let outcome = uring.submit_and_wait(self.in_flight);
             for completion in uring.completion() {
                 self.results[completion.user_data() as usize] = Some(completion.result());
-                missing -= 1;
+                self.in_flight -= 1;
             }
             match outcome {
-                Err(error) if missing > 0 && error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                Err(error) if self.in_flight > 0 && error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
         }
@@ -101,7 +109,7 @@ mod tests {
     const MOST: u32 = 8;
 
     fn without_a_ring() -> Batch {
-        Batch { uring: None, fault: None, requests: Vec::new(), results: Vec::new() }
+        Batch { uring: None, fault: None, requests: Vec::new(), results: Vec::new(), in_flight: 0 }
     }
 
     fn pair() -> (UnixStream, UnixStream) {

@@ -52,6 +52,20 @@ pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) {
     }
 }
 
+/// How many descriptors this thread's table holds, as the kernel lists them (proc_pid_fd(5)); where there is no /proc,
+/// every number up to the limit is asked about.
+pub fn count_open() -> usize {
+    match std::fs::read_dir("/proc/thread-self/fd") {
+        // The listing itself takes one for as long as it is read.
+        Ok(listing) => listing.count().saturating_sub(1),
+        Err(_) => {
+            let highest = limit().min(i32::MAX as usize) as i32;
+            // SAFETY: F_GETFD takes no pointer, and fails where the number names no descriptor.
+            (0..highest).filter(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } != -1).count()
+        }
+    }
+}
+
 /// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE; or ENOBUFS and ENOMEM, which
 /// accept(2) gives where memory for one is short).
 pub fn is_exhaustion(error: &io::Error) -> bool {
@@ -93,6 +107,19 @@ pub fn error_name(error: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_open_descriptors_of_a_thread_with_a_table_of_its_own_are_counted() {
+        let outcome = std::thread::spawn(|| {
+            unshare_table()?;
+            let before = count_open();
+            let pipe = std::io::pipe()?;
+            let during = count_open();
+            drop(pipe);
+            Ok::<_, io::Error>((during - before, count_open() - before))
+        });
+        assert_eq!(outcome.join().expect("no panic").expect("a table of its own"), (2, 0));
+    }
 
     #[test]
     fn running_out_in_this_table_or_in_the_machine_is_told_from_the_end_of_one_connection() {

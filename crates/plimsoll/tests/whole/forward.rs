@@ -444,3 +444,29 @@ fn the_transfer_log_has_a_row_for_each_relayed_read() {
     assert_eq!(counts, [["1", "255"], ["2", "510"], ["3", "765"], ["1", "10"]]);
     assert_eq!((rows[1][1], rows[1][2]), (rows[4][2], rows[4][1]), "the way back is between the same two");
 }
+
+#[test]
+fn connections_that_turn_from_bulk_to_small_messages_and_back_never_run_out_of_pipes() {
+    const CONNECTIONS: usize = 60;
+    // At this limit a worker has 32 pipes.
+    let mapping = format!("127.0.0.1:0={}", crate::support::forwarder::echo());
+    let forwarder = Forwarder::start_with_limit(1024, &[&mapping, "--workers", "1"]);
+    let bulk = Noise::new(3).bytes(4 * 1024 * 1024);
+    let mut held = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut client = forwarder.connect();
+        for _ in 0..2 {
+            let mut writer = client.try_clone().expect("a descriptor is left");
+            let mut read = vec![0; bulk.len()];
+            std::thread::scope(|scope| {
+                scope.spawn(|| writer.write_all(&bulk).expect("it is read"));
+                client.read_exact(&mut read).expect("an echo");
+            });
+            assert!(read == bulk, "connection {number}");
+            (0..8).for_each(|_| crate::support::forwarder::exchange(&mut client));
+        }
+        held.push(client);
+    }
+    drop(held);
+    assert_eq!(forwarder.stop()["pipes_missed"], 0);
+}

@@ -3,7 +3,6 @@
 //! port_fwd's accept thread, but for what made that stall: here nothing waits for a worker, and what no worker takes stays queued in the kernel.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,12 +15,8 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net};
 
 use crate::listeners::{Listener, Listeners};
-use crate::route::Route;
-use crate::shared::Shared;
+use crate::shared::{Handed, Shared};
 use crate::totals::Totals;
-
-/// What goes with a connection to its worker: who has connected, and where it leads.
-pub(crate) type Handed = (Option<SocketAddr>, Arc<Route>);
 
 /// Listeners looked at before signals are heard again, and connections accepted in a row at one of them.
 const EVENT_BATCH: usize = 64;

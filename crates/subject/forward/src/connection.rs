@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -140,7 +141,7 @@ impl Connection {
     /// Moves what there is, both ways.
     pub(crate) fn relay(&mut self, key: Key, pool: &mut Pool, log: &Log, now: Instant) -> Next {
         let mut watch = log.transfers.then_some(LogWatch { log, time: now });
-        let mut yields = false;
+        let (mut yields, before) = (false, self.relay.progress());
         // What one direction finds out may give the other something to do: never more often than each side has one end.
         for _ in 0..3 {
             let mut busy = false;
@@ -155,9 +156,8 @@ impl Connection {
             if yields || !busy {
                 break;
             }
-            self.active = now;
         }
-        if yields {
+        if self.relay.progress() != before {
             self.active = now;
         }
         match self.relay.verdict() {
@@ -178,24 +178,24 @@ impl Connection {
         Some(Transfer { key, relay: &mut self.relay, side, source, sink, lane })
     }
 
-    /// Where the bytes from `side` that wait in the outbox go; None when none do.
-    pub(crate) fn outlet(&self, side: Side) -> Option<BorrowedFd<'_>> {
+    /// Where in the outbox the bytes from `side` are, and the socket they go to; None when none are there.
+    pub(crate) fn posted(&self, side: Side) -> Option<(BorrowedFd<'_>, Range<usize>)> {
         let (lane, sink) = match side {
             Side::Client => (&self.up, &self.server),
             Side::Server => (&self.down, &self.client),
         };
-        sink.as_ref().filter(|_| lane.is_posted()).map(|leg| leg.socket.as_fd())
+        Some((sink.as_ref()?.socket.as_fd(), lane.posted()?))
     }
 
-    /// A message has gone out, so far as it could. Returns whether it may have more to do.
-    pub(crate) fn sent(&mut self, message: &Message, outcome: io::Result<usize>, pool: &mut Pool) -> bool {
+    /// The message from the outbox was sent, as far as there was room for it. Returns whether there may be more to do.
+    pub(crate) fn sent(&mut self, message: Message, outcome: io::Result<usize>, pool: &mut Pool) -> bool {
         if let Some(mut transfer) = self.transfer(message.key, message.from) {
-            transfer.written(message.place.clone(), outcome, pool);
+            transfer.written(outcome, pool);
         }
         let has_more = [Side::Client, Side::Server]
             .into_iter()
             .any(|side| self.transfer(message.key, side).is_some_and(|mut transfer| transfer.next() != Step::Rest));
-        has_more || self.relay.verdict() != Verdict::Lives || self.paced || self.is_moving()
+        has_more || self.relay.verdict() != Verdict::Lives || self.paced || self.is_spliced()
     }
 
     /// Lets go of the side that is gone, and of the other as soon as nothing of its is lost by it.
@@ -250,13 +250,13 @@ impl Connection {
     }
 
     /// How much was read so far from the client, and from the server.
-    pub(crate) fn taken(&self) -> [u64; 2] {
-        [self.relay.up.taken(), self.relay.down.taken()]
+    pub(crate) fn read_bytes(&self) -> [u64; 2] {
+        [self.relay.up.read_bytes, self.relay.down.read_bytes]
     }
 
     /// Whether bytes go through a pipe, in either direction.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.stage == Stage::Relaying && (self.up.is_moving() || self.down.is_moving())
+    pub(crate) fn is_spliced(&self) -> bool {
+        self.stage == Stage::Relaying && (self.up.is_spliced() || self.down.is_spliced())
     }
 
     /// Whether only one half is left.
@@ -346,8 +346,8 @@ mod tests {
             connection.connected(&Ok(()), now);
             connection.paced = paced;
             assert!(matches!(connection.relay(key, &mut pool, log, now), Next::Waits));
-            let message = pool.outbox.messages()[0].clone();
-            assert_eq!(connection.sent(&message, Ok(2), &mut pool), paced);
+            let message = pool.outbox.messages()[0];
+            assert_eq!(connection.sent(message, Ok(2), &mut pool), paced);
         }
     }
 }

@@ -14,8 +14,9 @@ use plimsoll_sys::signal::{Signal, Signals};
 
 use crate::Say;
 use crate::acceptor::Acceptor;
+use crate::error::Error;
 use crate::event_loop;
-use crate::forwarder::Error;
+
 use crate::listeners::{Listener, Listeners};
 use crate::log::{Record, Writer};
 use crate::mail::{MOST, Mail};

@@ -12,6 +12,7 @@ use plimsoll_sys::signal::Signals;
 use crate::Say;
 use crate::acceptor::Acceptor;
 use crate::coordinator::Coordinator;
+use crate::error::Error;
 use crate::listeners::Listeners;
 use crate::log::Writer;
 use crate::reload::{self, Source};
@@ -80,46 +81,6 @@ pub struct Config {
     pub connection_log: Option<LogTarget>,
     /// Where each relayed read gets a row. Splice is off with it, as bytes in a pipe come in no reads.
     pub transfer_log: Option<PathBuf>,
-}
-
-/// Why there is no forwarder.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The table is well formed, and cannot be.
-    #[error("{0}")]
-    Table(String),
-    /// An address could not be listened on.
-    #[error("cannot listen on {listen}: {}", listen_remedy(.source))]
-    Listen {
-        /// The address.
-        listen: Listen,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// A log could not be opened.
-    #[error("cannot open the log {}: {source}; name a file in a folder that you can write to", path.display())]
-    Log {
-        /// Its path.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The forwarder could not be started, or could not go on.
-    #[error("the forwarder stopped: {0}")]
-    Run(#[from] io::Error),
-}
-
-fn listen_remedy(error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "stop what listens there (`ss -ltnp` names it), or choose another port; 0 picks a free one"
-        }
-        io::ErrorKind::AddrNotAvailable => "choose an address of this machine (`ip address` lists them)",
-        io::ErrorKind::PermissionDenied => "choose a port of 1024 or more, or run as root",
-        _ if error.raw_os_error() == Some(24) => "raise `ulimit -n`, or listen on fewer ports",
-        _ => "choose another address",
-    };
-    format!("{error}; {remedy}")
 }
 
 /// A forwarder whose listeners are open.

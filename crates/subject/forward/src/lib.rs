@@ -7,6 +7,7 @@
 mod acceptor;
 mod connection;
 mod coordinator;
+mod error;
 mod event_loop;
 mod exchange;
 mod forwarder;
@@ -23,10 +24,11 @@ pub mod table;
 mod totals;
 mod transfer;
 
-pub use forwarder::{Accept, Config, Error, Forwarder, UnknownAccept};
+pub use error::Error;
+pub use forwarder::{Accept, Config, Forwarder, UnknownAccept};
 pub use log::Ending;
 pub use reload::{Source, Watch};
-pub use totals::Totals;
+pub use totals::{Leaked, Totals};
 
 /// Whether a table could be: its names resolve, and it leads nothing back to itself. Nothing is listened on.
 pub fn check(table: &table::Table) -> Result<(), Error> {

@@ -7,14 +7,18 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_reactor::listening;
 use plimsoll_sys::{net, unix};
 
-use crate::event_loop::KEEP_ALIVE_AFTER;
 use crate::route::Route;
 use crate::shared::{ListenerNumber, Routes};
 use crate::table::Listen;
+
+/// A connection that is silent for so long is asked whether its peer is still there (TCP_KEEPIDLE): within the usual life
+/// of a NAT entry. What is accepted inherits it from its listener.
+pub(crate) const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(75);
 
 /// A listener is told from others by what was asked for, and how often before: port 0 may be asked for several times.
 type Asked = (Listen, usize);

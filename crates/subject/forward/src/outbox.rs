@@ -19,13 +19,11 @@ pub(crate) const MESSAGES: usize = 128;
 /// Messages share no line of the CPU's cache.
 const ALIGNMENT: usize = 64;
 
-/// Bytes on their way from one side of a connection to the other.
-#[derive(Clone, Debug)]
+/// Whose message it is: a connection's, from this side. Where it lies its lane knows (`transfer.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) key: Key,
     pub(crate) from: Side,
-    /// Where in the outbox they are.
-    pub(crate) place: Range<usize>,
 }
 
 /// See the head of this file.
@@ -64,10 +62,10 @@ impl Outbox {
         &self.bytes[place]
     }
 
-    /// What was read last is to go out.
-    pub(crate) fn post(&mut self, message: Message) {
-        self.end = message.place.end.next_multiple_of(ALIGNMENT);
-        self.messages.push(message);
+    /// What was read last, at `place`, goes out with the round.
+    pub(crate) fn post(&mut self, key: Key, from: Side, place: Range<usize>) {
+        self.end = place.end.next_multiple_of(ALIGNMENT);
+        self.messages.push(Message { key, from });
     }
 
     pub(crate) fn messages(&self) -> &[Message] {
@@ -94,17 +92,18 @@ mod tests {
     #[test]
     fn a_turn_that_begins_before_it_is_full_has_room_for_both_directions() {
         for length in [1, 255, 4000, READ_BYTES] {
-            let (mut outbox, key) = (Outbox::new(), Slab::default().insert(()));
+            let (mut outbox, key, mut places) = (Outbox::new(), Slab::default().insert(()), Vec::new());
             while !outbox.is_full() {
                 for from in [Side::Client, Side::Server] {
                     let number = outbox.messages.len() as u8;
                     outbox.room()[..length].fill(number);
-                    outbox.post(Message { key, from, place: outbox.place(length) });
+                    places.push(outbox.place(length));
+                    outbox.post(key, from, outbox.place(length));
                 }
             }
             assert!(outbox.messages().len() <= MESSAGES);
-            for (number, message) in outbox.messages().iter().enumerate() {
-                let bytes = outbox.bytes(message.place.clone());
+            for (number, place) in places.into_iter().enumerate() {
+                let bytes = outbox.bytes(place);
                 assert!(
                     bytes.len() == length && bytes.iter().all(|&byte| byte == number as u8),
                     "one lies over another"

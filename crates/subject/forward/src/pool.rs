@@ -1,4 +1,5 @@
-//! The buffers and pipes of one event loop. They are lent while bytes wait in them, and kept, a few of each, for the next.
+//! The buffers and pipes of one event loop. A lane takes one while bytes wait in it and gives it back; a few of each are
+//! kept for the next. The pool counts what is out: at the end of the loop nothing may be.
 
 use std::io;
 use std::ops::Range;
@@ -21,6 +22,8 @@ pub(crate) struct Pool {
     /// Whether directions may be moved through pipes at all.
     pub(crate) splices: bool,
     buffers: Vec<Box<[u8]>>,
+    /// Buffers that lanes hold.
+    buffers_out: u64,
     pipes: Vec<Pipe>,
     /// Pipes that exist, and the most there may be, as each takes two descriptors from the connections.
     pipe_count: usize,
@@ -37,6 +40,7 @@ impl Pool {
             outbox: Outbox::new(),
             splices,
             buffers: Vec::new(),
+            buffers_out: 0,
             pipes: Vec::new(),
             pipe_count: 0,
             most_pipes,
@@ -45,15 +49,17 @@ impl Pool {
         }
     }
 
-    /// A buffer that begins with what is at a place of the outbox.
-    pub(crate) fn take_buffer(&mut self, place: Range<usize>) -> Box<[u8]> {
+    /// A buffer that begins with what is at a place of the outbox, and how many bytes that are.
+    pub(crate) fn take_buffer(&mut self, place: Range<usize>) -> (Box<[u8]>, usize) {
         let mut buffer = self.buffers.pop().unwrap_or_else(|| vec![0; READ_BYTES].into_boxed_slice());
+        self.buffers_out += 1;
         let bytes = self.outbox.bytes(place);
         buffer[..bytes.len()].copy_from_slice(bytes);
-        buffer
+        (buffer, bytes.len())
     }
 
     pub(crate) fn give_buffer(&mut self, buffer: Box<[u8]>) {
+        self.buffers_out -= 1;
         if self.buffers.len() < KEPT {
             self.buffers.push(buffer);
         }
@@ -94,5 +100,15 @@ impl Pool {
     pub(crate) fn discard_pipe(&mut self, pipe: Pipe) {
         self.pipe_count -= 1;
         drop(pipe);
+    }
+
+    /// Pipes that lanes hold.
+    pub(crate) fn pipes_out(&self) -> u64 {
+        (self.pipe_count - self.pipes.len()) as u64
+    }
+
+    /// Buffers that lanes hold.
+    pub(crate) fn buffers_out(&self) -> u64 {
+        self.buffers_out
     }
 }

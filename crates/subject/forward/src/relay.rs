@@ -58,8 +58,8 @@ pub(crate) enum Step {
 pub(crate) struct Direction {
     source: Source,
     sink: Sink,
-    /// Bytes read and not yet written.
-    pending: usize,
+    /// Bytes read.
+    pub(crate) read_bytes: u64,
     /// Bytes written.
     pub(crate) bytes: u64,
     /// Reads that returned bytes.
@@ -67,11 +67,12 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    const NEW: Direction = Direction { source: Source::Open, sink: Sink::Open, pending: 0, bytes: 0, reads: 0 };
+    const NEW: Direction = Direction { source: Source::Open, sink: Sink::Open, read_bytes: 0, bytes: 0, reads: 0 };
 
-    /// What to do, given whether the source may have something to read and the sink may have room.
-    pub(crate) fn next(&self, readable: bool, writable: bool) -> Step {
-        match (self.sink, self.pending, self.source) {
+    /// What to do, given the bytes that were read and not yet written, whether the source may have something to read,
+    /// and whether the sink may have room.
+    pub(crate) fn next(&self, pending: usize, readable: bool, writable: bool) -> Step {
+        match (self.sink, pending, self.source) {
             (Sink::Told(_) | Sink::Severed, _, _) => Step::Rest,
             (Sink::Open, 0, Source::Ended(end)) => Step::Tell(end),
             (Sink::Open, 0, _) if readable => Step::Read,
@@ -80,25 +81,14 @@ impl Direction {
         }
     }
 
-    /// Bytes read and not yet written.
-    pub(crate) fn pending(&self) -> usize {
-        self.pending
-    }
-
-    /// Bytes read so far.
-    pub(crate) fn taken(&self) -> u64 {
-        self.bytes + self.pending as u64
-    }
-
     /// A read returned this many bytes.
     pub(crate) fn read(&mut self, bytes: usize) {
-        self.pending += bytes;
+        self.read_bytes += bytes as u64;
         self.reads += 1;
     }
 
     /// A write took this many bytes.
     pub(crate) fn wrote(&mut self, bytes: usize) {
-        self.pending -= bytes;
         self.bytes += bytes as u64;
     }
 
@@ -115,7 +105,6 @@ impl Direction {
     fn sever(&mut self) {
         if self.sink == Sink::Open {
             self.sink = Sink::Severed;
-            self.pending = 0;
         }
     }
 }
@@ -210,6 +199,14 @@ impl Relay {
         self.from(side).sink = Sink::Told(end);
     }
 
+    /// Grows with each byte and each end, and not otherwise.
+    pub(crate) fn progress(&self) -> u64 {
+        let of = |direction: &Direction| {
+            direction.read_bytes + direction.bytes + u64::from(direction.is_ending()) + u64::from(direction.is_over())
+        };
+        of(&self.up) + of(&self.down)
+    }
+
     /// Whether the connection goes on.
     pub(crate) fn verdict(&self) -> Verdict {
         match (self.up.sink, self.down.sink) {
@@ -246,12 +243,12 @@ mod tests {
             let mut relay = Relay::NEW;
             relay.up.read(10);
             relay.ended(Side::Client, end);
-            assert_eq!(relay.up.next(true, false), Step::Rest);
-            assert_eq!(relay.up.next(false, true), Step::Write);
+            assert_eq!(relay.up.next(10, true, false), Step::Rest);
+            assert_eq!(relay.up.next(10, false, true), Step::Write);
             relay.up.wrote(4);
-            assert_eq!(relay.up.next(true, true), Step::Write);
+            assert_eq!(relay.up.next(6, true, true), Step::Write);
             relay.up.wrote(6);
-            assert_eq!(relay.up.next(false, false), Step::Tell(end));
+            assert_eq!(relay.up.next(0, false, false), Step::Tell(end));
         }
     }
 
@@ -261,7 +258,7 @@ mod tests {
         relay.ended(Side::Client, End::Clean);
         relay.told(Side::Client, End::Clean);
         assert_eq!(relay.verdict(), Verdict::Lives);
-        assert_eq!(relay.down.next(true, true), Step::Read);
+        assert_eq!(relay.down.next(0, true, true), Step::Read);
         relay.ended(Side::Server, End::Clean);
         relay.told(Side::Server, End::Clean);
         assert_eq!(relay.verdict(), Verdict::Over);
@@ -283,13 +280,13 @@ mod tests {
         let mut relay = Relay::NEW;
         relay.up.read(5);
         relay.refused(Side::Server, Refusal::Reset);
-        assert_eq!(relay.up.next(true, true), Step::Rest);
-        assert_eq!(relay.down.next(true, true), Step::Read);
+        assert_eq!(relay.up.next(5, true, true), Step::Rest);
+        assert_eq!(relay.down.next(0, true, true), Step::Read);
         relay.down.read(3);
         relay.down.wrote(3);
         // The kernel has reported the reset to the write and tells the read of a clean end.
         relay.ended(Side::Server, End::Clean);
-        assert_eq!(relay.down.next(false, true), Step::Tell(End::Reset));
+        assert_eq!(relay.down.next(0, false, true), Step::Tell(End::Reset));
         relay.told(Side::Server, End::Reset);
         assert_eq!(relay.verdict(), Verdict::Dismiss { survivor: Side::Client, end: End::Reset });
     }
@@ -300,7 +297,7 @@ mod tests {
         relay.up.read(5);
         relay.refused(Side::Server, Refusal::Closed);
         relay.ended(Side::Server, End::Clean);
-        assert_eq!(relay.down.next(false, true), Step::Tell(End::Clean));
+        assert_eq!(relay.down.next(0, false, true), Step::Tell(End::Clean));
         relay.told(Side::Server, End::Clean);
         assert_eq!(relay.verdict(), Verdict::Dismiss { survivor: Side::Client, end: End::Clean });
     }
@@ -334,25 +331,34 @@ mod tests {
         fn no_byte_is_lost_before_an_end_and_no_clean_end_becomes_a_reset(events in events()) {
             let mut relay = Relay::NEW;
             let (mut read, mut written) = ([0_u64; 2], [0_u64; 2]);
+            let mut pending = [0_usize; 2];
             let mut told: [Option<End>; 2] = [None, None];
             for event in events {
                 match event {
-                    Event::Arrive(side, bytes) if relay.from(side).next(true, false) == Step::Read => {
+                    Event::Arrive(side, bytes)
+                        if relay.from(side).next(pending[side as usize], true, false) == Step::Read =>
+                    {
                         relay.from(side).read(bytes);
                         read[side as usize] += bytes as u64;
+                        pending[side as usize] += bytes;
                     }
-                    Event::End(side, end) if relay.from(side).next(true, false) == Step::Read => relay.ended(side, end),
-                    Event::Room(side, bytes) if relay.from(side.other()).next(false, true) == Step::Write => {
-                        let direction = relay.from(side.other());
-                        let bytes = bytes.min(direction.pending());
-                        direction.wrote(bytes);
-                        written[side.other() as usize] += bytes as u64;
+                    Event::End(side, end) if relay.from(side).next(pending[side as usize], true, false) == Step::Read => {
+                        relay.ended(side, end);
+                    }
+                    Event::Room(side, bytes)
+                        if relay.from(side.other()).next(pending[side.other() as usize], false, true) == Step::Write =>
+                    {
+                        let from = side.other();
+                        let bytes = bytes.min(pending[from as usize]);
+                        relay.from(from).wrote(bytes);
+                        written[from as usize] += bytes as u64;
+                        pending[from as usize] -= bytes;
                     }
                     Event::Refuse(side, refusal) if !relay.from(side.other()).is_over() => relay.refused(side, refusal),
                     _ => {}
                 }
                 for side in [Side::Client, Side::Server] {
-                    if let Step::Tell(end) = relay.from(side).next(true, true) {
+                    if let Step::Tell(end) = relay.from(side).next(pending[side as usize], true, true) {
                         prop_assert_eq!(read[side as usize], written[side as usize], "everything before the end is out");
                         prop_assert_eq!(told[side as usize], None, "one end a direction");
                         told[side as usize] = Some(end);

@@ -1,13 +1,13 @@
 //! What every event loop of one forwarder shares, and what the coordinator tells them.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use plimsoll_reactor::handoff::Desk;
 
 use crate::Say;
-use crate::acceptor::Handed;
 use crate::log::Log;
 use crate::route::Route;
 use crate::totals::Gauge;
@@ -17,6 +17,9 @@ pub(crate) type ListenerNumber = u32;
 
 /// The routes by their listeners. Replaced as a whole: a connection keeps the route that it began with.
 pub(crate) type Routes = HashMap<ListenerNumber, Arc<Route>>;
+
+/// What goes with a connection to its worker: who has connected, and where it leads.
+pub(crate) type Handed = (Option<SocketAddr>, Arc<Route>);
 
 pub(crate) struct Shared {
     routes: RwLock<Arc<Routes>>,

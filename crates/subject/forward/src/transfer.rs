@@ -1,8 +1,10 @@
 //! The moving of bytes in one direction: a read, and a write of what was read, until one side has to wait.
 //!
-//! Small messages are copied through the outbox that the whole event loop shares, and go out with those of other connections; what the sink does not take then waits in a buffer of
-//! its own. A direction whose reads are as large as a read may be several times in a row is moved through a pipe from then on, and goes back to copying when little comes at a
-//! time. Neither a buffer nor a pipe is held while nothing waits in it. It must not decide what an end means: that is [`Relay`]'s.
+//! A [`Lane`] holds what was read and not yet written, and is the only one to know where it is: in the outbox of the
+//! event loop, from which small messages of all connections go out together; in a buffer, where the sink did not take
+//! it; or in a pipe. A direction whose reads fill the room for a read several times in a row is spliced through a pipe
+//! from then on, and copied again when little comes at a time. A lane that holds no byte holds no buffer and no pipe.
+//! It must not decide what an end means: that is [`Relay`]'s.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +14,7 @@ use plimsoll_reactor::slab::Key;
 use plimsoll_sys::net;
 use plimsoll_sys::pipe::Pipe;
 
-use crate::outbox::{Message, READ_BYTES};
+use crate::outbox::READ_BYTES;
 use crate::pool::Pool;
 use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
 
@@ -24,70 +26,119 @@ pub(crate) struct Leg {
     pub(crate) writable: bool,
     /// The end of the stream, or an error, is there to be read: a short read does not mean that nothing is left.
     pub(crate) ended: bool,
+    /// Urgent data has arrived, and no read has found the socket empty since. A read stops before the urgent byte
+    /// (tcp_recvmsg_locked in the kernel's tcp.c), so a short one does not mean that nothing is left; and a splice
+    /// never passes it (tcp_read_sock).
+    pub(crate) urgent: bool,
     /// A TCP connection; otherwise a Unix one.
     pub(crate) tcp: bool,
 }
 
 impl Leg {
     pub(crate) fn new(socket: OwnedFd, tcp: bool) -> Leg {
-        Leg { socket, readable: false, writable: true, ended: false, tcp }
+        Leg { socket, readable: false, writable: true, ended: false, urgent: false, tcp }
+    }
+
+    /// Whether more may be there to be read after a read of less than there was room for.
+    fn may_hold_more(&self) -> bool {
+        self.ended || self.urgent
     }
 }
 
-/// Where bytes wait that the sink has not taken.
+/// What was read and not yet written, and where it is.
 #[derive(Debug, Default)]
-enum Waiting {
+enum Held {
     #[default]
-    Nowhere,
-    /// What was read in this round goes out with the others'.
-    Outbox,
+    Nothing,
+    /// It goes out with the messages of other connections when the round is over.
+    Outbox(Range<usize>),
     Buffer {
         bytes: Box<[u8]>,
-        start: usize,
+        place: Range<usize>,
     },
-    Pipe(Pipe),
+    Pipe {
+        pipe: Pipe,
+        bytes: usize,
+    },
+}
+
+impl Held {
+    fn length(&self) -> usize {
+        match self {
+            Held::Nothing => 0,
+            Held::Outbox(place) | Held::Buffer { place, .. } => place.len(),
+            Held::Pipe { bytes, .. } => *bytes,
+        }
+    }
 }
 
 /// What one direction of one connection holds between turns.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    waiting: Waiting,
+    held: Held,
     /// Through a pipe, or by copying.
-    moving: bool,
-    /// While copying, full reads in a row; while moving, turns in a row that brought little.
+    spliced: bool,
+    /// While copying, full reads in a row; while splicing, turns in a row that brought little.
     streak: u8,
 }
 
 impl Lane {
     /// Whether it goes through a pipe.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.moving
+    pub(crate) fn is_spliced(&self) -> bool {
+        self.spliced
     }
 
-    /// Whether what was read waits in the outbox.
-    pub(crate) fn is_posted(&self) -> bool {
-        matches!(self.waiting, Waiting::Outbox)
+    /// Where in the outbox its message is, if it is there.
+    pub(crate) fn posted(&self) -> Option<Range<usize>> {
+        match &self.held {
+            Held::Outbox(place) => Some(place.clone()),
+            _ => None,
+        }
     }
 
-    /// Gives back what is held, when nothing moves any more.
+    /// Whether it holds bytes that its sink has not taken.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.held.length() > 0
+    }
+
+    /// Holds what was read, when it held nothing.
+    fn hold(&mut self, held: Held) {
+        debug_assert!(matches!(self.held, Held::Nothing), "a direction reads only when it holds nothing");
+        self.held = held;
+    }
+
+    /// Drops what it holds, and gives back where it was.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        match std::mem::take(&mut self.waiting) {
-            Waiting::Nowhere | Waiting::Outbox => {}
-            Waiting::Buffer { bytes, .. } => pool.give_buffer(bytes),
-            // Bytes may be left in it, so that nobody else may have it.
-            Waiting::Pipe(pipe) => pool.discard_pipe(pipe),
+        match std::mem::take(&mut self.held) {
+            Held::Nothing | Held::Outbox(_) => {}
+            Held::Buffer { bytes, .. } => pool.give_buffer(bytes),
+            Held::Pipe { pipe, bytes: 0 } => pool.give_pipe(pipe),
+            // Nobody else may have the bytes that are left in it.
+            Held::Pipe { pipe, .. } => pool.discard_pipe(pipe),
+        }
+    }
+
+    /// The sink has taken so many bytes of what is held.
+    fn took(&mut self, taken: usize, pool: &mut Pool) {
+        match &mut self.held {
+            Held::Nothing => debug_assert_eq!(taken, 0),
+            Held::Outbox(place) | Held::Buffer { place, .. } => place.start += taken,
+            Held::Pipe { bytes, .. } => *bytes -= taken,
+        }
+        if self.held.length() == 0 {
+            self.clear(pool);
         }
     }
 }
 
-/// Full reads in a row after which a direction is moved through a pipe: one or two may be a burst.
+/// Full reads in a row after which a direction is spliced: one or two may be a burst.
 const FULL_READS: u8 = 4;
-/// A turn that moves less than this was not worth a pipe, and after as many in a row the direction is copied again.
-const WORTH_MOVING: usize = 32 * 1024;
+/// A turn that moves less than this was not worth a pipe. After this many in a row the direction is copied again.
+const WORTH_SPLICING: usize = 32 * 1024;
 const SMALL_TURNS: u8 = 4;
 /// What one direction may move before other connections have their turn.
 const TURN_COPIED: usize = 256 * 1024;
-const TURN_MOVED: usize = 4 * 1024 * 1024;
+const TURN_SPLICED: usize = 4 * 1024 * 1024;
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,10 +169,11 @@ pub(crate) struct Transfer<'a> {
 impl Transfer<'_> {
     /// What it can do now.
     pub(crate) fn next(&mut self) -> Step {
-        if self.lane.is_posted() {
+        if self.lane.posted().is_some() {
             return Step::Rest;
         }
-        self.relay.from(self.side).next(self.source.readable, self.sink.writable)
+        let pending = self.lane.held.length();
+        self.relay.from(self.side).next(pending, self.source.readable, self.sink.writable)
     }
 
     fn direction(&mut self) -> &mut Direction {
@@ -134,7 +186,7 @@ impl Transfer<'_> {
         loop {
             match self.next() {
                 Step::Rest => break,
-                Step::Write => self.write_waiting(pool),
+                Step::Write => self.write_held(pool),
                 Step::Tell(end) => {
                     if end == End::Clean {
                         net::shutdown(&self.sink.socket, net::Half::Write);
@@ -142,29 +194,33 @@ impl Transfer<'_> {
                     self.relay.told(self.side, end);
                 }
                 Step::Read => {
-                    if moved >= if self.lane.moving { TURN_MOVED } else { TURN_COPIED } {
+                    if moved >= if self.lane.spliced { TURN_SPLICED } else { TURN_COPIED } {
                         return Turn::Yields;
                     }
                     let before = self.direction().reads;
-                    moved += if self.lane.moving { self.fill_pipe(pool) } else { self.copy(pool) };
+                    moved += self.read(pool);
                     let direction = *self.direction();
                     if let Some(watch) = watch.as_deref_mut()
                         && direction.reads > before
                     {
-                        watch.transferred(self.source, self.sink, direction.reads, direction.taken());
+                        watch.transferred(self.source, self.sink, direction.reads, direction.read_bytes);
                     }
                 }
             }
         }
         if self.direction().is_over() {
             self.lane.clear(pool);
-        } else if self.lane.moving && moved > 0 {
-            self.lane.streak = if moved < WORTH_MOVING { self.lane.streak + 1 } else { 0 };
+        } else if self.lane.spliced && moved > 0 {
+            self.lane.streak = if moved < WORTH_SPLICING { self.lane.streak + 1 } else { 0 };
             if self.lane.streak >= SMALL_TURNS {
-                (self.lane.moving, self.lane.streak) = (false, 0);
+                self.stop_splicing();
             }
         }
         Turn::Waits
+    }
+
+    fn read(&mut self, pool: &mut Pool) -> usize {
+        if self.lane.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool) }
     }
 
     fn copy(&mut self, pool: &mut Pool) -> usize {
@@ -179,112 +235,111 @@ impl Transfer<'_> {
         }
         let full = length == READ_BYTES;
         // A read of less than there was room for took all there was (epoll(7)), except the end of the stream.
-        self.source.readable = full || self.source.ended;
-        self.lane.streak = if full { self.lane.streak + 1 } else { 0 };
-        if self.lane.streak >= FULL_READS && pool.splices {
-            (self.lane.moving, self.lane.streak) = (true, 0);
-        } else {
-            self.lane.streak = self.lane.streak.min(FULL_READS);
+        self.source.readable = full || self.source.may_hold_more();
+        if !self.lane.spliced {
+            self.lane.streak = if full { (self.lane.streak + 1).min(FULL_READS) } else { 0 };
+            if self.lane.streak == FULL_READS && pool.splices {
+                (self.lane.spliced, self.lane.streak) = (true, 0);
+            }
         }
         self.direction().read(length);
         let place = pool.outbox.place(length);
         if !self.sink.writable {
-            self.lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(place), start: 0 };
+            self.lane.hold(pool.take_buffer(place).into());
         } else if full {
-            // There is more where it came from, which does not wait for others' messages.
+            // More follows from the same source: it does not wait for others' messages.
             let outcome = net::write(&self.sink.socket, pool.outbox.bytes(place.clone()));
-            self.written(place, outcome, pool);
+            self.lane.hold(Held::Outbox(place));
+            self.written(outcome, pool);
         } else {
-            pool.outbox.post(Message { key: self.key, from: self.side, place });
-            self.lane.waiting = Waiting::Outbox;
+            pool.outbox.post(self.key, self.side, place.clone());
+            self.lane.hold(Held::Outbox(place));
         }
         length
     }
 
-    /// What lies at a place of the outbox was written, or as much of it as there was room for, or none.
-    pub(crate) fn written(&mut self, place: Range<usize>, outcome: io::Result<usize>, pool: &mut Pool) {
-        self.lane.waiting = Waiting::Nowhere;
+    /// A message in the outbox was written, or as much of it as there was room for, or none.
+    pub(crate) fn written(&mut self, outcome: io::Result<usize>, pool: &mut Pool) {
+        let Some(place) = self.lane.posted() else { return };
         if self.direction().is_over() {
             // The sink was found to be gone after the read.
-            return;
+            return self.lane.clear(pool);
         }
-        let mut taken = 0;
         match outcome {
-            Ok(bytes) => {
-                taken = bytes;
+            Ok(taken) => {
                 self.direction().wrote(taken);
+                self.lane.took(taken, pool);
                 self.sink.writable = taken == place.len();
             }
             Err(error) => self.not_written(&error),
         }
-        if self.direction().pending() > 0 {
-            let rest = place.start + taken..place.end;
-            self.lane.waiting = Waiting::Buffer { bytes: pool.take_buffer(rest), start: 0 };
+        if let Some(rest) = self.lane.posted() {
+            // The outbox is empty after the round.
+            self.lane.clear(pool);
+            if !self.direction().is_over() {
+                self.lane.hold(pool.take_buffer(rest).into());
+            }
         }
     }
 
-    fn fill_pipe(&mut self, pool: &mut Pool) -> usize {
-        let pipe = match std::mem::take(&mut self.lane.waiting) {
-            Waiting::Pipe(pipe) => pipe,
-            _ => match pool.take_pipe() {
-                Some(pipe) => pipe,
-                None => {
-                    // No descriptor is left for one: copying always works.
-                    (self.lane.moving, self.lane.streak) = (false, 0);
-                    return 0;
-                }
-            },
+    fn splice(&mut self, pool: &mut Pool) -> usize {
+        let Some(pipe) = pool.take_pipe() else {
+            // No descriptor is left for a pipe: copying always works.
+            self.stop_splicing();
+            return 0;
         };
-        // The pipe is empty, as a direction is read only when nothing waits: so EAGAIN means that the socket is.
+        // The pipe is empty: EAGAIN means that the socket is.
         match pipe.fill(&self.source.socket) {
             Ok(0) => {
-                self.source.readable = false;
-                self.relay.ended(self.side, End::Clean);
+                // The end of the stream, or urgent data before it, which a splice does not pass: a read tells.
+                pool.give_pipe(pipe);
+                self.stop_splicing();
+                0
             }
             Ok(length) => {
                 self.direction().read(length);
-                // Rather than run after the sender, packet by packet: a connection that goes through pipes is asked after anew, or looked at, after each turn.
+                // A spliced connection is registered anew, or polled, after each turn: a short splice need not be
+                // followed by one that finds nothing.
                 self.source.readable = length >= pipe.capacity() / 4 || self.source.ended;
-                self.lane.waiting = Waiting::Pipe(pipe);
-                return length;
+                self.lane.hold(Held::Pipe { pipe, bytes: length });
+                length
             }
             Err(error) => {
-                self.not_read(&error);
+                pool.give_pipe(pipe);
+                self.not_read(&error)
             }
         }
-        pool.give_pipe(pipe);
-        0
     }
 
-    fn write_waiting(&mut self, pool: &mut Pool) {
-        let pending = self.direction().pending();
-        let outcome = match &self.lane.waiting {
-            Waiting::Buffer { bytes, start } => net::write(&self.sink.socket, &bytes[*start..*start + pending]),
-            Waiting::Pipe(pipe) => pipe.drain(&self.sink.socket, pending),
-            Waiting::Nowhere | Waiting::Outbox => unreachable!("what is pending waits somewhere"),
+    fn stop_splicing(&mut self) {
+        (self.lane.spliced, self.lane.streak) = (false, 0);
+    }
+
+    fn write_held(&mut self, pool: &mut Pool) {
+        let (outcome, whole) = match &self.lane.held {
+            Held::Buffer { bytes, place } => (net::write(&self.sink.socket, &bytes[place.clone()]), place.len()),
+            // A pipe is drained piece by piece: only EAGAIN says that the sink is full.
+            Held::Pipe { pipe, bytes } => (pipe.drain(&self.sink.socket, *bytes), 0),
+            Held::Nothing | Held::Outbox(_) => unreachable!("only what is held in a buffer or a pipe is written here"),
         };
         match outcome {
             Ok(taken) => {
                 self.direction().wrote(taken);
-                if let Waiting::Buffer { start, .. } = &mut self.lane.waiting {
-                    *start += taken;
-                    self.sink.writable = taken == pending;
-                    if taken == pending {
-                        self.lane.clear(pool);
-                    }
-                }
+                self.lane.took(taken, pool);
+                self.sink.writable = taken >= whole;
             }
-            Err(error) if matches!(self.lane.waiting, Waiting::Pipe(_)) && self.lost_reset(&error) => {
+            Err(error) if matches!(self.lane.held, Held::Pipe { .. }) && self.lost_reset(&error) => {
                 self.not_written(&io::ErrorKind::ConnectionReset.into());
             }
             Err(error) => self.not_written(&error),
         }
     }
 
-    /// Whether the sink was reset, although the error does not say so. A splice sends piece by piece; it reports the pieces that were taken, and the error of the next one is
-    /// used up (splice_to_socket in the kernel's splice.c), so that from then on the socket looks as if its peer had ended it cleanly.
+    /// Whether the sink was reset, although the error does not say so. A splice sends piece by piece; it reports the
+    /// pieces that were taken, and the error of the next one is used up (splice_to_socket in the kernel's splice.c), so
+    /// that from then on the socket looks as if its peer had ended it cleanly.
     fn lost_reset(&mut self, error: &io::Error) -> bool {
-        let read = self.relay.from(self.side.other()).taken();
+        let read = self.relay.from(self.side.other()).read_bytes;
         self.sink.tcp
             && error.kind() == io::ErrorKind::BrokenPipe
             && net::end_has_arrived(&self.sink.socket, read).is_ok_and(|arrived| !arrived)
@@ -292,7 +347,7 @@ impl Transfer<'_> {
 
     /// Returns 0, as nothing was read.
     fn not_read(&mut self, error: &io::Error) -> usize {
-        self.source.readable = false;
+        (self.source.readable, self.source.urgent) = (false, false);
         if error.kind() != io::ErrorKind::WouldBlock {
             self.relay.ended(self.side, End::Reset);
         }
@@ -306,6 +361,12 @@ impl Transfer<'_> {
             // What it sent before is read to its end, and no further edge will say that it is there.
             (self.sink.readable, self.sink.ended) = (true, true);
         }
+    }
+}
+
+impl From<(Box<[u8]>, usize)> for Held {
+    fn from((bytes, length): (Box<[u8]>, usize)) -> Held {
+        Held::Buffer { bytes, place: 0..length }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use super::running::{Folder, Noise, PATIENCE, connect, text_of, until};
 use super::running::{Running, limited, plimsoll};
@@ -50,14 +50,20 @@ impl Forwarder {
         Forwarder(Running::start(command))
     }
 
-    /// Waits for the end, and returns the status, the summary and what was said.
+    /// Waits for the end, asserts that nothing leaked, and returns the status, the summary and what was said.
     pub(crate) fn wait(self) -> (ExitStatus, Value, String) {
-        self.0.wait()
+        let (status, summary, said) = self.0.wait();
+        let nothing = json!({"descriptors": 0, "pipes": 0, "slots": 0, "timers": 0, "buffers": 0, "requests": 0});
+        assert_eq!(summary["leaked"], nothing, "{said}");
+        (status, summary, said)
     }
 
-    /// Stops the forwarder, asserting that it ends well, and returns its summary.
+    /// Stops the forwarder, asserts that it ends well and that nothing leaked, and returns its summary.
     pub(crate) fn stop(self) -> Value {
-        self.0.stop()
+        self.signal("TERM");
+        let (status, summary, said) = self.wait();
+        assert_eq!(status.code(), Some(0), "{said}");
+        summary
     }
 
     /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other programs leave.

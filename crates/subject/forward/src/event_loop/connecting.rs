@@ -10,8 +10,9 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{net, unix};
 
-use super::{KEEP_ALIVE_AFTER, SERVER, Table};
+use super::{SERVER, Table};
 use crate::connection::{self, Connection, Stage};
+use crate::listeners::KEEP_ALIVE_AFTER;
 use crate::log::Ending;
 use crate::route::{Route, Target};
 use crate::transfer::Leg;

@@ -25,15 +25,14 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use self::pacing::Resting;
-use crate::acceptor::Handed;
 use crate::connection::{Connection, Next, Stage, TimedFor};
 use crate::log::{Ending, Record};
 use crate::outbox::MESSAGES;
 use crate::pool::Pool;
 use crate::relay::Side;
 use crate::route::Route;
-use crate::shared::{ListenerNumber, Shared};
-use crate::totals::Totals;
+use crate::shared::{Handed, ListenerNumber, Shared};
+use crate::totals::{Leaked, Totals};
 
 /// Reported in one wait.
 const EVENT_BATCH: usize = 256;
@@ -43,8 +42,6 @@ const ACCEPT_BATCH: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Descriptors of a table that are neither a listener nor a connection nor a pipe: the standard three, epoll, mailbox, wake-ups, and a few to spare.
 const OTHER_DESCRIPTORS: usize = 16;
-/// A connection that does not send for so long is asked whether it is still there (TCP_KEEPIDLE): within the usual life of a NAT entry, and within `idle_timeout`.
-pub(crate) const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(75);
 
 const WAKE: u64 = Key::RESERVED;
 const MAILBOX: u64 = Key::RESERVED + 1;
@@ -56,6 +53,7 @@ const SERVER: u64 = 1 << 31;
 /// Relays until the crew stops.
 pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
     let mailbox = seat.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
+    let descriptors_before = descriptor::count_open();
     let epoll = Epoll::new(EVENT_BATCH)?;
     epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
     epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
@@ -87,9 +85,7 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
     };
     table.say_fault();
     table.serve()?;
-    table.totals.pipes_shrunk = table.pool.pipes_shrunk;
-    table.totals.pipes_missed = table.pool.pipes_missed;
-    Ok(table.totals)
+    Ok(table.finish(descriptors_before))
 }
 
 /// A listener in this table, and where what is accepted there leads.
@@ -244,7 +240,7 @@ impl Table<'_> {
         match next {
             Next::Closes(ending) => return self.close(key, ending),
             Next::Yields => self.carried.push(key.to_raw()),
-            Next::Waits if connection.paced || connection.is_moving() => self.pace(key),
+            Next::Waits if connection.paced || connection.is_spliced() => self.pace(key),
             Next::Waits => {}
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -322,6 +318,24 @@ impl Table<'_> {
             // Resumes in this round.
             self.paused_until = Some(self.now);
         }
+    }
+
+    /// Closes what the loop had, and counts what nobody gave back.
+    fn finish(self, descriptors_before: usize) -> Totals {
+        let Table { mut totals, pool, connections, wheel, batch, epoll, listeners, door, .. } = self;
+        (totals.pipes_shrunk, totals.pipes_missed) = (pool.pipes_shrunk, pool.pipes_missed);
+        totals.leaked = Leaked {
+            descriptors: 0,
+            pipes: pool.pipes_out(),
+            slots: connections.len() as u64,
+            timers: wheel.len() as u64,
+            buffers: pool.buffers_out(),
+            requests: batch.in_flight() as u64,
+        };
+        // A slot that leaked hides no descriptor: only what nothing here owns any more is left open below.
+        drop((pool, connections, batch, epoll, listeners, door));
+        totals.leaked.descriptors = descriptor::count_open().saturating_sub(descriptors_before) as u64;
+        totals
     }
 
     fn cut_all(&mut self) {

@@ -95,7 +95,6 @@ impl Table<'_> {
         let Some(key) = self.resting.next_rested(self.now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.rests = false;
-        let (active, taken) = (connection.active, connection.taken());
         for side in [Side::Client, Side::Server] {
             if let Some(leg) = connection.leg(side) {
                 // There may be something, or the end: a read says.
@@ -103,18 +102,14 @@ impl Table<'_> {
             }
         }
         self.advance(key);
-        if let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.taken() == taken) {
-            // Nothing had come. That was no turn, so that what comes next is not put off, and no sign of life.
-            connection.active = active;
-        }
     }
 
     /// Puts off the next turn of a connection that has moved bulk. Of any other it asks for what it waits for: each time anew while it goes through pipes, and once for all when
     /// it does no more.
     pub(super) fn pace(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let moved = connection.exchange.note(connection.taken());
-        let (before, paced) = (connection.paced, connection.is_moving());
+        let moved = connection.exchange.note(connection.read_bytes());
+        let (before, paced) = (connection.paced, connection.is_spliced());
         connection.paced = paced;
         let stuck =
             [Side::Client, Side::Server].into_iter().any(|side| connection.leg(side).is_some_and(|leg| !leg.writable));

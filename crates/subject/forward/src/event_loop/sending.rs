@@ -9,26 +9,25 @@ use super::Table;
 use crate::outbox::Message;
 
 impl Table<'_> {
-    /// Sends what the connections have read.
+    /// Sends what the connections have read in this round.
     pub(super) fn send(&mut self) {
         if self.pool.outbox.is_empty() {
             return;
         }
         let connections = &self.connections;
-        let sink =
-            |message: &Message| connections.get(message.key).and_then(|connection| connection.outlet(message.from));
-        // What ended in this round after it had read something is told no more.
-        self.pool.outbox.retain(|message| sink(message).is_some());
+        let posted = |message: &Message| connections.get(message.key).and_then(|found| found.posted(message.from));
+        // A connection that ended in this round after it had read something sends no more.
+        self.pool.outbox.retain(|message| posted(message).is_some());
         let outbox = &self.pool.outbox;
-        let sends = outbox
-            .messages()
-            .iter()
-            .map(|message| (sink(message).expect("others were dropped"), outbox.bytes(message.place.clone())));
+        let sends = outbox.messages().iter().map(|message| {
+            let (sink, place) = posted(message).expect("others were dropped");
+            (sink, outbox.bytes(place))
+        });
         self.totals.sends_batched += self.batch.send(sends, &mut self.outcomes) as u64;
         for (number, outcome) in self.outcomes.drain(..).enumerate() {
-            let message = self.pool.outbox.messages()[number].clone();
+            let message = self.pool.outbox.messages()[number];
             let Some(connection) = self.connections.get_mut(message.key) else { continue };
-            if connection.sent(&message, outcome, &mut self.pool) {
+            if connection.sent(message, outcome, &mut self.pool) {
                 self.carried.push(message.key.to_raw());
             }
         }
