@@ -59,6 +59,12 @@ impl Epoll {
 
     /// Waits until a descriptor is ready or the time is over, and returns what is ready. A signal ends the wait with nothing.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
+        Ok(self.wait_urgent(timeout)?.map(|(ready, _)| ready))
+    }
+
+    /// The same, and of each whether urgent data has arrived that was not read past yet: a read stops before it, so a
+    /// short one does not mean that nothing is left. Known of edge-triggered and one-shot descriptors only.
+    pub fn wait_urgent(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = (Ready, bool)> + '_> {
         self.events.clear();
         match if self.coarse { self.wait_coarsely(timeout) } else { self.wait_finely(timeout) } {
             Ok(()) | Err(rustix::io::Errno::INTR) => {}
@@ -68,12 +74,13 @@ impl Epoll {
             let flags = event.flags;
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
             let ended = failed || flags.contains(epoll::EventFlags::RDHUP);
-            Ready {
+            let ready = Ready {
                 key: event.data.u64(),
                 readable: ended || flags.contains(epoll::EventFlags::IN),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
                 ended,
-            }
+            };
+            (ready, flags.contains(epoll::EventFlags::PRI))
         }))
     }
 
@@ -118,6 +125,8 @@ fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
         Trigger::Once => epoll::EventFlags::ONESHOT,
         Trigger::Exclusive => epoll::EventFlags::EXCLUSIVE,
     };
+    // A read stops before an urgent byte: whoever takes a short read for the last one must know of it.
+    flags.set(epoll::EventFlags::PRI, interest.read && matches!(trigger, Trigger::Edge | Trigger::Once));
     flags.set(epoll::EventFlags::IN, interest.read);
     flags.set(epoll::EventFlags::OUT, interest.write);
     flags

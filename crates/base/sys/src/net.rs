@@ -74,10 +74,12 @@ pub fn accept_prepared(listener: impl AsFd) -> io::Result<(OwnedFd, Option<Socke
     Ok((socket, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
 }
 
-/// Has a TCP connection send small messages at once (TCP_NODELAY), and find out by itself that its peer has vanished: after `silence` without a byte it is asked
+/// Has a TCP connection send small messages at once (TCP_NODELAY), read urgent data in its place in the stream
+/// (SO_OOBINLINE), and find out by itself that its peer has vanished: after `silence` without a byte it is asked
 /// (SO_KEEPALIVE, TCP_KEEPIDLE). Set on a listener it holds for the connections accepted there, at no cost for each (Linux copies the listener's socket).
 pub fn prepare(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_oobinline(&socket, true)?;
     sockopt::set_socket_keepalive(&socket, true)?;
     Ok(sockopt::set_tcp_keepidle(&socket, silence)?)
 }
@@ -166,6 +168,11 @@ pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 /// Writes what there is room for. A closed peer is an error (EPIPE), never a signal.
 pub fn write(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::send(&socket, bytes, net::SendFlags::NOSIGNAL))?)
+}
+
+/// Writes one byte as urgent data (MSG_OOB, tcp(7)).
+pub fn write_urgent(socket: impl AsFd, byte: u8) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| net::send(&socket, &[byte], net::SendFlags::NOSIGNAL | net::SendFlags::OOB))?)
 }
 
 /// Whether more follows at once.

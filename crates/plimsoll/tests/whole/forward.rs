@@ -446,6 +446,36 @@ fn the_transfer_log_has_a_row_for_each_relayed_read() {
 }
 
 #[test]
+fn urgent_data_arrives_in_its_place_in_the_stream_with_all_that_follows_it() {
+    let setting = Setting::new("idle_timeout = \"50s\"");
+    for bulk in [0, 8 * 1024 * 1024] {
+        let (mut client, mut server) = setting.pair();
+        for ends in [false, true] {
+            let mut noise = Noise::new(7);
+            let mut sent = noise.bytes(bulk);
+            let before = sent.clone();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    client.write_all(&before).expect("it is read");
+                    client.write_all(b"abc").expect("there is room");
+                    plimsoll_sys::net::write_urgent(&client, b'!').expect("there is room");
+                    client.write_all(b"def").expect("there is room");
+                    if ends {
+                        client.shutdown(Shutdown::Write).expect("connected");
+                    }
+                });
+                sent.extend_from_slice(b"abc!def");
+                let mut read = vec![0; sent.len()];
+                server.read_exact(&mut read).expect("all of it arrives");
+                assert!(read == sent, "after {bulk} bytes, at the end: {ends}");
+            });
+        }
+        assert_eq!(server.read(&mut [0]).expect("the end is passed on"), 0);
+    }
+    setting.forwarder.stop();
+}
+
+#[test]
 fn connections_that_turn_from_bulk_to_small_messages_and_back_never_run_out_of_pipes() {
     const CONNECTIONS: usize = 60;
     // At this limit a worker has 32 pipes.

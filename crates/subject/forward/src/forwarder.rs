@@ -1,7 +1,6 @@
 //! A forwarder, from its configuration to its totals.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -97,6 +97,7 @@ impl Lane {
     }
 
     /// Whether it holds bytes that its sink has not taken.
+    #[cfg(test)]
     pub(crate) fn is_holding(&self) -> bool {
         self.held.length() > 0
     }

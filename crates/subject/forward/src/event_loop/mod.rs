@@ -126,7 +126,7 @@ impl Table<'_> {
     fn serve(&mut self) -> io::Result<()> {
         let (mut ready, mut due) = (Vec::with_capacity(EVENT_BATCH), Vec::new());
         loop {
-            let wait = self.epoll.wait(self.timeout())?;
+            let wait = self.epoll.wait_urgent(self.timeout())?;
             ready.extend(wait);
             let _baton = self.seat.baton();
             self.now = Instant::now();
@@ -134,8 +134,8 @@ impl Table<'_> {
                 self.advance(Key::from_raw(key));
             }
             self.end_rest();
-            for event in ready.drain(..) {
-                self.dispatch(event)?;
+            for (event, urgent) in ready.drain(..) {
+                self.dispatch(event, urgent)?;
             }
             self.send();
             self.wheel.expire(self.now, &mut due);
@@ -175,7 +175,7 @@ impl Table<'_> {
         [self.wheel.wait(now), paused, rest].into_iter().flatten().min()
     }
 
-    fn dispatch(&mut self, event: Ready) -> io::Result<()> {
+    fn dispatch(&mut self, event: Ready, urgent: bool) -> io::Result<()> {
         match event.key {
             WAKE => {
                 self.seat.wake().lower();
@@ -196,7 +196,7 @@ impl Table<'_> {
             key => {
                 let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
                 let key = Key::from_raw(key);
-                if self.note(key, side, event) && !self.rest(key) {
+                if self.note(key, side, event, urgent) && !self.rest(key) {
                     self.advance(key);
                 }
             }
@@ -205,13 +205,14 @@ impl Table<'_> {
     }
 
     /// Takes note of readiness, and says whether it concerns a connection that is still there.
-    fn note(&mut self, key: Key, side: Side, event: Ready) -> bool {
+    fn note(&mut self, key: Key, side: Side, event: Ready, urgent: bool) -> bool {
         // A key of a connection that closed earlier in this batch finds nothing.
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let connecting = matches!(connection.stage, Stage::Connecting { .. });
         let Some(leg) = connection.leg(side) else { return false };
         leg.readable |= event.readable;
         leg.ended |= event.ended;
+        leg.urgent |= urgent;
         leg.writable |= event.writable;
         if connecting {
             // The client's readiness is remembered until there is a server; the server's is the answer.
