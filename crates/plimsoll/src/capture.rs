@@ -102,7 +102,16 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
         let from_s = number as f64 * arguments.interval.as_secs_f64();
         let record = Event { event: "interval", of: &Passed { from_s, interval } };
         output.print(&record, || {
-            format!("{} s: {} packets, {} bytes", units::three_digits(from_s), interval.packets, interval.bytes)
+            format!(
+                "{} s: {} packets, {} bytes, {} SYN, {} FIN, {} RST, {} retransmissions",
+                units::three_digits(from_s),
+                interval.packets,
+                interval.bytes,
+                interval.flags.syn,
+                interval.flags.fin,
+                interval.flags.rst,
+                interval.faults.retransmissions
+            )
         });
     });
     outcome.map_err(blame)
@@ -139,22 +148,33 @@ fn sentence(summary: &Summary) -> String {
     let tcp = summary.tcp;
     let drops =
         summary.kernel_drops.map_or("drops unknown".to_owned(), |count| format!("{count} dropped by the kernel"));
-    let unreadable = match summary.unreadable {
+    let left_out: String = [
+        (summary.unreadable, "with unreadable TCP headers (raise --snap)"),
+        (summary.untimed, "without a time, and so in no interval and not judged"),
+        (summary.after_intervals, "after the last interval that is kept (raise --interval)"),
+        (tcp.unjudged, "of more open connections than are kept, and so not judged"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, why)| format!(", {count} {why}"))
+    .collect();
+    let at_least = if summary.endpoints_at_least { "at least " } else { "" };
+    let forgotten = match tcp.forgotten {
         0 => String::new(),
-        count => format!(", {count} with unreadable TCP headers (raise --snap)"),
+        count => format!(" ({count} connections that were over or never completed are forgotten)"),
     };
     format!(
-        "{} packets, {} bytes in {} s ({drops}{unreadable}); {} TCP endpoints\n\
+        "{} packets, {} bytes in {} s ({drops}{left_out}); {at_least}{} TCP endpoints{forgotten}\n\
          {} retransmissions, {} out of order, {} duplicate ACKs, {} zero windows, {} resets, {} SYNs unanswered",
         summary.packets,
         summary.bytes,
         units::three_digits(summary.elapsed_s),
         summary.endpoints,
-        tcp.retransmissions,
-        tcp.out_of_order,
-        tcp.duplicate_acks,
-        tcp.zero_windows,
-        tcp.resets,
+        tcp.faults.retransmissions,
+        tcp.faults.out_of_order,
+        tcp.faults.duplicate_acks,
+        tcp.faults.zero_windows,
+        tcp.faults.resets,
         tcp.unanswered_syn
     )
 }

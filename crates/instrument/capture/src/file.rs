@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::blocks::interface_statistics::{InterfaceStatisticsBlock, InterfaceStatisticsOption};
+use pcap_file::pcapng::blocks::section_header::SectionHeaderBlock;
 use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
 use pcap_file::{DataLink, Endianness, PcapError};
 use thiserror::Error;
@@ -95,49 +96,157 @@ fn writing(error: PcapError) -> FileError {
 
 /// The statistics of a file, of all its interfaces together.
 pub fn summarise(path: &Path, interval: Duration) -> Result<Summary, FileError> {
-    let mut statistics = Statistics::new(interval);
+    summarise_bytes(File::open(path)?, interval)
+}
+
+/// The statistics of a file's bytes.
+pub fn summarise_bytes(bytes: impl Read, interval: Duration) -> Result<Summary, FileError> {
     let mut packets = 0;
     let damaged = |packets, error| match error {
         PcapError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => FileError::Io(error),
         error => FileError::Damaged { packets, error },
     };
-    let file = BufReader::new(File::open(path)?);
-    let mut reader = PcapNgReader::new(file).map_err(|error| damaged(0, error))?;
-    let mut drops: Option<u64> = None;
-    let mut resolutions: Vec<Resolution> = Vec::new();
+    let mut reader = PcapNgReader::new(bytes).map_err(|error| damaged(0, error))?;
+    let mut statistics = Statistics::new(interval);
+    let mut drops = Drops::default();
+    let mut section = Section::of(reader.section());
     while let Some(block) = reader.next_block() {
-        match block.map_err(|error| damaged(packets, error))? {
-            // A further section numbers its interfaces anew.
-            Block::SectionHeader(_) => resolutions.clear(),
+        let block = block.map_err(|error| damaged(packets, error))?;
+        let is_packet = section.block(block, &mut statistics, &mut drops).map_err(|fault| match fault {
+            Fault::NotEthernet(interface) => FileError::NotEthernet(interface),
+            Fault::Malformed(what) => damaged(packets, PcapError::InvalidField(what)),
+        })?;
+        packets += u64::from(is_packet);
+    }
+    drops.end_section(&section);
+    Ok(statistics.summary(drops.total))
+}
+
+/// What is wrong with a block.
+enum Fault {
+    NotEthernet(u32),
+    Malformed(&'static str),
+}
+
+/// Packets that were lost to the capture, of all sections; `None` where the file does not say.
+#[derive(Debug, Default)]
+struct Drops {
+    total: Option<u64>,
+}
+
+impl Drops {
+    /// Adds what a section says of its interfaces.
+    fn end_section(&mut self, section: &Section) {
+        for drops in section.interfaces.iter().filter_map(Interface::drops) {
+            self.total = Some(self.total.unwrap_or(0).saturating_add(drops));
+        }
+    }
+}
+
+/// A section of a file, with the interfaces described so far: a further section numbers its own anew.
+#[derive(Debug)]
+struct Section {
+    interfaces: Vec<Interface>,
+    is_little_endian: bool,
+}
+
+/// An interface of a section.
+#[derive(Debug)]
+struct Interface {
+    resolution: Resolution,
+    /// Bytes kept of each packet; 0 is all.
+    snap: u32,
+    /// Drops since the beginning of the capture, as the last statistics of the interface tell them.
+    counted: Option<u64>,
+    /// Drops that packets tell of, each of those since the packet before it.
+    between_packets: Option<u64>,
+}
+
+impl Interface {
+    /// The interface's own statistics tell of all drops, packets only of those before them.
+    fn drops(&self) -> Option<u64> {
+        self.counted.or(self.between_packets)
+    }
+
+    fn note_drops_before(&mut self, drops: u64) {
+        self.between_packets = Some(self.between_packets.unwrap_or(0).saturating_add(drops));
+    }
+}
+
+impl Section {
+    fn of(header: &SectionHeaderBlock<'_>) -> Section {
+        Section { interfaces: Vec::new(), is_little_endian: header.endianness == Endianness::Little }
+    }
+
+    fn interface(&mut self, number: u32) -> Result<&mut Interface, Fault> {
+        let interface = self.interfaces.get_mut(number as usize);
+        interface.ok_or(Fault::Malformed("a block names an interface that is not described"))
+    }
+
+    /// Takes in a block; whether it was a packet.
+    fn block(&mut self, block: Block<'_>, statistics: &mut Statistics, drops: &mut Drops) -> Result<bool, Fault> {
+        match block {
+            Block::SectionHeader(header) => {
+                drops.end_section(self);
+                *self = Section::of(&header);
+            }
             Block::InterfaceDescription(interface) => {
                 if interface.linktype != DataLink::ETHERNET {
-                    return Err(FileError::NotEthernet(resolutions.len() as u32));
+                    return Err(Fault::NotEthernet(self.interfaces.len() as u32));
                 }
-                resolutions.push(Resolution::of(&interface.options));
+                let (resolution, snap) = (Resolution::of(&interface.options), interface.snaplen);
+                self.interfaces.push(Interface { resolution, snap, counted: None, between_packets: None });
             }
             Block::EnhancedPacket(packet) => {
-                let resolution = resolutions.get(packet.interface_id as usize);
-                let resolution = resolution.ok_or_else(|| {
-                    damaged(packets, PcapError::InvalidField("a packet names an interface that is not described"))
-                })?;
-                // The crate takes the file's units of time for nanoseconds, whatever they are.
-                let time = resolution.time(packet.timestamp.as_nanos() as u64);
-                statistics.packet(time, &packet.data, packet.original_len);
-                packets += 1;
-            }
-            Block::InterfaceStatistics(counted) => {
-                for option in &counted.options {
-                    if let InterfaceStatisticsOption::IsbOsDrop(count) | InterfaceStatisticsOption::IsbIfDrop(count) =
-                        option
-                    {
-                        drops = Some(drops.unwrap_or(0).saturating_add(*count));
+                let interface = self.interface(packet.interface_id)?;
+                for option in &packet.options {
+                    if let EnhancedPacketOption::DropCount(drops) = option {
+                        interface.note_drops_before(*drops);
                     }
                 }
+                // The crate takes the file's units of time for nanoseconds, whatever they are.
+                let time = interface.resolution.time(packet.timestamp.as_nanos() as u64);
+                statistics.packet(time, &packet.data, packet.original_len);
+                return Ok(true);
+            }
+            // Obsolete since 2004, but tools of then wrote it.
+            Block::Packet(packet) => {
+                let is_little_endian = self.is_little_endian;
+                let interface = self.interface(u32::from(packet.interface_id))?;
+                // All ones where the count is not known.
+                if packet.drop_count != u16::MAX {
+                    interface.note_drops_before(u64::from(packet.drop_count));
+                }
+                // The high half comes first; the crate reads one number of 64 bits.
+                let units = if is_little_endian { packet.timestamp.rotate_left(32) } else { packet.timestamp };
+                statistics.packet(interface.resolution.time(units), &packet.data, packet.original_len);
+                return Ok(true);
+            }
+            Block::SimplePacket(packet) => {
+                // It is of the first interface, and tells neither its time nor how much of it was kept.
+                let snap = self.interface(0)?.snap;
+                let kept = if snap == 0 { packet.original_len } else { packet.original_len.min(snap) };
+                if packet.data.len() < kept as usize {
+                    return Err(Fault::Malformed("a simple packet is shorter than it says"));
+                }
+                statistics.untimed_packet(packet.original_len);
+                return Ok(true);
+            }
+            Block::InterfaceStatistics(counted) => {
+                let interface = self.interface(counted.interface_id)?;
+                let drops = counted.options.iter().filter_map(|option| match option {
+                    InterfaceStatisticsOption::IsbOsDrop(count) | InterfaceStatisticsOption::IsbIfDrop(count) => {
+                        Some(*count)
+                    }
+                    _ => None,
+                });
+                // Each counts from the beginning of the capture, so the last statistics hold for all before them.
+                interface.counted = drops.reduce(u64::saturating_add).or(interface.counted);
             }
             _ => {}
         }
+        Ok(false)
     }
-    Ok(statistics.summary(drops))
 }
 
 /// What a unit of an interface's times is.

@@ -27,6 +27,14 @@ pub struct Segment {
     pub fin: bool,
     /// RST.
     pub rst: bool,
+    /// PSH.
+    pub psh: bool,
+    /// URG.
+    pub urg: bool,
+    /// ECE (RFC 3168, section 6.1).
+    pub ece: bool,
+    /// CWR (the same).
+    pub cwr: bool,
 }
 
 /// What a frame is to the statistics.
@@ -81,6 +89,10 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
         ack: tcp.ack(),
         fin: tcp.fin(),
         rst: tcp.rst(),
+        psh: tcp.psh(),
+        urg: tcp.urg(),
+        ece: tcp.ece(),
+        cwr: tcp.cwr(),
     })
 }
 

@@ -74,6 +74,9 @@ pub struct Capture {
     ring: Ring,
     epoll: Epoll,
     sink: Sink,
+    /// What the kernel has counted, as far as it was asked.
+    received: u64,
+    drops: u64,
 }
 
 /// Where packets go.
@@ -94,7 +97,7 @@ impl Capture {
             .map_err(|error| CaptureError::Interface { interface: config.interface.clone(), why: explain(&error) })?;
         let statistics = Statistics::new(config.interval);
         let sink = Sink { statistics, writer, failure: None, until: Duration::MAX };
-        Ok(Capture { config, ring, epoll: Epoll::new(2)?, sink })
+        Ok(Capture { config, ring, epoll: Epoll::new(2)?, sink, received: 0, drops: 0 })
     }
 
     /// Captures until the time is over or a signal comes. `report` is called with each interval that is over, by its number.
@@ -142,11 +145,10 @@ impl Capture {
         for (number, interval) in self.sink.statistics.intervals().iter().enumerate() {
             report(number, *interval);
         }
-        let counted = self.ring.statistics()?;
         if let Some(writer) = self.sink.writer.take() {
-            writer.finish(now, counted.packets, counted.drops).map_err(|error| blame(&self.config, error))?;
+            writer.finish(now, self.received, self.drops).map_err(|error| blame(&self.config, error))?;
         }
-        Ok(self.sink.statistics.summary(Some(counted.drops)))
+        Ok(self.sink.statistics.summary(Some(self.drops)))
     }
 
     fn take(&mut self) -> Result<(), CaptureError> {
@@ -155,6 +157,10 @@ impl Capture {
                 break;
             }
         }
+        // Each time, as the kernel's own counters have 32 bits, and begin anew once they are read.
+        let counted = self.ring.statistics()?;
+        self.received += counted.packets;
+        self.drops += counted.drops;
         self.ring.take_error().map_err(|error| CaptureError::Interface {
             interface: self.config.interface.clone(),
             why: format!("it went down or away ({error}); bring it up, and keep it up for the capture"),

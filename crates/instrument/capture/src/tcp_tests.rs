@@ -9,6 +9,10 @@ use super::*;
 const A: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 const B: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
+fn of(faults: Faults) -> Counts {
+    Counts { faults, ..Counts::default() }
+}
+
 /// A conversation of which a part is written down: sequence numbers of A begin at 100, of B at 900.
 #[derive(Default)]
 struct Conversation {
@@ -48,6 +52,10 @@ impl Conversation {
             ack: ack.is_some(),
             fin: false,
             rst: false,
+            psh: false,
+            urg: false,
+            ece: false,
+            cwr: false,
         };
         change(&mut segment);
         self.analysis.segment(Duration::from_micros(now_us), &segment);
@@ -72,7 +80,11 @@ fn bytes_that_come_again_after_a_round_trip_are_retransmitted_and_before_that_ou
         conversation.next(0, A, 120, 900, 10);
         conversation.next(later_us, A, 110, 900, 10);
         let counts = conversation.counts();
-        assert_eq!((counts.retransmissions, counts.out_of_order), (retransmissions, out_of_order), "{later_us} us");
+        assert_eq!(
+            (counts.faults.retransmissions, counts.faults.out_of_order),
+            (retransmissions, out_of_order),
+            "{later_us} us"
+        );
     }
 }
 
@@ -81,7 +93,7 @@ fn the_furthest_segment_once_more_is_a_retransmission_however_soon() {
     let mut conversation = Conversation::new();
     conversation.next(0, A, 100, 900, 10);
     conversation.next(5, A, 100, 900, 10);
-    assert_eq!(conversation.counts(), Counts { retransmissions: 1, ..Counts::default() });
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, ..Faults::default() }));
 }
 
 #[test]
@@ -91,7 +103,7 @@ fn acknowledged_bytes_once_more_are_a_retransmission_however_soon() {
     conversation.next(0, A, 110, 900, 10);
     conversation.next(1, B, 900, 110, 0);
     conversation.next(1, A, 100, 900, 10);
-    assert_eq!(conversation.counts(), Counts { retransmissions: 1, ..Counts::default() });
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, ..Faults::default() }));
 }
 
 #[test]
@@ -103,7 +115,7 @@ fn duplicate_acknowledgements_make_what_they_ask_for_a_retransmission() {
     conversation.next(1, B, 900, 110, 0);
     conversation.next(1, B, 900, 110, 0);
     conversation.next(1, A, 110, 900, 10);
-    assert_eq!(conversation.counts(), Counts { retransmissions: 1, duplicate_acks: 2, ..Counts::default() });
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, duplicate_acks: 2, ..Faults::default() }));
 }
 
 #[test]
@@ -117,7 +129,7 @@ fn an_acknowledgement_with_data_or_another_window_is_no_duplicate() {
     conversation.at(now, B, 905, Some(110), 0, |segment| segment.window = 400);
     assert_eq!(conversation.counts(), Counts::default());
     conversation.at(now, B, 905, Some(110), 0, |segment| segment.window = 400);
-    assert_eq!(conversation.counts().duplicate_acks, 1);
+    assert_eq!(conversation.counts().faults.duplicate_acks, 1);
 }
 
 #[test]
@@ -139,7 +151,7 @@ fn a_closed_window_counts_each_time_it_is_told_and_a_probe_is_no_data() {
     conversation.next(300_000, A, 110, 900, 1);
     conversation.at(now + 300_001, B, 900, Some(110), 0, |segment| segment.window = 0);
     conversation.next(300_000, A, 110, 900, 10);
-    assert_eq!(conversation.counts(), Counts { zero_windows: 2, ..Counts::default() });
+    assert_eq!(conversation.counts(), of(Faults { zero_windows: 2, ..Faults::default() }));
 }
 
 /// How the answer differs from an acknowledgement, and the unanswered SYNs and resets there are after it.
@@ -155,10 +167,14 @@ fn a_syn_is_unanswered_until_a_syn_or_a_reset_comes_back() {
         assert_eq!(conversation.counts().unanswered_syn, 1);
         conversation.at(2_000_000, A, 99, None, 0, |segment| segment.syn = true);
         let again = conversation.counts();
-        assert_eq!((again.unanswered_syn, again.retransmissions), (1, 1), "one connection, whose SYN was sent again");
+        assert_eq!(
+            (again.unanswered_syn, again.faults.retransmissions),
+            (1, 1),
+            "one connection, whose SYN was sent again"
+        );
         conversation.at(2_000_001, B, 899, Some(100), 0, answer);
         let counts = conversation.counts();
-        assert_eq!((counts.unanswered_syn, counts.resets), (unanswered_syn, resets));
+        assert_eq!((counts.unanswered_syn, counts.faults.resets), (unanswered_syn, resets));
     }
 }
 
@@ -169,7 +185,7 @@ fn ports_used_again_are_another_connection() {
     conversation.at(1, A, 7, None, 0, |segment| segment.syn = true);
     conversation.at(2, B, 1, Some(8), 0, |segment| segment.syn = true);
     assert_eq!(conversation.counts(), Counts { unanswered_syn: 1, ..Counts::default() });
-    assert_eq!(conversation.analysis.endpoints(), 2);
+    assert_eq!(conversation.analysis.endpoints(), (2, false));
 }
 
 #[test]
@@ -179,7 +195,132 @@ fn sequence_numbers_wrap() {
     conversation.at(1, A, 0, Some(1), 10, |_| {});
     assert_eq!(conversation.counts(), Counts::default());
     conversation.at(1_000_000, A, u32::MAX - 9, Some(1), 10, |_| {});
-    assert_eq!(conversation.counts().retransmissions, 1);
+    assert_eq!(conversation.counts().faults.retransmissions, 1);
+}
+
+const SMALL: Bounds = Bounds { half_open: 10, closed: 20, connections: 100, endpoints: 1000 };
+
+/// Segments of many connections to B, each from a port of its own.
+struct Crowd(Analysis);
+
+impl Crowd {
+    fn says(&mut self, port: u16, from_client: bool, change: fn(&mut Segment)) -> Judgement {
+        let client = SocketAddr::new(A.ip(), port);
+        let (from, to) = if from_client { (client, B) } else { (B, client) };
+        let mut segment = Segment {
+            from,
+            to,
+            sequence: 7,
+            acknowledgement: 0,
+            window: 500,
+            length: 0,
+            syn: false,
+            ack: true,
+            fin: false,
+            rst: false,
+            psh: false,
+            urg: false,
+            ece: false,
+            cwr: false,
+        };
+        change(&mut segment);
+        self.0.segment(Duration::from_secs(1), &segment)
+    }
+
+    fn syn(&mut self, port: u16) -> Judgement {
+        self.says(port, true, |segment| (segment.syn, segment.ack) = (true, false))
+    }
+
+    fn open(&mut self, port: u16) {
+        self.syn(port);
+        self.says(port, false, |segment| segment.syn = true);
+        self.says(port, true, |segment| segment.sequence = 8);
+    }
+}
+
+#[test]
+fn a_syn_flood_is_counted_whole_in_bounded_memory() {
+    for answer in [
+        |_: &mut Crowd, _| Judgement::default(),
+        |crowd: &mut Crowd, port| crowd.says(port, false, |segment| segment.syn = true),
+    ] {
+        let mut crowd = Crowd(Analysis::within(SMALL));
+        crowd.open(1);
+        let mut new_endpoints = 2;
+        for port in 2..=60_000 {
+            new_endpoints += crowd.syn(port).new_endpoints;
+            answer(&mut crowd, port);
+            assert!(crowd.0.connections.len() <= SMALL.half_open + 1);
+            assert!(crowd.0.begun.len() <= 4 * SMALL.half_open);
+        }
+        let counts = crowd.0.counts();
+        assert_eq!(counts.forgotten, 59_999 - SMALL.half_open as u64);
+        assert_eq!(crowd.0.endpoints(), (SMALL.endpoints, true), "at least so many");
+        assert_eq!(new_endpoints, SMALL.endpoints as u64);
+        // What was open before is still known: its bytes are not new.
+        assert_eq!(
+            crowd.says(1, true, |segment| (segment.sequence, segment.length) = (5, 2)).faults.retransmissions,
+            1
+        );
+    }
+    let mut crowd = Crowd(Analysis::within(SMALL));
+    for port in 1..=5000 {
+        crowd.syn(port);
+    }
+    assert_eq!(crowd.0.counts().unanswered_syn, 5000, "the forgotten ones too");
+}
+
+#[test]
+fn connections_that_are_over_are_forgotten_in_the_order_in_which_they_ended() {
+    for resets in [false, true] {
+        let mut crowd = Crowd(Analysis::within(SMALL));
+        for port in 1..=5000 {
+            crowd.open(port);
+            if resets {
+                crowd.says(port, false, |segment| segment.rst = true);
+            } else {
+                crowd.says(port, true, |segment| (segment.sequence, segment.fin) = (8, true));
+                crowd.says(port, false, |segment| (segment.sequence, segment.fin) = (8, true));
+            }
+            assert!(crowd.0.connections.len() <= SMALL.closed);
+        }
+        assert_eq!(crowd.0.counts().forgotten, 5000 - SMALL.closed as u64);
+        assert_eq!(crowd.0.half_open, 0);
+        // A FIN that comes late is sent again where the connection is remembered, and nothing where it is not.
+        for (port, again) in [(5000, 1), (1, 0)] {
+            let late = crowd.says(port, true, |segment| (segment.sequence, segment.fin) = (7, true));
+            assert_eq!(late.faults.retransmissions, again, "port {port}");
+        }
+    }
+}
+
+#[test]
+fn segments_of_more_open_connections_than_can_be_remembered_are_counted_as_unjudged() {
+    let mut crowd = Crowd(Analysis::within(SMALL));
+    for port in 1..=110 {
+        crowd.open(port);
+    }
+    assert_eq!(crowd.0.counts().unjudged, 10 * 3);
+    assert_eq!(crowd.0.endpoints(), (111, false), "endpoints are counted all the same");
+    assert_eq!(crowd.says(100, true, |segment| (segment.sequence, segment.length) = (5, 2)).faults.retransmissions, 1);
+}
+
+#[test]
+fn ports_used_again_leave_the_counts_of_half_open_connections_right() {
+    let mut crowd = Crowd(Analysis::within(SMALL));
+    for number in 0..100 {
+        crowd.says(
+            1,
+            true,
+            if number % 2 == 0 {
+                |segment| (segment.syn, segment.ack) = (true, false)
+            } else {
+                |segment| (segment.syn, segment.ack, segment.sequence) = (true, false, 9)
+            },
+        );
+        assert_eq!((crowd.0.half_open, crowd.0.connections.len()), (1, 1));
+    }
+    assert_eq!((crowd.0.counts().unanswered_syn, crowd.0.counts().forgotten), (100, 0));
 }
 
 proptest! {
@@ -200,7 +341,8 @@ proptest! {
         let mut conversation = Conversation::default();
         for (sequence, acknowledgement, window, length, [from_a, syn, ack, fin, rst], time) in numbers {
             let (from, to) = if from_a { (A, B) } else { (B, A) };
-            let segment = Segment { from, to, sequence, acknowledgement, window, length, syn, ack, fin, rst };
+            let [psh, urg, ece, cwr] = [false; 4];
+            let segment = Segment { from, to, sequence, acknowledgement, window, length, syn, ack, fin, rst, psh, urg, ece, cwr };
             conversation.analysis.segment(Duration::from_nanos(time), &segment);
         }
         let _ = conversation.counts();

@@ -133,6 +133,38 @@ fn tshark(path: &str) -> HashMap<&'static str, u64> {
     ])
 }
 
+/// What tshark counts in each interval of 100 ms since the first packet, in the form of our own summary.
+fn tshark_intervals(path: &str, count: usize) -> Vec<Value> {
+    const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
+    const FAULTS: [&str; 3] = ["retransmissions", "out_of_order", "duplicate_acks"];
+    let fields = [
+        "frame.time_relative",
+        "tcp.flags",
+        "tcp.analysis.retransmission",
+        "tcp.analysis.out_of_order",
+        "tcp.analysis.duplicate_ack",
+    ];
+    let mut arguments = vec!["-r", path, "-T", "fields"];
+    arguments.extend(fields.iter().flat_map(|field| ["-e", *field]));
+    let mut intervals = vec![[0_u64; FLAGS.len() + FAULTS.len()]; count];
+    for line in run("tshark", &arguments).lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let interval = (columns[0].parse::<f64>().expect("seconds") * 10.0) as usize;
+        let flags = u64::from_str_radix(columns[1].trim_start_matches("0x"), 16).unwrap_or(0);
+        for (bit, total) in intervals[interval].iter_mut().take(FLAGS.len()).enumerate() {
+            *total += flags >> bit & 1;
+        }
+        for (fault, total) in intervals[interval].iter_mut().skip(FLAGS.len()).enumerate() {
+            *total += u64::from(!columns[2 + fault].is_empty());
+        }
+    }
+    let record = |counts: [u64; FLAGS.len() + FAULTS.len()]| {
+        let names = FLAGS.iter().chain(&FAULTS).zip(counts).map(|(name, count)| ((*name).to_owned(), count.into()));
+        Value::Object(names.collect())
+    };
+    intervals.into_iter().map(record).collect()
+}
+
 #[test]
 fn wireshark_counts_the_same() {
     skip_without_namespaces!();
@@ -174,6 +206,18 @@ fn wireshark_counts_the_same() {
             let ours = if *name == "endpoints" { &ours[*name] } else { &ours["tcp"][*name] };
             assert_eq!(ours, count, "{name} with {keys}");
         }
+        let finer = read(file.path(), &["--interval", "100ms"]);
+        let intervals = finer["interval"].as_array().expect("intervals");
+        for (number, theirs) in tshark_intervals(file.path(), intervals.len()).iter().enumerate() {
+            let ours = &intervals[number];
+            for (name, count) in theirs.as_object().expect("an object") {
+                let ours = if ours[name].is_null() { &ours["flags"][name] } else { &ours[name] };
+                assert_eq!(ours, count, "{name} in interval {number} with {keys}");
+            }
+        }
+        let sum = |name: &str| intervals.iter().filter_map(|each| each[name].as_u64()).sum::<u64>();
+        assert_eq!(ours["endpoints"], sum("new_endpoints"));
+        assert_eq!(ours["tcp"]["retransmissions"], sum("retransmissions"));
         assert!(theirs["retransmissions"] > 0 && theirs["resets"] > 0 && theirs["unanswered_syn"] == 3, "{theirs:?}");
     }
 }
