@@ -1,81 +1,257 @@
-"""The verdicts in sentences: one a figure, saying no more than was shown."""
+"""The answer: one to three sentences, made from the data by rules.
+
+1. The heaviest setting at which contenders could be compared, and the first figure of the suite that separates at least
+   half of them from the best; else the figure that separates most.
+2. What would mislead if it were left out: another setting where that figure has other contenders at the top, else a
+   figure with another order at the top, else the next figure that separates contenders.
+3. Who stopped, and where.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.records import Json
 
-ORDER = ("better", "equivalent", "alone", "not shown", "invalid")
-"""What was shown comes before what was not."""
+ALONE = ("completed_rate", "response_time_us.p99", "server.cpu_us_per_request", "capacity")
+"""Figures of a server that nothing is compared with."""
+PHRASES = {
+    "completed_rate": ("completes", "complete", "{}", "of that"),
+    "server.cpu_us_per_request": ("uses", "use", "{} of CPU per request", "as much"),
+    "server.cpu_cores": ("uses", "use", "{} of CPU", "as much"),
+    "server.memory_bytes": ("uses", "use", "{} of memory", "as much"),
+    "goodput_bits_per_s": ("transfers", "transfer", "{}", "of that"),
+    "response_time_us.mean": ("answers", "answer", "in {} on average", "as long"),
+    "response_time_us.max": ("answers", "answer", "every request within {}", "as long"),
+    "capacity": ("carries", "carry", "{}", "of that"),
+}
+"""Verb for one contender, verb for several, what follows with the value, and what a multiple is of."""
 
 
-def answer(verdicts: Sequence[Json], figures: Mapping[str, Json]) -> list[Json]:
-    """For each figure its label and a sentence."""
-    by_figure: dict[str, list[Json]] = {}
-    for verdict in verdicts:
-        by_figure.setdefault(cast("str", verdict["figure"]), []).append(verdict)
-    return [
-        {"figure": name, "label": figures[name]["label"], "text": _sentence(group)} for name, group in by_figure.items()
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """What an answer is made from."""
+
+    verdicts: Sequence[Json]
+    """As the summary has them, in the order of the family."""
+    scores: Sequence[Json]
+    """The medians of each contender."""
+    points: Sequence[Json]
+    """Every point, for a suite in which nothing competes."""
+    figures: Mapping[str, Json]
+    """Label, unit and direction of each figure."""
+    stops: Sequence[Json]
+    """Who stopped where."""
+    margin: float
+    """What the suite calls equivalent."""
+
+
+def answer(evidence: Evidence) -> list[str]:
+    """One to three sentences."""
+    if not evidence.verdicts:
+        return [*_alone(evidence), *_stopped(evidence)]
+    compared = [each for each in evidence.verdicts if len(_names(each, "best")) + len(_names(each, "others")) > 1]
+    if not compared:
+        return [*_incomparable(evidence), *_stopped(evidence)]
+    main = _main(compared)
+    second = _second(main, compared, evidence)
+    return [_claim(main, evidence), *second, *_stopped(evidence)]
+
+
+def _main(compared: Sequence[Json]) -> Json:
+    heaviest = compared[-1]["at"]
+    here = [each for each in compared if each["at"] == heaviest]
+    return next((each for each in here if _separates(each)), max(here, key=lambda each: len(_names(each, "others"))))
+
+
+def _separates(verdict: Json) -> bool:
+    """Whether at least half of those that are not best are shown to be worse."""
+    rivals = len(_names(verdict, "best")) + len(_names(verdict, "others")) - 1
+    return 2 * len(_names(verdict, "others")) >= max(rivals, 1)
+
+
+def _second(main: Json, compared: Sequence[Json], evidence: Evidence) -> list[str]:
+    """What would mislead if it were left out."""
+    best = set(_names(main, "best"))
+    elsewhere = [each for each in compared if each["figure"] == main["figure"] and each["at"] != main["at"]]
+    beside = [each for each in compared if each["figure"] != main["figure"] and each["at"] == main["at"]]
+    shown = [each for each in (*reversed(elsewhere), *beside) if each["others"]]
+    contrary = next((each for each in shown if not best & set(_names(each, "best"))), None)
+    further = next((each for each in beside if each["others"] and _separates(each)), None)
+    found = contrary or further
+    if found is not None:
+        return [_claim(found, evidence, told=main["at"])]
+    if not main["others"] and beside:
+        labels = formatting.listed([str(evidence.figures[str(each["figure"])]["label"]) for each in beside])
+        return [f"No difference is shown in {labels} either."]
+    return []
+
+
+def _claim(verdict: Json, evidence: Evidence, told: object = None) -> str:
+    """Who is best in a figure, with its values, and at least how much worse the others are."""
+    figure = str(verdict["figure"])
+    best, others = _top(verdict, evidence)
+    one, several, _, multiple = _phrase(figure, evidence)
+    text = f"{formatting.listed(best)} {one if len(best) == 1 else several} {_value(figure, best, verdict, evidence)}"
+    if len(best) > 1:
+        text += _alike(verdict, best, evidence, alone=not others)
+    if others:
+        higher = verdict["better"] == "higher"
+        steps = [_at_most(each) if higher else _at_least(each) for each in others]
+        bound = "at most" if higher else "at least"
+        first = f"{others[0]['name']} {bound} {steps[0]} {'of that' if higher else multiple}"
+        rest = [f"{each['name']} {step}" for each, step in zip(others[1:], steps[1:], strict=True)]
+        text += f"; {formatting.listed([first, *rest])}"
+    where = "" if not verdict["at"] or verdict["at"] == told else f"At {_setting(verdict)} "
+    return f"{where}{text}." if where else f"{text}."
+
+
+def _top(verdict: Json, evidence: Evidence) -> tuple[list[str], list[Json]]:
+    """The best, with those that are worse but equivalent; and the rest, the nearest first."""
+    others = sorted(cast("list[Json]", verdict["others"]), key=lambda each: cast("float", each["at_least"]))
+    near = [each for each in others if (_at_worst(each) or math.inf) <= 1 + evidence.margin]
+    return [*_names(verdict, "best"), *(str(each["name"]) for each in near)], [
+        each for each in others if each not in near
     ]
 
 
-def _sentence(group: Sequence[Json]) -> str:
-    clauses: dict[tuple[str, ...], list[Json]] = {}
-    for verdict in group:
-        clauses.setdefault(_kind(verdict), []).append(verdict)
-    kinds = sorted(clauses, key=lambda kind: ORDER.index(kind[0]))
-    text = "; ".join(_clause(kind, clauses[kind], alone=len(kinds) == 1) for kind in kinds)
-    return text + "."
+def _at_worst(other: Json) -> float | None:
+    return cast("tuple[float, float | None]", other["ci"])[1]
 
 
-def _kind(verdict: Json) -> tuple[str, ...]:
-    """What two verdicts must share to stand in one clause."""
-    call, winner, runner_up = (str(verdict[key]) for key in ("call", "winner", "runner_up"))
-    if call == "better":
-        return (call, winner)
-    if call == "equivalent":
-        level = {winner, *cast("Sequence[str]", verdict["level"])}
-        measured = cast("Sequence[str]", verdict["contenders"])
-        return (call, f"all {len(level)}") if len(level) == len(measured) > 2 else (call, *sorted(level))  # noqa: PLR2004
-    if call == "not shown":
-        return (call, *sorted((winner, runner_up))) if verdict["runner_up"] else ("alone", winner)
-    return (call,)
+def _alike(verdict: Json, names: Sequence[str], evidence: Evidence, *, alone: bool) -> str:
+    reaches = [_at_worst(each) for each in cast("list[Json]", verdict["others"]) if each["name"] in names]
+    within = cast("float | None", verdict["best_within"])
+    if within is None:
+        return " and cannot be distinguished"
+    within = max([within, *(each for each in reaches if each is not None)])
+    apart = f"they differ by at most {math.ceil((within - 1) * 1000) / 10:g} %"
+    if within <= 1 + evidence.margin:
+        return f" and are equivalent ({apart})"
+    return f" and cannot be distinguished: {apart}" if alone else f" ({apart})"
 
 
-def _clause(kind: tuple[str, ...], members: Sequence[Json], *, alone: bool) -> str:
-    place = "at every load" if alone and len(members) > 1 else "at " + places([_at(each) for each in members])
-    if members[0]["at"] == {}:
-        place = ""
-    names = kind[1:]
-    text = {
-        "better": lambda: f"{names[0]} is best {place} ({_against(members)})",
-        "equivalent": lambda: f"{formatting.listed(names)} are level {place}",
-        "alone": lambda: f"{names[0]} alone was measured {place}",
-        "not shown": lambda: f"no winner is shown between {formatting.listed(names)} {place}",
-        "invalid": lambda: f"no valid result {place}",
-    }[kind[0]]()
-    return text.strip()
+def _at_least(other: Json) -> str:
+    """`1.4 times`, rounded down so that it holds."""
+    ratio = cast("float", other["at_least"])
+    digits = 1 if ratio >= 1.1 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - until it says more than 1
+    return f"{math.floor(ratio * 10**digits) / 10**digits:.{digits}f} times"
 
 
-def _against(members: Sequence[Json]) -> str:
-    ratios = [cast("float", each["ratio"]) for each in members]
-    least, most = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
-    span = least if least == most else f"{least} to {most}"
-    rivals = list(dict.fromkeys(str(each["runner_up"]) for each in members))
-    return f"{span} times {' and '.join(rivals)}"
+def _at_most(other: Json) -> str:
+    """`71 %`, rounded up so that it holds."""
+    share = 100 / cast("float", other["at_least"])
+    return f"{math.ceil(share * 10) / 10:g} %" if share > 95 else f"{math.ceil(share)} %"  # noqa: PLR2004 - the same
 
 
-def _at(verdict: Json) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", verdict["at"])
+def _phrase(figure: str, evidence: Evidence) -> tuple[str, str, str, str]:
+    if figure in PHRASES:
+        return PHRASES[figure]
+    if figure.startswith("response_time_us.p"):
+        share = figure.rpartition(".p")[2].replace("_", ".")
+        return ("answers", "answer", f"{share} % of requests within {{}}", "as long")
+    told = evidence.figures[figure]
+    extreme = "highest" if told["better"] == "higher" else "lowest"
+    return ("has", "have", f"the {extreme} {told['label']}, {{}}", "as much")
 
 
-def places(settings: Sequence[Mapping[str, object]]) -> str:
-    """`100, 500 and 2,000 connections` where only one number differs; else each place in full."""
-    texts = [formatting.setting(each) for each in settings]
-    heads = [text.partition(" ") for text in texts]
-    if len({tail for _, _, tail in heads}) == 1 and all(head[:1].isdigit() for head, _, _ in heads):
-        return f"{formatting.listed([head for head, _, _ in heads])} {heads[0][2]}"
-    return formatting.listed(texts)
+def _value(figure: str, names: Sequence[str], verdict: Json, evidence: Evidence) -> str:
+    """The medians of some contenders at a verdict's setting, from the least to the greatest."""
+    medians = [
+        cast("float", cell["median"])
+        for cell in evidence.scores
+        if cell["figure"] == figure
+        and cell["at"] == verdict["at"]
+        and cell["contender"] in names
+        and cell["median"] is not None
+    ]
+    return _phrase(figure, evidence)[2].format(span(medians, str(evidence.figures[figure]["unit"])))
+
+
+def span(values: Sequence[float], unit: str) -> str:
+    """`13.1 to 14.2 us`: the least and the greatest, the unit once where it is the same."""
+    low, high = (formatting.number(each, unit) for each in (min(values), max(values)))
+    if low == high:
+        return low
+    tail = next((each for each in (low.partition(" ")[2], "/s") if each and low.endswith(each)), "")
+    shared = bool(tail) and high.endswith(tail) and low.partition(" ")[2] == high.partition(" ")[2]
+    return f"{low.removesuffix(tail).rstrip()} to {high}" if shared else f"{low} to {high}"
+
+
+def _alone(evidence: Evidence) -> list[str]:
+    """The figures of a server that nothing is compared with, under the heaviest load that has a result."""
+    point = next((each for each in reversed(evidence.points) if each["outcome"] == "ok"), None)
+    if point is None:
+        return [_no_result(evidence)]
+    setting = cast("Json", point["point"])
+    return [_sentence(f"At {formatting.setting(setting)} the server" if setting else "The server", point, evidence)]
+
+
+def _sentence(subject: str, point: Json, evidence: Evidence) -> str:
+    found = cast("dict[str, Json]", point["figures"])
+    told = []
+    for figure in (each for each in ALONE if each in found):
+        value = formatting.number(cast("float", found[figure]["median"]), str(evidence.figures[figure]["unit"]))
+        verb, _, rest, _ = _phrase(figure, evidence)
+        told.append(f"{verb} {rest.format(value)}")
+    return f"{subject} {formatting.listed(told)}." if told else f"{subject} has no figure of the suite."
+
+
+def _incomparable(evidence: Evidence) -> list[str]:
+    """Nothing could be compared: what was measured, and why no more is said."""
+    measured = [each for each in evidence.verdicts if each["contenders"]]
+    if not measured:
+        return [_no_result(evidence)]
+    heaviest = [each for each in measured if each["at"] == measured[-1]["at"]]
+    shown = max(heaviest, key=lambda each: len(_names(each, "contenders")))
+    names = _names(shown, "contenders")
+    where = f"At {_setting(shown)} " if shown["at"] else ""
+    verb, verbs, _, _ = _phrase(str(shown["figure"]), evidence)
+    if len(names) == 1:
+        value = _value(str(shown["figure"]), names, shown, evidence)
+        return [f"{where}{names[0]} alone has a valid result: it {verb} {value}."]
+    value = _value(str(shown["figure"]), names, shown, evidence)
+    reasons = list(dict.fromkeys(cast("dict[str, str]", shown["unranked"]).values()))
+    return [
+        f"{where}{formatting.listed(names)} {verbs} {value} in the median.",
+        f"They could not be compared: {'; '.join(reasons)}.",
+    ]
+
+
+def _no_result(evidence: Evidence) -> str:
+    reason = next((str(each["reason"]) for each in evidence.points if each["reason"]), "nothing was measured")
+    return f"There is no valid result: {reason.rstrip('.')}."
+
+
+def _stopped(evidence: Evidence) -> list[str]:
+    """Who stopped, in one sentence; of several settings, the first at which each did."""
+    first: dict[str, Json] = {}
+    for each in evidence.stops:
+        first.setdefault(str(each["contender"]), each)
+    told = [_stop(name or "the server", each) for name, each in first.items()]
+    if not told:
+        return []
+    text = "; ".join(told)
+    return [f"{text[0].upper()}{text[1:]}." if next(iter(first)) == "" else f"{text}."]
+
+
+def _stop(name: str, stop: Json) -> str:
+    held = cast("int | None", stop["held"])
+    if stop["outcome"] == "hard_limit" and held:
+        return f"{name} accepts at most {held:,} connections"
+    where = f" at {formatting.setting(cast('Json', stop['at']))}" if stop["at"] else ""
+    verb = "reaches a limit" if stop["outcome"] == "hard_limit" else "fails"
+    return f"{name} {verb}{where}: {str(stop['reason']).rstrip('.')}"
+
+
+def _setting(verdict: Json) -> str:
+    return formatting.setting(cast("Json", verdict["at"]))
+
+
+def _names(verdict: Json, key: str) -> list[str]:
+    found = cast("Sequence[object]", verdict[key])
+    return [str(each["name"]) if isinstance(each, dict) else str(each) for each in found]

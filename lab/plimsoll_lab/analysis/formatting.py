@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 
 def number(value: float | None, unit: str) -> str:
@@ -62,6 +63,22 @@ def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     if interval is None:
         return f"{value:.3f}x"
     return f"{value:.3f}x [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def best(verdict: Mapping[str, object]) -> str:
+    """Those that may be best and by how much they may differ: `epoll, uring (8 %)`."""
+    names = ", ".join(cast("Sequence[str]", verdict["best"]))
+    within = cast("float | None", verdict["best_within"])
+    several = len(cast("Sequence[str]", verdict["best"])) > 1
+    return f"{names} ({(within - 1) * 100:.3g} %)" if several and within is not None else names
+
+
+def others(verdict: Mapping[str, object]) -> str:
+    """Those that are worse and at least how many times: `threads 1.41, fork 3.32`."""
+    return ", ".join(
+        f"{each['name']} {math.floor(cast('float', each['at_least']) * 100) / 100:.2f}"
+        for each in cast("Sequence[Mapping[str, object]]", verdict["others"])
+    )
 
 
 def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.verdict import Question
+from plimsoll_lab.stats.best import Question, Value
 from plimsoll_lab.store.records import Json
 
 UNITS = {"connections": "connections", "rate": "requests/s"}
@@ -76,7 +76,7 @@ def capacity_family(run: Json, compare: str) -> list[Question]:
 def _question(here: Sequence[Json], compare: str) -> Question:
     setting = cast("Json", here[0]["setting"])
     names = list(dict.fromkeys(formatting.value(cast("Json", each["setting"])[compare]) for each in here))
-    contenders: dict[str, dict[int, float]] = {}
+    contenders: dict[str, dict[int, Value]] = {}
     for each in here:
         if each["state"] == "complete" and each["limited_by"] == "server" and each["lower"] is not None:
             name = formatting.value(cast("Json", each["setting"])[compare])

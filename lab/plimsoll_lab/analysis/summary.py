@@ -9,14 +9,15 @@ from dataclasses import asdict, replace
 from typing import cast
 
 from plimsoll_lab.analysis import formatting, network
-from plimsoll_lab.analysis.answer import answer
+from plimsoll_lab.analysis.answer import Evidence, answer
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
+from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Value, can_say_anything
 from plimsoll_lab.stats.control import Control, control_verdicts
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.stats.verdict import LEAST_BLOCKS, Question, blocks_needed, can_say_better, decide
+from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Doubt, Json, TrialRecord
 
@@ -44,8 +45,9 @@ def summarise_run(folder: RunFolder) -> Json:
     alike = [point for point in every if point["number"] in controls]
     family = [replace(each, control=_control(run, each, points, alike, by_point)) for each in family]
     held = control_verdicts(family, seed=seed)
-    verdicts = decide(family, margin=margin, seed=seed)
-    answered = [asdict(verdict) for verdict in verdicts]
+    rankings = rank(family, seed=seed)
+    answered = [verdict_json(verdict) for verdict in verdicts(rankings, margin=margin, seed=seed)]
+    scores = [asdict(cell) for cell in score(rankings, margin=margin)]
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
     planned = len(cast("list[object]", run["trials"]))
     outcomes = {point["outcome"] for point in points}
@@ -56,6 +58,9 @@ def summarise_run(folder: RunFolder) -> Json:
     else:
         complete = len(trials) == planned
         valid = complete and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
+    # A search goes past every limit on purpose.
+    stops = [] if capacities else _stops(run, points, by_point)
+    evidence = Evidence(verdicts=answered, scores=scores, points=points, figures=figures, stops=stops, margin=margin)
     return {
         "event": "summary",
         "schema_version": SCHEMA_VERSION,
@@ -74,20 +79,21 @@ def summarise_run(folder: RunFolder) -> Json:
         "command": run["command"],
         "seed": run["seed"],
         "points": points,
-        "answers": [*({"label": CAPACITY, "text": each["text"]} for each in capacities), *answer(answered, figures)],
+        "answer": answer(evidence)
+        if evidence.verdicts or not capacities
+        else [str(each["text"]) for each in capacities],
         "capacities": capacities,
         "verdicts": answered,
         "controls": [asdict(each) for each in held],
-        "scores": [asdict(cell) for cell in score(family, margin=margin, seed=seed)],
+        "scores": scores,
         "knees": find_knees(run, trials),
         "network": network.paths(run),
-        # A search goes past every limit on purpose.
-        "stops": [] if capacities else _stops(run, points),
+        "stops": stops,
         "limits_missed": [
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
         ],
         "left_out": [] if capacities else left_out(trials),
-        "warnings": [*_warnings(run, points, trials, len(verdicts)), *_unlike(held)],
+        "warnings": [*_warnings(run, points, trials, len(answered)), *_unlike(held)],
     }
 
 
@@ -157,7 +163,7 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
     for figure in cast("list[str]", family["figures"]):
         for here in places.values():
             at = {path: value for path, value in cast("Json", here[0]["point"]).items() if path != compare}
-            contenders: dict[str, dict[int, float]] = {}
+            contenders: dict[str, Mapping[int, Value]] = {}
             absent = []
             for point in here:
                 label = formatting.value(cast("Json", point["point"])[cast("str", compare)])
@@ -201,7 +207,21 @@ def _control(
     return None
 
 
-def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
+def verdict_json(verdict: Verdict) -> Json:
+    """A verdict as it is printed: a bound that does not exist is null."""
+    others = [
+        {
+            "name": place.name,
+            "ratio": place.ratio,
+            "at_least": place.at_least,
+            "ci": [place.at_least, place.at_most if math.isfinite(place.at_most) else None],
+        }
+        for place in verdict.others
+    ]
+    return asdict(verdict) | {"others": others}
+
+
+def _stops(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[TrialRecord]]) -> list[Json]:
     """Where each contender was seen to stop, by its own limit or its own failure."""
     compare = cast("Json", run["family"])["compare"]
     stops = []
@@ -210,8 +230,26 @@ def _stops(run: Json, points: Sequence[Json]) -> list[Json]:
             continue
         setting = dict(cast("Json", point["point"]))
         contender = formatting.value(setting.pop(cast("str", compare))) if compare else ""
-        stops.append({"contender": contender, "at": setting, "outcome": point["outcome"], "reason": point["reason"]})
+        stops.append(
+            {
+                "contender": contender,
+                "at": setting,
+                "outcome": point["outcome"],
+                "reason": point["reason"],
+                "held": _held(by_point.get(cast("int", point["number"]), [])),
+            }
+        )
     return stops
+
+
+def _held(trials: Sequence[TrialRecord]) -> int | None:
+    """The most connections that a server at its limit held, by its own count; None where it has none."""
+    found = [
+        cast("Json", trial.server["summary"]).get("peak_connections")
+        for trial in trials
+        if trial.outcome == "hard_limit" and trial.server.get("summary")
+    ]
+    return max((each for each in found if isinstance(each, int)), default=None)
 
 
 def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], family: int) -> list[Json]:
@@ -226,8 +264,8 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
             )
         )
     repeat = cast("int", cast("Json", run["settings"])["repeat"])
-    if family and not can_say_better(blocks=repeat, family=family):
-        warnings.append(too_few_repetitions(repeat, family))
+    if family and not can_say_anything(repeat):
+        warnings.append(too_few_repetitions(repeat))
     searching = bool(run.get("search"))
     few = [point for point in points if point["outcome"] == "ok" and cast("int", point["valid_n"]) < LEAST_BLOCKS]
     if few and not searching:
@@ -306,12 +344,12 @@ def _discarded(points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Js
     return [*warnings, _warning("discarded", message, remedy)]
 
 
-def too_few_repetitions(repeat: int, family: int) -> Json:
-    """The doubt that a suite can never say `better`, however clear the difference."""
+def too_few_repetitions(repeat: int) -> Json:
+    """The doubt that a suite can never show a difference, however clear it is."""
     return _warning(
         "too_few_repetitions",
-        f"{repeat} repetitions can never tell a winner over a family of {family} comparisons (p < 0.05, Holm)",
-        f"use at least {blocks_needed(family)} repetitions, or fewer figures or settings",
+        f"{repeat} repetitions cannot show any difference, however large",
+        f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
     )
 
 

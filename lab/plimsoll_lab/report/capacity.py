@@ -11,7 +11,7 @@ from plimsoll_lab.store.records import Json
 
 def render_capacity(folder: RunFolder, summary: Json) -> str:
     """The answer in words: one sentence, one table, and where the page is."""
-    answers = [str(each["text"]) for each in cast("list[Json]", summary["answers"])]
+    answers = cast("list[str]", summary["answer"])
     doubts = [
         f"warning  {each['code']}: {each['message']}; {each['remedy']}"
         for each in cast("list[Json]", summary["warnings"])

@@ -94,7 +94,7 @@ def render_page(folder: RunFolder, summary: Json) -> str:
         when=_text(_when(run)),
         scale=_text(_scale(summary)),
         status=_status(summary),
-        answers=_answers(summary),
+        answers=_answer(summary),
         capacity=page_section(summary, run),
         warnings=_warnings(summary),
         verdicts=_verdicts(summary, run, figures),
@@ -148,12 +148,8 @@ def _status(summary: Json) -> str:
     return '<p class="partial">This run was interrupted: what follows rests on the trials measured until then.</p>'
 
 
-def _answers(summary: Json) -> str:
-    lines = [
-        f"<li><span class='figure'>{_text(each['label'])}</span><span>{_text(each['text'])}</span></li>"
-        for each in cast("list[Json]", summary["answers"])
-    ]
-    return f"<ul class='answers'>{''.join(lines)}</ul>" if lines else ""
+def _answer(summary: Json) -> str:
+    return "".join(f"<p class='answer'>{_text(sentence)}</p>" for sentence in cast("list[str]", summary["answer"]))
 
 
 def _warnings(summary: Json) -> str:
@@ -200,17 +196,15 @@ def _verdicts(summary: Json, run: Json, figures: Mapping[str, Json]) -> str:
 
 
 def _verdict(verdict: Json, contenders: Sequence[str]) -> str:
+    best = ", ".join(_name(name, contenders) for name in cast("list[str]", verdict["best"])) or "&ndash;"
+    within = cast("float | None", verdict["best_within"])
+    several = len(cast("list[str]", verdict["best"])) > 1
+    apart = f" <small>within {(within - 1) * 100:.3g}&nbsp;%</small>" if several and within is not None else ""
+    others = formatting.others(verdict)
+    worse = f"<span class='ratio'>at least times worse: {_text(others)}</span>" if others else ""
     call = cast("str", verdict["call"])
-    winner = _name(verdict["winner"], contenders) if verdict["winner"] else "&ndash;"
-    versus = f"<span class='versus'>over {_text(verdict['runner_up'])}</span>" if verdict["runner_up"] else ""
-    ratio = verdict["ratio"]
-    interval = cast("tuple[float, float] | None", verdict["ratio_ci95"])
-    numbers = ""
-    if ratio is not None:
-        within = f" <small>[{interval[0]:.3f}, {interval[1]:.3f}]</small>" if interval is not None else ""
-        numbers = f"<span class='ratio'>{ratio:.3f}&times;{within}</span>"
     return (
-        f"<td title='{_text(verdict['reason'])}'><span class='who'>{winner} {versus}</span>{numbers}"
+        f"<td title='{_text(verdict['reason'])}'><span class='who'>{best}{apart}</span>{worse}"
         f"<span class='call {call.replace(' ', '-')}'>{call}</span></td>"
     )
 

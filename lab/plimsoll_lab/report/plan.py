@@ -27,8 +27,14 @@ def render_plan(plan: Json, *, colour: bool) -> str:
         lines += [
             "",
             f"one family of {family['comparisons']} comparisons along {family['compare']}: {figures}",
-            f"a winner can be told with {family['repetitions_needed']} repetitions or more",
+            f"a difference can be shown with {family['repetitions_needed']} repetitions or more",
         ]
+        found = cast("Json", family["detectable"])
+        if found["difference"] is not None:
+            lines.append(
+                f"with {plan['repeat']}, a difference of {found['difference']:.1%} is shown in four of five runs, "
+                f"if a figure varies by {found['noise']:.0%} from repetition to repetition"
+            )
     for each in cast("list[Json]", plan["warnings"]):
         mark = "\x1b[33mwarning\x1b[0m" if colour else "warning"
         lines += ["", f"{mark}  {each['code']}: {each['message']}; {each['remedy']}"]

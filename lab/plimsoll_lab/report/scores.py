@@ -23,9 +23,10 @@ def scores_section(summary: Json, figures: Mapping[str, Json]) -> str:
         places.setdefault(formatting.setting(cast("Json", cell["at"])), []).append(cell)
     tables = "".join(_table(place, here, figures) for place, here in places.items())
     return (
-        "<section><h2>Scores</h2><p class='note'>The median with its 95&nbsp;% interval, and how many times the best "
-        "one's it is, with the interval of that. Cells that are <b>level</b> with the best are within the margin as a "
-        "whole. There is no score over all figures: how much a response time is worth in memory is yours to say.</p>"
+        "<section><h2>Scores</h2><p class='note'>The median with its 95&nbsp;% interval, and how many times worse than "
+        "the best the contender is. Intervals of these ratios hold together with 95&nbsp;%. <b>Best</b>: cannot be "
+        "distinguished from the best. <b>Level</b>: at most the suite's margin worse. There is no score over all "
+        "figures.</p>"
         f"{tables if len(places) <= OPEN_UP_TO else _folded(tables)}</section>"
     )
 
@@ -65,13 +66,12 @@ def _bounds(interval: tuple[float, float], unit: str) -> str:
 
 
 def _margin(cell: Json) -> str:
-    if cell["best"]:
-        return "<span class='margin'><span class='call better'>best</span></span>"
     if cell["margin"] is None:
         return ""
     ratio = formatting.ratio(cast("float", cell["margin"]), cast("tuple[float, float] | None", cell["margin_ci95"]))
+    best = " <span class='call better'>best</span>" if cell["best"] else ""
     level = " <span class='call equivalent'>level</span>" if cell["level"] else ""
-    return f"<span class='margin'>{html.escape(ratio).replace('x', '&times;')}{level}</span>"
+    return f"<span class='margin'>{html.escape(ratio).replace('x', '&times;')}{best}{level}</span>"
 
 
 def controls_section(controls: Sequence[Json], figures: Mapping[str, Json]) -> str:

@@ -46,7 +46,7 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
     parts = [
         paint(str(summary["question"]), BOLD),
-        *_answers(summary, paint),
+        *_answer(summary),
         *_verdicts(summary, figures, paint),
         *_stops(summary, paint),
         *(render_searches(summary, run) if run.get("search") else _tables(summary, run, figures, paint)),
@@ -60,11 +60,8 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
     return "\n".join(parts)
 
 
-def _answers(summary: Json, paint: Paint) -> list[str]:
-    answers = cast("list[Json]", summary["answers"])
-    width = max((len(str(each["label"])) for each in answers), default=0)
-    lines = [f"  {paint(str(each['label']).ljust(width), DIM)}  {each['text']}" for each in answers]
-    return ["", *lines] if lines else []
+def _answer(summary: Json) -> list[str]:
+    return ["", *(f"  {sentence}" for sentence in cast("list[str]", summary["answer"]))]
 
 
 def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
@@ -77,17 +74,18 @@ def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[
             (
                 f"{figure['label']}, {figure['better']} is better" if figure is not previous else "",
                 formatting.setting(cast("Json", verdict["at"])),
-                f"{verdict['winner'] or '-'}" + (f" over {verdict['runner_up']}" if verdict["runner_up"] else ""),
-                formatting.ratio(cast("float", verdict["ratio"]), cast("tuple[float, float]", verdict["ratio_ci95"])),
-                cast("str", verdict["call"]),
+                formatting.best(verdict) or "-",
+                formatting.others(verdict) or "-",
             )
         )
         previous = figure
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    lines = ["", paint("verdict", BOLD) + paint(", ratio of the medians with its 95 % interval", DIM)] if rows else []
-    for row in rows:
-        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        lines.append(f"  {cells}  {paint(row[4], COLOURS[row[4]])}")
+    note = ": who may be best, and at least how many times worse the others are; all bounds hold together with 95 %"
+    headings = ("", "", "best, within", "at least times worse")
+    widths = [max((len(row[column]) for row in (headings, *rows)), default=0) for column in range(4)]
+    lines = ["", paint("verdicts", BOLD) + paint(note, DIM)] if rows else []
+    for row in (headings, *rows) if rows else ():
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        lines.append(f"  {paint(cells, DIM) if row is headings else cells}")
     return lines
 
 

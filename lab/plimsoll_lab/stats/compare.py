@@ -6,8 +6,7 @@ that changes its speed between blocks changes it for both.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,11 +67,6 @@ def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.rando
     return (as_extreme + extra) / (len(signs) + extra)
 
 
-def smallest_p(blocks: int) -> float:
-    """The smallest p the sign-flip test can give: the two patterns where every block agrees."""
-    return min(1.0, math.ldexp(2.0, -blocks))
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down adjustment over one family (Holm 1979); keeps the order of its input."""
     size = len(p_values)
@@ -82,27 +76,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (size - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
-
-
-def noise_floor(series: Mapping[str, Sequence[float]], rng: np.random.Generator) -> float | None:
-    """How far two halves of the same repetitions lie apart: a ratio minus 1 that 95 % of A/A comparisons stay below.
-
-    Each series is first freed of what its block did to all of them; then its blocks are halved at random, again and
-    again. Halves have half the blocks, hence the square root of two. The floor is the median over the series, so that
-    one noisy series does not silence a comparison of two quiet ones. None where there are too few blocks to halve.
-    """
-    logs = np.log(np.asarray(list(series.values()), dtype=float))
-    if logs.shape[0] < 2 or logs.shape[1] < LEAST_FOR_SPLIT:  # noqa: PLR2004 - one series is its block
-        return None
-    residuals = logs - logs.mean(axis=0)
-    # Taking the block's mean out also takes out part of a series' own noise: give it back.
-    residuals *= math.sqrt(logs.shape[0] / (logs.shape[0] - 1))
-    half = logs.shape[1] // 2
-    orders = rng.permuted(np.tile(np.arange(logs.shape[1]), (SPLITS, 1)), axis=1)
-    lefts = np.median(residuals[:, orders[:, :half]], axis=2)
-    rights = np.median(residuals[:, orders[:, half : 2 * half]], axis=2)
-    apart = np.abs(lefts - rights) / math.sqrt(2)
-    return float(np.expm1(np.median(np.quantile(apart, CONFIDENCE, axis=1))))
 
 
 def control_floor(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plimsoll_lab.stats.best import LEAST_BLOCKS, SIGNIFICANCE, Question
 from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval, ratio_of_medians
 from plimsoll_lab.stats.summary import Interval
-from plimsoll_lab.stats.verdict import LEAST_BLOCKS, SIGNIFICANCE, Question
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,19 +1,14 @@
-"""The matrix of contenders and figures: each cell with its interval and how far it is from the best; no composite.
-
-A description, not a test: who may be called better is the verdicts' to say.
-"""
+"""The matrix of contenders and figures: each cell with its interval and its ratio to the best; no composite."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from plimsoll_lab.stats.compare import ratio_interval, ratio_of_medians
-from plimsoll_lab.stats.summary import Interval, median_interval
-from plimsoll_lab.stats.verdict import LEAST_BLOCKS, Question
+from plimsoll_lab.stats.best import Interval, Ranking, Value
+from plimsoll_lab.stats.summary import median_interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,45 +28,29 @@ class Score:
     median_ci95: Interval | None
     """Order-statistic interval; None below six trials."""
     best: bool
-    """Whether no other contender has a better median."""
+    """Whether it cannot be distinguished from the best."""
     margin: float | None
-    """Its median over the best one's; 1 for the best. None where there is no ratio."""
+    """How many times worse than the best it is, 1 or more; None where it could not be compared."""
     margin_ci95: Interval | None
-    """Block-paired bootstrap interval of that ratio; None of the best, and below six shared blocks."""
+    """The interval of that ratio, simultaneous over the family; None where it has no upper bound."""
     level: bool
     """Whether that interval lies within the suite's margin: as good as the best, for all that is asked."""
 
 
-def score(family: Sequence[Question], *, margin: float, seed: int) -> list[Score]:
+def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:
     """Every cell of every question, in the order of the family."""
     return [
-        cell
-        for place, question in enumerate(family)
-        for cell in _row(question, margin, np.random.default_rng([seed, place, 1]))
+        _cell(ranking, name, margin)
+        for ranking in rankings
+        for name in dict.fromkeys((*ranking.question.contenders, *ranking.question.absent))
     ]
 
 
-def _row(question: Question, margin: float, rng: np.random.Generator) -> list[Score]:
-    sign = -1 if question.better == "higher" else 1
-    medians = {name: statistics.median(values.values()) for name, values in question.contenders.items() if values}
-    best = min(medians, key=lambda name: sign * medians[name], default=None)
-    return [
-        _cell(question, name, best, margin, rng) for name in dict.fromkeys((*question.contenders, *question.absent))
-    ]
-
-
-def _cell(question: Question, name: str, best: str | None, margin: float, rng: np.random.Generator) -> Score:
-    values = question.contenders.get(name) or {}
-    ratio, interval = None, None
-    if best is not None and values:
-        top = question.contenders[best]
-        shared = sorted(values.keys() & top.keys())
-        first, second = [values[block] for block in shared], [top[block] for block in shared]
-        if shared and min(*first, *second) > 0:
-            ratio = 1.0 if name == best else ratio_of_medians(first, second)
-            if name != best and len(shared) >= LEAST_BLOCKS:
-                interval = ratio_interval(first, second, rng)
-    ordered = list(values.values())
+def _cell(ranking: Ranking, name: str, margin: float) -> Score:
+    question = ranking.question
+    ordered = [_middle(value) for value in (question.contenders.get(name) or {}).values()]
+    place = next((each for each in ranking.places if each.name == name), None)
+    bounded = place is not None and math.isfinite(place.at_most)
     return Score(
         at=question.at,
         contender=name,
@@ -79,8 +58,13 @@ def _cell(question: Question, name: str, best: str | None, margin: float, rng: n
         n=len(ordered),
         median=statistics.median(ordered) if ordered else None,
         median_ci95=median_interval(ordered) if ordered else None,
-        best=name == best,
-        margin=ratio,
-        margin_ci95=interval,
-        level=interval is not None and 1 / (1 + margin) <= interval[0] and interval[1] <= 1 + margin,
+        best=place is not None and place.may_be_best,
+        margin=place.ratio if place is not None else None,
+        margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
+        level=place is not None and place.at_most <= 1 + margin,
     )
+
+
+def _middle(value: Value) -> float:
+    """A number to show for an interval: its lower end, which was really measured."""
+    return value[0] if isinstance(value, tuple) else value

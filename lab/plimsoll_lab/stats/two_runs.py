@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from plimsoll_lab.stats.best import LEAST_BLOCKS, SIGNIFICANCE
 from plimsoll_lab.stats.compare import (
     LEAST_FOR_SPLIT,
     RESAMPLES,
@@ -25,7 +26,6 @@ from plimsoll_lab.stats.compare import (
     ratio_interval,
 )
 from plimsoll_lab.stats.summary import CONFIDENCE, Interval
-from plimsoll_lab.stats.verdict import LEAST_BLOCKS, SIGNIFICANCE
 
 Array = NDArray[np.float64]
 Call = Literal["better", "equivalent", "not shown", "invalid"]
