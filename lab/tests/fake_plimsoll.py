@@ -92,7 +92,7 @@ def load() -> None:
     limited = FAKE == "generator_limited"
     warning = {"code": "generator_limited", "message": "its busiest thread used 1.00 cores", "remedy": "--threads 2"}
     say(
-        event="summary", schema_version=1, valid=not limited, warnings=[warning] if limited else [],
+        event="summary", schema_version=2, valid=not limited, warnings=[warning] if limited else [],
         elapsed_s=0.02, completed_rate=rate, goodput_bits_per_s=rate * 512, failed_ratio=0.0,
         requests={"scheduled": 100, "completed": 100, "failed": 0, "timed_out": 0, "in_flight": 0, "unsent": 0},
         errors={}, connections={"requested": connections, "established": int(established), "failed": 0},

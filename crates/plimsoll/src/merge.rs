@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use plimsoll_measure::limits::Limit;
-use plimsoll_measure::merge::merge;
+use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::Summary;
 
 use crate::outcome::Usage;
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let records = arguments.records.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut whole = merge(&records)?;
+    let mut whole = merge(&records, Windows::Together)?;
     whole.limits = arguments.limit.iter().map(|limit| limit.check(&whole)).collect();
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(&crate::load::Event::summary(&whole))?)

@@ -182,12 +182,14 @@ const ANSWERS: [(&str, ReadCounts, IsKey); 2] = [
     ("status_codes", |summary| &summary.status_codes, |class| ["1xx", "2xx", "3xx", "4xx", "5xx"].contains(&class)),
 ];
 
-const TIMES: [(&str, ReadTimes); 6] = [
+const TIMES: [(&str, ReadTimes); 8] = [
     ("establishment_time", |summary| summary.establishment_time_us),
     ("response_time", |summary| summary.response_time_us),
     ("service_time", |summary| summary.service_time_us),
     ("pool_wait", |summary| summary.pool_wait_us),
     ("schedule_lag", |summary| summary.schedule_lag_us),
+    ("receive_lag", |summary| summary.receive_lag_us),
+    ("backoff_wait", |summary| summary.backoff_wait_us.unwrap_or_default()),
     ("transmission_time", |summary| summary.transmission_time_us.unwrap_or_default()),
 ];
 
@@ -204,11 +206,12 @@ const PARTS: [(&str, ReadPart); 10] = [
     ("p99_99", |times| times.p99_99),
 ];
 
-const SINGLES: [(&str, Unit, ReadSingle); 22] = [
+const SINGLES: [(&str, Unit, ReadSingle); 23] = [
     ("completed_rate", Unit::Rate, |summary| summary.completed_rate),
     ("offered_rate", Unit::Rate, |summary| summary.offered_rate),
     ("goodput", Unit::Rate, |summary| summary.goodput_bits_per_s),
     ("failed_ratio", Unit::Ratio, |summary| summary.failed_ratio),
+    ("available_ratio", Unit::Ratio, |summary| summary.available_ratio),
     ("requests.scheduled", Unit::Count, |summary| summary.requests.scheduled as f64),
     ("requests.completed", Unit::Count, |summary| summary.requests.completed as f64),
     ("requests.failed", Unit::Count, |summary| summary.requests.failed as f64),

@@ -1,15 +1,21 @@
-//! Several generators' records of one load become one, losslessly: counts and histogram buckets are added, percentiles are never averaged.
+//! Several generators' records of one load become one, losslessly: counts and histogram buckets are
+//! added, percentiles are never averaged, and a rate is over the union of the windows.
 
 use std::collections::BTreeMap;
 
 use thiserror::Error;
 
 use crate::summary::{
-    ESTABLISHMENT, POOL_WAIT, RESPONSE, SCHEDULE_LAG, SCHEMA_VERSION, SERVICE, Summary, TRANSMISSION, WARM_UP, Warning,
+    ANSWERED, BACKOFF_WAIT, ESTABLISHMENT, POOL_WAIT, RECEIVE_LAG, RESPONSE, SCHEDULE_LAG, SCHEMA_VERSION, SERVICE,
+    Summary, TRANSMISSION, TimeSets, UNANSWERED, WARM_UP, Warning, Window,
 };
 use crate::times::{DecodeError, Times, TimesSummary};
 
-/// Records that cannot be made one.
+/// Windows that have less than this share of their union in common are worth a warning: a rate over
+/// the union is then of a load that changed.
+const COMMON_SHARE: f64 = 0.9;
+
+/// Records that cannot be merged.
 #[derive(Debug, Error)]
 pub enum MergeError {
     /// There is none.
@@ -17,13 +23,21 @@ pub enum MergeError {
     Nothing,
     /// One is of another form.
     #[error(
-        "record {number} has schema version {version}, and this program knows {SCHEMA_VERSION}; merge it with the version that wrote it"
+        "record {number} has schema version {version}, and this program merges version {SCHEMA_VERSION}; merge it with the version that wrote it"
     )]
     Version {
         /// Its place among the records, from 1.
         number: usize,
         /// Its version.
         version: u32,
+    },
+    /// The generators did not run at one time.
+    #[error(
+        "nobody measured for {gap_s:.3} s between two windows, so the records are not of one load; start the generators together (--start-at), or report them one by one"
+    )]
+    Apart {
+        /// The time between two windows.
+        gap_s: f64,
     },
     /// A histogram is missing or damaged.
     #[error("record {number}, {name}: {source}")]
@@ -37,8 +51,17 @@ pub enum MergeError {
     },
 }
 
-/// Makes one record of several. Rates are what all completed over the longest window; the generators are taken to have run at the same time.
-pub fn merge(records: &[Summary]) -> Result<Summary, MergeError> {
+/// How the records' windows may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Windows {
+    /// Each overlaps another: generators that ran at one time.
+    Together,
+    /// In any way: processes of one run, which may begin one after another.
+    OfOneRun,
+}
+
+/// Makes one record of several. Its window is the union of theirs, and a rate is over the union.
+pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeError> {
     let Some(first) = records.first() else { return Err(MergeError::Nothing) };
     for (record, number) in records.iter().zip(1..) {
         if record.schema_version != SCHEMA_VERSION {
@@ -47,7 +70,8 @@ pub fn merge(records: &[Summary]) -> Result<Summary, MergeError> {
     }
     let mut all = Summary { schema_version: SCHEMA_VERSION, valid: true, ..Summary::default() };
     all.generator.engine.clone_from(&first.generator.engine);
-    all.elapsed_s = records.iter().map(|record| record.elapsed_s).fold(0.0, f64::max);
+    let (window, elapsed_s) = union(records, windows)?;
+    (all.window, all.elapsed_s) = (window, elapsed_s);
     for (record, number) in records.iter().zip(1_usize..) {
         add_counts(&mut all, record);
         add_rates(&mut all, record);
@@ -58,16 +82,55 @@ pub fn merge(records: &[Summary]) -> Result<Summary, MergeError> {
             }),
         );
     }
+    if windows == Windows::Together {
+        all.warnings.extend(uncommon(records, elapsed_s));
+    }
     let all_open = records.iter().all(|record| record.intended_rate.is_some());
     all.intended_rate = all_open.then(|| records.iter().filter_map(|record| record.intended_rate).sum());
-    let requests = all.requests;
-    let ended = requests.scheduled - requests.in_flight;
-    let lost = requests.failed + requests.timed_out + requests.unsent;
-    all.failed_ratio = if ended > 0 { lost as f64 / ended as f64 } else { 0.0 };
+    all.failed_ratio = all.requests.failed_ratio();
+    all.available_ratio = available_ratio(records, elapsed_s);
     let cpu_us = all.generator.cpu_cores * all.elapsed_s * 1e6;
-    all.generator.cpu_us_per_request = cpu_us / requests.completed.max(1) as f64;
+    all.generator.cpu_us_per_request = cpu_us / all.requests.completed.max(1) as f64;
     add_times(&mut all, records)?;
     Ok(all)
+}
+
+/// The window from the first opening to the last closing, and its length in seconds.
+fn union(records: &[Summary], windows: Windows) -> Result<(Window, f64), MergeError> {
+    let mut all: Vec<&Summary> = records.iter().collect();
+    all.sort_by(|a, b| a.window.opened_unix_s.total_cmp(&b.window.opened_unix_s));
+    let mut union = all[0].window;
+    let mut longest = 0.0_f64;
+    for record in &all {
+        let gap_s = record.window.opened_unix_s - union.closed_unix_s;
+        if gap_s > 0.0 && windows == Windows::Together {
+            return Err(MergeError::Apart { gap_s });
+        }
+        union.closed_unix_s = union.closed_unix_s.max(record.window.closed_unix_s);
+        longest = longest.max(record.elapsed_s);
+    }
+    // A wall clock has digits for a fraction of a microsecond; a window alone has its length exactly.
+    Ok((union, longest.max(union.closed_unix_s - union.opened_unix_s)))
+}
+
+/// The doubt about windows that have little in common.
+fn uncommon(records: &[Summary], elapsed_s: f64) -> Option<Warning> {
+    let opened = records.iter().map(|record| record.window.opened_unix_s).fold(f64::MIN, f64::max);
+    let closed = records.iter().map(|record| record.window.closed_unix_s).fold(f64::MAX, f64::min);
+    let common = (closed - opened).max(0.0);
+    (common < COMMON_SHARE * elapsed_s).then(|| Warning {
+        code: "windows_apart".to_owned(),
+        message: format!("the generators measured together for {common:.3} s of {elapsed_s:.3} s"),
+        remedy: "start the generators together (--start-at) and give them one --duration".to_owned(),
+    })
+}
+
+/// Outside its own window a generator offered nothing: its connections were not available.
+fn available_ratio(records: &[Summary], elapsed_s: f64) -> f64 {
+    let connections: f64 = records.iter().map(|record| record.connections.requested as f64).sum();
+    let time = |record: &Summary| record.available_ratio * record.connections.requested as f64 * record.elapsed_s;
+    let whole = connections * elapsed_s;
+    if whole > 0.0 { records.iter().map(time).sum::<f64>() / whole } else { 1.0 }
 }
 
 fn add_counts(all: &mut Summary, record: &Summary) {
@@ -89,6 +152,7 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     mine.peak += theirs.peak;
     mine.failed += theirs.failed;
     mine.reopened += theirs.reopened;
+    mine.ended_idle += theirs.ended_idle;
     mine.bytes_each = mine.bytes_each.max(theirs.bytes_each);
     all.generator.threads += record.generator.threads;
     all.generator.tables += record.generator.tables;
@@ -102,7 +166,7 @@ fn add_named(all: &mut BTreeMap<String, u64>, record: &BTreeMap<String, u64>) {
 }
 
 fn add_rates(all: &mut Summary, record: &Summary) {
-    // A share of the longest window: 1 where all windows are alike.
+    // The window's share of the union: 1 where all windows are alike.
     let share = if all.elapsed_s > 0.0 { record.elapsed_s / all.elapsed_s } else { 0.0 };
     all.offered_rate += record.offered_rate * share;
     all.completed_rate += record.completed_rate * share;
@@ -114,44 +178,36 @@ fn add_rates(all: &mut Summary, record: &Summary) {
 }
 
 fn add_times(all: &mut Summary, records: &[Summary]) -> Result<(), MergeError> {
-    let response = sum(records, RESPONSE, |record| record.response_time_us)?;
-    let service = sum(records, SERVICE, |record| record.service_time_us)?;
-    let pool_wait = sum(records, POOL_WAIT, |record| record.pool_wait_us)?;
-    let schedule_lag = sum(records, SCHEDULE_LAG, |record| record.schedule_lag_us)?;
-    let transmission = sum(records, TRANSMISSION, |record| record.transmission_time_us.unwrap_or_default())?;
-    let establishment = sum(records, ESTABLISHMENT, |record| record.establishment_time_us)?;
-    let warm_up = sum(records, WARM_UP, |record| record.warm_up.response_time_us)?;
-    let unanswered = records.iter().filter_map(|record| record.response_time_us.unanswered).sum();
-    all.response_time_us = TimesSummary { unanswered: Some(unanswered), ..response.summary() };
-    all.service_time_us = service.summary();
-    all.pool_wait_us = pool_wait.summary();
-    all.schedule_lag_us = schedule_lag.summary();
-    all.transmission_time_us = (transmission.count() > 0).then(|| transmission.summary());
-    all.establishment_time_us = establishment.summary();
-    all.warm_up.response_time_us = warm_up.summary();
-    let named = [
-        (RESPONSE, response),
-        (SERVICE, service),
-        (POOL_WAIT, pool_wait),
-        (SCHEDULE_LAG, schedule_lag),
-        (TRANSMISSION, transmission),
-        (ESTABLISHMENT, establishment),
-        (WARM_UP, warm_up),
-    ];
-    let kept = named.into_iter().filter(|(name, times)| times.count() > 0 || [RESPONSE, SERVICE].contains(name));
-    all.histograms = kept.map(|(name, times)| (name.to_owned(), times.encode())).collect::<BTreeMap<_, _>>();
+    let answered = sum(records, |record| match record.answered_time_us {
+        Some(answered) => (ANSWERED, answered),
+        None => (RESPONSE, record.response_time_us),
+    })?;
+    all.set_times(&TimeSets {
+        answered: &answered,
+        unanswered: &sum(records, |record| (UNANSWERED, record.unanswered_age_us.unwrap_or_default()))?,
+        service: &sum(records, |record| (SERVICE, record.service_time_us))?,
+        pool_wait: &sum(records, |record| (POOL_WAIT, record.pool_wait_us))?,
+        backoff_wait: &sum(records, |record| (BACKOFF_WAIT, record.backoff_wait_us.unwrap_or_default()))?,
+        schedule_lag: &sum(records, |record| (SCHEDULE_LAG, record.schedule_lag_us))?,
+        receive_lag: &sum(records, |record| (RECEIVE_LAG, record.receive_lag_us))?,
+        transmission: &sum(records, |record| (TRANSMISSION, record.transmission_time_us.unwrap_or_default()))?,
+        establishment: &sum(records, |record| (ESTABLISHMENT, record.establishment_time_us))?,
+        warm_up: &sum(records, |record| (WARM_UP, record.warm_up.response_time_us))?,
+    });
     Ok(())
 }
 
-fn sum(records: &[Summary], name: &'static str, summary: fn(&Summary) -> TimesSummary) -> Result<Times, MergeError> {
+/// The sum of one set of times over all records; `told` names its histogram and its figures.
+fn sum(records: &[Summary], told: fn(&Summary) -> (&'static str, TimesSummary)) -> Result<Times, MergeError> {
     let mut all = Times::default();
     for (record, number) in records.iter().zip(1..) {
-        let told = summary(record);
-        if told.count == 0 {
+        let (name, figures) = told(record);
+        if figures.count == 0 {
             continue;
         }
         let encoded = record.histograms.get(name).map_or("", String::as_str);
-        let times = Times::decode(encoded, &told).map_err(|source| MergeError::Histogram { number, name, source })?;
+        let times =
+            Times::decode(encoded, &figures).map_err(|source| MergeError::Histogram { number, name, source })?;
         all.add(&times);
     }
     Ok(all)
@@ -166,44 +222,78 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(10);
 
-    fn tally(responses: &[u64], failed: u64) -> Tally {
+    fn tally(responses: &[u64], unanswered: &[u64]) -> Tally {
         let mut tally = Tally::default();
         for nanoseconds in responses {
             tally.response.record_ns(*nanoseconds);
         }
+        for nanoseconds in unanswered {
+            tally.unanswered.record_ns(*nanoseconds);
+        }
         tally.requests.completed = responses.len() as u64;
-        tally.requests.failed = failed;
-        tally.requests.scheduled = tally.requests.completed + failed;
+        tally.requests.timed_out = unanswered.len() as u64;
+        tally.requests.scheduled = tally.requests.completed + tally.requests.timed_out;
         tally.sent = tally.requests.scheduled;
         tally.payload_bytes = 64 * tally.requests.completed;
         responses.iter().for_each(|_| tally.statuses.count(302));
-        (0..failed).for_each(|_| tally.statuses.count(404));
+        unanswered.iter().for_each(|_| tally.statuses.count(404));
         tally
     }
 
     fn record(tally: &Tally) -> Summary {
-        Summary::of(tally, &Tally::default(), &Connections::default(), WINDOW)
+        record_of(tally, 100.0, WINDOW)
+    }
+
+    fn record_of(tally: &Tally, opened_unix_s: f64, length: Duration) -> Summary {
+        let mut summary = Summary::of(tally, &Tally::default(), &Connections::default(), length);
+        summary.window = Window { opened_unix_s, closed_unix_s: opened_unix_s + length.as_secs_f64() };
+        summary.connections.requested = 1;
+        summary
     }
 
     #[test]
     fn nothing_is_no_record() {
-        assert!(matches!(merge(&[]), Err(MergeError::Nothing)));
+        assert!(matches!(merge(&[], Windows::Together), Err(MergeError::Nothing)));
     }
 
     #[test]
     fn a_record_of_another_version_or_without_its_histogram_is_refused() {
-        let other = Summary { schema_version: 7, ..Summary::default() };
-        assert!(matches!(merge(&[other]), Err(MergeError::Version { number: 1, version: 7 })));
-        let mut bare = record(&tally(&[5_000], 0));
+        let other = Summary { schema_version: 1, ..Summary::default() };
+        assert!(matches!(merge(&[other], Windows::Together), Err(MergeError::Version { number: 1, version: 1 })));
+        let mut bare = record(&tally(&[5_000], &[]));
         bare.histograms.clear();
-        assert!(matches!(merge(&[bare]), Err(MergeError::Histogram { number: 1, name: RESPONSE, .. })));
+        let refused = merge(&[bare], Windows::Together);
+        assert!(matches!(refused, Err(MergeError::Histogram { number: 1, name: RESPONSE, .. })));
     }
 
     #[test]
     fn one_doubtful_generator_makes_the_whole_doubtful() {
-        let mut doubtful = record(&tally(&[5_000], 0));
+        let mut doubtful = record(&tally(&[5_000], &[]));
         doubtful.valid = false;
-        assert!(!merge(&[record(&tally(&[5_000], 0)), doubtful]).expect("they merge").valid);
+        assert!(!merge(&[record(&tally(&[5_000], &[])), doubtful], Windows::Together).expect("they merge").valid);
+    }
+
+    #[test]
+    fn a_rate_is_over_the_union_of_the_windows() {
+        let one = tally(&[5_000; 100], &[]);
+        let records = [record_of(&one, 100.0, WINDOW), record_of(&one, 105.0, WINDOW)];
+        let merged = merge(&records, Windows::Together).expect("they overlap");
+        assert_eq!(merged.elapsed_s, 15.0);
+        assert!((merged.completed_rate - 200.0 / 15.0).abs() < 1e-9);
+        assert_eq!(merged.window, Window { opened_unix_s: 100.0, closed_unix_s: 115.0 });
+        assert_eq!(merged.warnings.iter().map(|warning| warning.code.as_str()).collect::<Vec<_>>(), ["windows_apart"]);
+        assert!((merged.available_ratio - 20.0 / 30.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn windows_with_time_between_them_are_refused_unless_of_one_run() {
+        let one = tally(&[5_000], &[]);
+        let short = Duration::from_millis(1);
+        let records = [record_of(&one, 102.0, short), record_of(&one, 100.0, short)];
+        let refused = merge(&records, Windows::Together);
+        assert!(matches!(refused, Err(MergeError::Apart { gap_s }) if (gap_s - 1.999).abs() < 1e-6));
+        let merged = merge(&records, Windows::OfOneRun).expect("a run may have pauses");
+        assert!((merged.elapsed_s - 2.001).abs() < 1e-6 && (merged.completed_rate - 2.0 / 2.001).abs() < 1e-6);
     }
 
     proptest! {
@@ -212,16 +302,19 @@ mod tests {
 
         #[test]
         fn the_whole_is_what_one_generator_would_have_counted(
-            parts in prop::collection::vec((prop::collection::vec(0_u64..1 << 36, 0..50), 0_u64..5), 1..5),
+            parts in prop::collection::vec(
+                (prop::collection::vec(0_u64..1 << 36, 0..50), prop::collection::vec(0_u64..1 << 36, 0..9)),
+                1..5,
+            ),
         ) {
             let mut whole = Tally::default();
             let mut records = Vec::new();
-            for (responses, failed) in &parts {
-                let tally = tally(responses, *failed);
+            for (responses, unanswered) in &parts {
+                let tally = tally(responses, unanswered);
                 records.push(record(&tally));
                 whole.add(&tally);
             }
-            let (merged, whole) = (merge(&records).expect("they merge"), record(&whole));
+            let (merged, whole) = (merge(&records, Windows::Together).expect("they merge"), record(&whole));
             prop_assert_eq!(&merged.histograms, &whole.histograms);
             prop_assert_eq!(merged.requests, whole.requests);
             prop_assert_eq!((&merged.statuses, &merged.status_codes), (&whole.statuses, &whole.status_codes));
@@ -230,7 +323,8 @@ mod tests {
             prop_assert!((merged.goodput_bits_per_s - whole.goodput_bits_per_s).abs() < 1e-3);
             prop_assert_eq!(merged.failed_ratio, whole.failed_ratio);
             let (a, b) = (merged.response_time_us, whole.response_time_us);
-            prop_assert_eq!((a.count, a.min, a.max, a.p50, a.p99_99), (b.count, b.min, b.max, b.p50, b.p99_99));
+            prop_assert_eq!((a.count, a.min, a.max, a.unanswered), (b.count, b.min, b.max, b.unanswered));
+            prop_assert_eq!((a.p50, a.p99_99), (b.p50, b.p99_99));
             prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs() + 1e-9);
         }
     }

@@ -5,27 +5,32 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tally::{Connections, Errors, Requests, Tally};
-use crate::times::TimesSummary;
+use crate::tally::{Connections, Errors, Requests, Tally, with_unanswered};
+use crate::times::{Times, TimesSummary};
 
 /// The version of this record's form. It grows when a field changes its meaning, not when one is added.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
-/// The names under which histograms stand in a record: the paths of what they are of.
-pub(crate) const RESPONSE: &str = "response_time_us";
-pub(crate) const SERVICE: &str = "service_time_us";
-pub(crate) const POOL_WAIT: &str = "pool_wait_us";
-pub(crate) const SCHEDULE_LAG: &str = "schedule_lag_us";
-pub(crate) const TRANSMISSION: &str = "transmission_time_us";
-pub(crate) const ESTABLISHMENT: &str = "establishment_time_us";
-pub(crate) const WARM_UP: &str = "warm_up.response_time_us";
+/// The names under which histograms stand in a record: the paths of their figures, in nanoseconds.
+pub(crate) const RESPONSE: &str = "response_time_ns";
+pub(crate) const ANSWERED: &str = "answered_time_ns";
+pub(crate) const UNANSWERED: &str = "unanswered_age_ns";
+pub(crate) const SERVICE: &str = "service_time_ns";
+pub(crate) const POOL_WAIT: &str = "pool_wait_ns";
+pub(crate) const BACKOFF_WAIT: &str = "backoff_wait_ns";
+pub(crate) const SCHEDULE_LAG: &str = "schedule_lag_ns";
+pub(crate) const RECEIVE_LAG: &str = "receive_lag_ns";
+pub(crate) const TRANSMISSION: &str = "transmission_time_ns";
+pub(crate) const ESTABLISHMENT: &str = "establishment_time_ns";
+pub(crate) const WARM_UP: &str = "warm_up.response_time_ns";
 
 /// A run, as it is reported. Everything but `warm_up` and `connections` is about the window alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Whether the figures are the server's: neither generator nor machine was the limit.
+    /// Whether the generator kept up: it was neither saturated nor late by a share that matters. That
+    /// other processes took its CPUs is the warning `cpu_contended`.
     pub valid: bool,
     /// What speaks against the figures, or explains them.
     pub warnings: Vec<Warning>,
@@ -34,6 +39,8 @@ pub struct Summary {
     pub interrupted: Option<String>,
     /// The window's length.
     pub elapsed_s: f64,
+    /// When the window opened and closed, on the wall clock.
+    pub window: Window,
     /// Open loop: requests a second asked for.
     pub intended_rate: Option<f64>,
     /// Requests a second really sent.
@@ -44,6 +51,9 @@ pub struct Summary {
     pub goodput_bits_per_s: f64,
     /// Requests that failed, timed out or were never sent, of all that were due and are not still under way.
     pub failed_ratio: f64,
+    /// Connection time during which connections could be used, or had nothing more to do, of all
+    /// connection time in the window.
+    pub available_ratio: f64,
     /// What became of the requests.
     pub requests: Requests,
     /// Errors by cause.
@@ -54,12 +64,25 @@ pub struct Summary {
     pub establishment_time_us: TimesSummary,
     /// Intended start to last byte; unanswered requests at their age, flagged.
     pub response_time_us: TimesSummary,
+    /// The same of the answered requests alone, where some were not answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_time_us: Option<TimesSummary>,
+    /// Ages of all unanswered requests, where there were some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered_age_us: Option<TimesSummary>,
     /// Actual send to last byte.
     pub service_time_us: TimesSummary,
     /// Open loop: intended start until a connection was free: the server's doing.
     pub pool_wait_us: TimesSummary,
+    /// Open loop: the part of the wait for a connection during which the generator waited to open
+    /// lost ones again. It is no part of `pool_wait_us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_wait_us: Option<TimesSummary>,
     /// Actual send minus the later of intended start and connection free: the generator's doing.
     pub schedule_lag_us: TimesSummary,
+    /// By how much a response time may be too long for the generator's own work: from the return of
+    /// the wait that reported an answer until its time was taken. None where the kernel took it.
+    pub receive_lag_us: TimesSummary,
     /// Request sent to last byte, where the protocol tells them apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transmission_time_us: Option<TimesSummary>,
@@ -79,11 +102,20 @@ pub struct Summary {
     pub generator: GeneratorSummary,
     /// What was counted before the window.
     pub warm_up: WarmUp,
-    /// HdrHistogram V2, base64, in microseconds.
+    /// HdrHistogram V2, base64, in nanoseconds.
     pub histograms: BTreeMap<String, String>,
     /// The limits that were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Checked>,
+}
+
+/// A window's two ends, in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Its beginning.
+    pub opened_unix_s: f64,
+    /// Its end.
+    pub closed_unix_s: f64,
 }
 
 /// A doubt about the figures, or what explains them.
@@ -110,6 +142,8 @@ pub struct ConnectionsSummary {
     pub failed: u64,
     /// Opened again in place of lost ones.
     pub reopened: u64,
+    /// Ended while no request was under way on them.
+    pub ended_idle: u64,
     /// Memory of the generator's that a connection added.
     pub bytes_each: u64,
 }
@@ -163,59 +197,97 @@ impl Summary {
     pub fn of(window: &Tally, warm_up: &Tally, connections: &Connections, elapsed: Duration) -> Summary {
         let seconds = elapsed.as_secs_f64();
         let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
-        let Requests { scheduled, completed, failed, timed_out, in_flight, unsent } = window.requests;
-        let ended = scheduled - in_flight;
-        let (response, unanswered) = window.response_with_unanswered();
-        // Where a transmission time is told it is the service time; where nothing can come between the intended start and the send, the
-        // response time is.
-        let candidates = [&window.service, &window.transmission, &window.response];
-        let service = candidates.into_iter().find(|times| times.count() > 0).unwrap_or(&window.response);
-        Summary {
+        let mut summary = Summary {
             schema_version: SCHEMA_VERSION,
             valid: true,
             elapsed_s: seconds,
             offered_rate: per_second(window.sent as f64),
-            completed_rate: per_second(completed as f64),
+            completed_rate: per_second(window.requests.completed as f64),
             goodput_bits_per_s: per_second(window.payload_bytes as f64 * 8.0),
-            failed_ratio: if ended > 0 { (failed + timed_out + unsent) as f64 / ended as f64 } else { 0.0 },
+            failed_ratio: window.requests.failed_ratio(),
+            available_ratio: 1.0,
             requests: window.requests,
             errors: Errors { connect: connections.attempts_failed, ..window.errors },
             connections: ConnectionsSummary {
                 established: connections.established,
                 failed: connections.failed,
                 reopened: connections.reopened,
+                ended_idle: connections.ended_idle,
                 ..ConnectionsSummary::default()
             },
-            establishment_time_us: connections.establishment.summary(),
-            response_time_us: TimesSummary { unanswered: Some(unanswered), ..response.summary() },
-            service_time_us: service.summary(),
-            pool_wait_us: window.pool_wait.summary(),
-            schedule_lag_us: window.schedule_lag.summary(),
-            transmission_time_us: (window.transmission.count() > 0).then(|| window.transmission.summary()),
             status_codes: window.statuses.by_class(),
             statuses: window.statuses.by_code(),
             redirects: window.statuses.redirects(),
             bytes_sent: window.bytes_sent,
             bytes_received: window.bytes_received,
-            warm_up: WarmUp {
-                requests: warm_up.requests,
-                errors: warm_up.errors,
-                response_time_us: warm_up.response.summary(),
-            },
-            histograms: [
-                (RESPONSE, &response),
-                (SERVICE, service),
-                (POOL_WAIT, &window.pool_wait),
-                (SCHEDULE_LAG, &window.schedule_lag),
-                (TRANSMISSION, &window.transmission),
-                (ESTABLISHMENT, &connections.establishment),
-                (WARM_UP, &warm_up.response),
-            ]
-            .into_iter()
-            .filter(|(name, times)| times.count() > 0 || [RESPONSE, SERVICE].contains(name))
-            .map(|(name, times)| (name.to_owned(), times.encode()))
-            .collect(),
+            warm_up: WarmUp { requests: warm_up.requests, errors: warm_up.errors, ..WarmUp::default() },
             ..Summary::default()
+        };
+        // A transmission time is the service time. Where nothing can come between the intended start
+        // and the send, the response time is.
+        let candidates = [&window.service, &window.transmission];
+        let service = candidates.into_iter().find(|times| times.count() > 0).unwrap_or(&window.response);
+        summary.set_times(&TimeSets {
+            answered: &window.response,
+            unanswered: &window.unanswered,
+            service,
+            pool_wait: &window.pool_wait,
+            backoff_wait: &window.backoff_wait,
+            schedule_lag: &window.schedule_lag,
+            receive_lag: &window.receive_lag,
+            transmission: &window.transmission,
+            establishment: &connections.establishment,
+            warm_up: &warm_up.response,
+        });
+        summary
+    }
+
+    /// Sets every time and histogram of the record.
+    pub(crate) fn set_times(&mut self, times: &TimeSets<'_>) {
+        let some = |times: &Times| (times.count() > 0).then(|| times.summary());
+        let (response, unanswered) = with_unanswered(times.answered, times.unanswered);
+        self.response_time_us = TimesSummary { unanswered: Some(unanswered), ..response.summary() };
+        self.unanswered_age_us = some(times.unanswered);
+        self.answered_time_us = self.unanswered_age_us.map(|_| times.answered.summary());
+        self.service_time_us = times.service.summary();
+        self.pool_wait_us = times.pool_wait.summary();
+        self.backoff_wait_us = some(times.backoff_wait);
+        self.schedule_lag_us = times.schedule_lag.summary();
+        self.receive_lag_us = times.receive_lag.summary();
+        self.transmission_time_us = some(times.transmission);
+        self.establishment_time_us = times.establishment.summary();
+        self.warm_up.response_time_us = times.warm_up.summary();
+        let named = [
+            (RESPONSE, &response),
+            (UNANSWERED, times.unanswered),
+            (SERVICE, times.service),
+            (POOL_WAIT, times.pool_wait),
+            (BACKOFF_WAIT, times.backoff_wait),
+            (SCHEDULE_LAG, times.schedule_lag),
+            (RECEIVE_LAG, times.receive_lag),
+            (TRANSMISSION, times.transmission),
+            (ESTABLISHMENT, times.establishment),
+            (WARM_UP, times.warm_up),
+        ];
+        let kept = named.into_iter().filter(|(name, times)| times.count() > 0 || [RESPONSE, SERVICE].contains(name));
+        self.histograms = kept.map(|(name, times)| (name.to_owned(), times.encode())).collect();
+        if self.answered_time_us.is_some() {
+            // Merging needs the answered alone: which ages enter is decided over all records.
+            self.histograms.insert(ANSWERED.to_owned(), times.answered.encode());
         }
     }
+}
+
+/// The sets of times that a record tells.
+pub(crate) struct TimeSets<'a> {
+    pub(crate) answered: &'a Times,
+    pub(crate) unanswered: &'a Times,
+    pub(crate) service: &'a Times,
+    pub(crate) pool_wait: &'a Times,
+    pub(crate) backoff_wait: &'a Times,
+    pub(crate) schedule_lag: &'a Times,
+    pub(crate) receive_lag: &'a Times,
+    pub(crate) transmission: &'a Times,
+    pub(crate) establishment: &'a Times,
+    pub(crate) warm_up: &'a Times,
 }

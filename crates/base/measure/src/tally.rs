@@ -24,8 +24,8 @@ pub enum Cause {
     Status,
 }
 
-/// Errors by cause. A connection lost while no request was under way is counted here and fails no request, so these may sum to more than the
-/// requests that failed.
+/// Errors by cause: the causes of failed requests, and connects that failed. A connection that ends
+/// while no request is under way is no error: [`Connections::ended_idle`] counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// Connections that could not be established (counted over the whole run).
@@ -38,7 +38,7 @@ pub struct Errors {
     pub timeout: u64,
     /// Wrong answers.
     pub mismatch: u64,
-    /// Connections that the server ended.
+    /// Connections that the server ended while a request was under way.
     pub closed: u64,
     /// Answers with an error status.
     pub status: u64,
@@ -97,6 +97,13 @@ impl Requests {
         self.scheduled == self.completed + self.failed + self.timed_out + self.in_flight + self.unsent
     }
 
+    /// Those that failed, timed out or were never sent, of all that were due and are not still under way.
+    pub fn failed_ratio(&self) -> f64 {
+        let ended = self.scheduled - self.in_flight;
+        let lost = self.failed + self.timed_out + self.unsent;
+        if ended > 0 { lost as f64 / ended as f64 } else { 0.0 }
+    }
+
     /// Adds another count.
     pub fn add(&mut self, other: &Requests) {
         self.scheduled += other.scheduled;
@@ -133,8 +140,13 @@ pub struct Tally {
     pub service: Times,
     /// Open loop: intended start until a connection was free.
     pub pool_wait: Times,
+    /// Open loop: the part of that wait during which connections waited to be opened again.
+    pub backoff_wait: Times,
     /// Actual send minus the later of intended start and connection free.
     pub schedule_lag: Times,
+    /// From the return of the wait that reported an answer until the generator took its time: by how
+    /// much a time may be too long for the generator's own work.
+    pub receive_lag: Times,
     /// Request sent to last byte of the answer, where the protocol tells them apart.
     pub transmission: Times,
     /// Ages of the requests that timed out or never got an answer in the span.
@@ -155,7 +167,9 @@ impl Tally {
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.pool_wait.add(&other.pool_wait);
+        self.backoff_wait.add(&other.backoff_wait);
         self.schedule_lag.add(&other.schedule_lag);
+        self.receive_lag.add(&other.receive_lag);
         self.transmission.add(&other.transmission);
         self.unanswered.add(&other.unanswered);
         self.statuses.add(&other.statuses);
@@ -166,10 +180,16 @@ impl Tally {
     /// An age says only that the answer took at least so long. One below the median of the answered would say that the request was young, not that it
     /// was fast, and would draw the percentiles down; so only those from the median up enter.
     pub fn response_with_unanswered(&self) -> (Times, u64) {
-        let mut all = self.response.clone();
-        let added = all.add_from(&self.unanswered, self.response.quantile_us(0.5));
-        (all, added)
+        with_unanswered(&self.response, &self.unanswered)
     }
+}
+
+/// The rule of [`Tally::response_with_unanswered`]. It holds for all answers together, so records are
+/// merged before it is applied.
+pub(crate) fn with_unanswered(answered: &Times, unanswered: &Times) -> (Times, u64) {
+    let mut all = answered.clone();
+    let added = all.add_from(unanswered, answered.quantile_ns(0.5));
+    (all, added)
 }
 
 /// What became of the connections, over the whole run.
@@ -181,6 +201,11 @@ pub struct Connections {
     pub failed: u64,
     /// Connections opened again in place of lost ones.
     pub reopened: u64,
+    /// Connections that ended while no request was under way on them.
+    pub ended_idle: u64,
+    /// Connection time in the window, in nanoseconds, during which a connection was wanted and could
+    /// not be used.
+    pub unavailable_ns: u64,
     /// Attempts that failed.
     pub attempts_failed: u64,
     /// Their causes: the error's number (errno(3)) and how often it came.
@@ -201,6 +226,8 @@ impl Connections {
         self.established += other.established;
         self.failed += other.failed;
         self.reopened += other.reopened;
+        self.ended_idle += other.ended_idle;
+        self.unavailable_ns += other.unavailable_ns;
         self.attempts_failed += other.attempts_failed;
         for (number, count) in &other.causes {
             self.add_cause(*number, *count);
@@ -230,12 +257,12 @@ mod tests {
     fn ages_below_the_median_do_not_draw_the_percentiles_down() {
         let mut tally = Tally::default();
         for _ in 0..10 {
-            tally.response.record_ns(100_000);
-            tally.unanswered.record_ns(1_000);
+            tally.response.record_ns(1_000);
+            tally.unanswered.record_ns(10);
         }
         tally.unanswered.record_ns(1_000_000_000);
         let (all, unanswered) = tally.response_with_unanswered();
-        assert_eq!((all.count(), unanswered, all.quantile_us(0.5)), (11, 1, 100));
+        assert_eq!((all.count(), unanswered, all.quantile_ns(0.5)), (11, 1, 1_000));
         assert_eq!(all.summary().max, 1e6);
     }
 

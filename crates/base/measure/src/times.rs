@@ -11,10 +11,11 @@ use thiserror::Error;
 const DIGITS: u8 = 3;
 const GROWS: &str = "an auto-resizing histogram takes any value";
 
-/// Durations, recorded in whole microseconds (rounded), as `histograms.*_us` says. Mean and standard deviation are kept unrounded beside it.
+/// Durations, recorded in nanoseconds: at 13 us one step of a histogram of whole microseconds would
+/// be 7 %. Mean and standard deviation are kept exactly beside it.
 ///
-/// The histogram is made at the first value and grows with the largest: an unused one is nothing, and recording allocates only while the range still
-/// grows.
+/// The histogram is made at the first value and grows with the largest: an unused one takes no
+/// memory, and recording allocates only while the range still grows.
 #[derive(Clone, Debug)]
 pub struct Times {
     histogram: Option<Box<Histogram<u64>>>,
@@ -35,7 +36,7 @@ impl Default for Times {
 impl Times {
     /// Adds one duration, in nanoseconds.
     pub fn record_ns(&mut self, nanoseconds: u64) {
-        self.counts().record(nanoseconds.saturating_add(500) / 1000).expect(GROWS);
+        self.counts().record(nanoseconds).expect(GROWS);
         let microseconds = nanoseconds as f64 / 1000.0;
         self.sum += microseconds;
         self.squares += microseconds * microseconds;
@@ -58,19 +59,21 @@ impl Times {
         self.maximum_ns = self.maximum_ns.max(other.maximum_ns);
     }
 
-    /// Adds those durations of another set that are not below `floor_us`, at their bucket's value. Returns how many.
-    pub fn add_from(&mut self, other: &Times, floor_us: u64) -> u64 {
+    /// Adds those durations of another set that are not below `floor_ns`, at their bucket's value.
+    /// Returns how many.
+    pub fn add_from(&mut self, other: &Times, floor_ns: u64) -> u64 {
         let mut added = 0;
         let Some(histogram) = &other.histogram else { return 0 };
-        for bucket in histogram.iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_us) {
+        for bucket in histogram.iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_ns) {
             let (value, count) = (bucket.value_iterated_to(), bucket.count_since_last_iteration());
             // The bucket's upper end may lie above every value in it.
-            let value = value.min(other.maximum_ns.div_ceil(1000));
+            let value = value.min(other.maximum_ns);
             self.counts().record_n(value, count).expect(GROWS);
-            self.sum += value as f64 * count as f64;
-            self.squares += (value * value) as f64 * count as f64;
-            self.minimum_ns = self.minimum_ns.min(value * 1000);
-            self.maximum_ns = self.maximum_ns.max(value * 1000);
+            let microseconds = value as f64 / 1000.0;
+            self.sum += microseconds * count as f64;
+            self.squares += microseconds * microseconds * count as f64;
+            self.minimum_ns = self.minimum_ns.min(value);
+            self.maximum_ns = self.maximum_ns.max(value);
             added += count;
         }
         added
@@ -81,12 +84,13 @@ impl Times {
         self.histogram.as_ref().map_or(0, |histogram| histogram.len())
     }
 
-    /// The value, in microseconds, that the given fraction of the durations do not exceed.
-    pub fn quantile_us(&self, quantile: f64) -> u64 {
-        self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile).min(histogram.max()))
+    /// The value, in nanoseconds, that the given fraction of the durations do not exceed.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile).min(self.maximum_ns))
     }
 
-    /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as HdrHistogram's and wrk2's own output is.
+    /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as HdrHistogram's and
+    /// wrk2's own output is, with as many digits as nanoseconds have.
     pub fn percentile_lines(&self) -> String {
         let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
         let summary = self.summary();
@@ -96,8 +100,8 @@ impl Times {
             for step in histogram.iter_quantiles(5) {
                 total += step.count_since_last_iteration();
                 let quantile = step.quantile_iterated_to();
-                let value = step.value_iterated_to().min(histogram.max()) as f64 / 1000.0;
-                text += &format!("{value:12.3} {quantile:14.12} {total:10}");
+                let value = step.value_iterated_to().min(self.maximum_ns) as f64 / 1e6;
+                text += &format!("{value:12.6} {quantile:14.12} {total:10}");
                 text += &if quantile < 1.0 { format!(" {:14.2}\n", 1.0 / (1.0 - quantile)) } else { "\n".to_owned() };
             }
         }
@@ -125,7 +129,7 @@ impl Times {
         }
         let mean = self.sum / count as f64;
         let variance = if count > 1 { ((self.squares - self.sum * mean) / (count - 1) as f64).max(0.0) } else { 0.0 };
-        let quantile = |quantile| self.quantile_us(quantile) as f64;
+        let quantile = |quantile| self.quantile_ns(quantile) as f64 / 1000.0;
         TimesSummary {
             count,
             min: self.minimum_ns as f64 / 1000.0,
@@ -241,11 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn mean_and_deviation_are_not_rounded_to_microseconds() {
+    fn figures_are_not_rounded_to_microseconds() {
         let summary = times(&[1_200, 1_400]).summary();
         assert!((summary.mean - 1.3).abs() < 1e-9);
         assert!((summary.stdev - 0.02_f64.sqrt()).abs() < 1e-9);
         assert_eq!((summary.min, summary.max), (1.2, 1.4));
+        assert_eq!((summary.p50, summary.p99), (1.2, 1.4));
     }
 
     #[test]
@@ -257,9 +262,9 @@ mod tests {
         let text = times.percentile_lines();
         let line = |number: usize| text.lines().nth(number).unwrap_or_default();
         assert_eq!(line(0), "       Value     Percentile TotalCount 1/(1-Percentile)");
-        assert_eq!(line(2), "       0.001 0.000000000000          1           1.00");
-        assert!(text.contains("       0.500 0.500000000000        500           2.00"), "{text}");
-        assert!(text.contains("       1.000 1.000000000000       1000\n#[Mean    =        0.500, "), "{text}");
+        assert_eq!(line(2), "    0.001000 0.000000000000          1           1.00");
+        assert!(text.contains("    0.500223 0.500000000000        500           2.00"), "{text}");
+        assert!(text.contains("    1.000000 1.000000000000       1000\n#[Mean    =        0.500, "), "{text}");
         assert!(Times::default().percentile_lines().contains("Total count    =            0"));
     }
 
@@ -281,8 +286,8 @@ mod tests {
     #[test]
     fn only_values_at_or_above_the_floor_are_added() {
         let mut all = times(&[10_000]);
-        assert_eq!(all.add_from(&times(&[5_000, 20_000, 30_000]), 20), 2);
-        assert_eq!((all.count(), all.quantile_us(1.0)), (3, 30));
+        assert_eq!(all.add_from(&times(&[5_000, 20_000, 30_000]), 20_000), 2);
+        assert_eq!((all.count(), all.quantile_ns(1.0)), (3, 30_000));
     }
 
     proptest! {
@@ -313,14 +318,14 @@ mod tests {
         }
 
         #[test]
-        fn a_percentile_is_within_a_thousandth(values in prop::collection::vec(1_000_u64..1 << 40, 1..300)) {
+        fn a_percentile_is_within_a_thousandth(values in prop::collection::vec(1_u64..1 << 40, 1..300)) {
             let times = times(&values);
-            let mut sorted: Vec<f64> = values.iter().map(|ns| *ns as f64 / 1000.0).collect();
+            let mut sorted: Vec<f64> = values.iter().map(|ns| *ns as f64).collect();
             sorted.sort_by(f64::total_cmp);
             for quantile in [0.5, 0.9, 0.99, 1.0] {
                 let exact = sorted[((quantile * sorted.len() as f64).ceil() as usize).max(1) - 1];
-                let told = times.quantile_us(quantile) as f64;
-                prop_assert!((told - exact).abs() <= 0.5 + exact * 0.001, "{quantile}: {told} for {exact}");
+                let told = times.quantile_ns(quantile) as f64;
+                prop_assert!((told - exact).abs() <= exact * 0.001, "{quantile}: {told} for {exact}");
             }
         }
     }

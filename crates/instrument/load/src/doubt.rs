@@ -1,7 +1,7 @@
 //! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the generator or the machine was the limit
 //! make the result invalid.
 
-use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning};
+use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace};
@@ -26,6 +26,8 @@ const SAMPLES_BEYOND: u64 = 10;
 /// What a run amounts to, doubts included.
 pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     let mut summary = Summary::of(&outcome.window, &outcome.warm_up, &outcome.connections, outcome.elapsed);
+    let opened_unix_s = outcome.opened_unix_ns as f64 / 1e9;
+    summary.window = Window { opened_unix_s, closed_unix_s: opened_unix_s + summary.elapsed_s };
     summary.connections.requested = config.connections as u64;
     summary.connections.peak = outcome.peak;
     summary.connections.bytes_each = outcome.bytes_each;

@@ -85,7 +85,7 @@ impl Files {
             outcome.with_context(|| format!("the record {} is incomplete", path.display()))?;
         }
         if let Some((path, mut file)) = self.hdr {
-            let encoded = summary.histograms.get("response_time_us").map_or("", String::as_str);
+            let encoded = summary.histograms.get("response_time_ns").map_or("", String::as_str);
             let times = Times::decode(encoded, &summary.response_time_us)?;
             file.write_all(times.percentile_lines().as_bytes())
                 .with_context(|| format!("the percentiles {} are incomplete", path.display()))?;

@@ -12,7 +12,7 @@ use plimsoll_load::doubt;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::run::{self, Observer, Progress, Stage, unix_seconds};
 use plimsoll_measure::arrivals::Rate;
-use plimsoll_measure::merge::merge;
+use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::{Summary, Warning};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::process::{self, Child};
@@ -64,7 +64,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let interrupted = listen(&mut members, &signals, announce);
     reap(members.len());
     let records = members.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut summary = merge(&records)?;
+    let mut summary = merge(&records, Windows::OfOneRun)?;
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
     summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase()).or(summary.interrupted);

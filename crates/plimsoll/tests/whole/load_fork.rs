@@ -11,6 +11,17 @@ fn fork(target: std::net::SocketAddr, arguments: &str) -> Run {
 }
 
 #[test]
+fn processes_that_begin_one_after_the_other_have_the_rate_of_the_whole_run() {
+    let run = fork(echo(), "-c 20 --connect-rate 10 --each 1");
+    assert_eq!((run.code, run.count("requests.completed")), (Some(0), 20), "{}", run.stderr);
+    // The twentieth connects 1.9 s after the first.
+    let (seconds, rate) = (run.figure("elapsed_s"), run.figure("completed_rate"));
+    assert!(seconds >= 1.8 && (rate * seconds - 20.0).abs() < 1e-6, "{rate}/s over {seconds} s");
+    let window = run.figure("window.closed_unix_s") - run.figure("window.opened_unix_s");
+    assert!((window - seconds).abs() < 1e-3, "{window}");
+}
+
+#[test]
 fn counts_are_exact_over_all_processes() {
     let run = fork(echo(), "-n 103 -c 10 -s 100");
     assert_eq!((run.code, run.count("requests.completed")), (Some(0), 103), "{}", run.stderr);

@@ -2,14 +2,17 @@
 
 use std::process::Command;
 
-use crate::support::peer::{echo, load, outcome};
+use crate::support::peer::{command, echo, load, outcome};
 
 #[test]
 fn two_generators_become_one_record() {
     let folder = std::env::temp_dir().join(format!("plimsoll-merge-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let target = echo();
-    let parts = [load(target, "-n 300 -c 3"), load(target, "-n 500 -c 5 -s 100")];
+    // A second each, so that they measure at one time however slowly a busy machine starts them.
+    let begin = |arguments: &str| command("echo", &target.to_string(), arguments).spawn().expect("the binary runs");
+    let parts = [begin("-n 300 -c 3 --think 10ms"), begin("-n 500 -c 5 -s 100 --think 10ms")];
+    let parts = parts.map(|part| outcome(&part.wait_with_output().expect("it ends")));
     let mut merge = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     merge.args(["merge", "--limit", "requests.completed >= 800"]);
     for (part, name) in parts.iter().zip(["a.json", "b.json"]) {
@@ -25,6 +28,23 @@ fn two_generators_become_one_record() {
     let slowest = parts.iter().map(|part| part.figure("response_time_us.max")).fold(0.0, f64::max);
     assert_eq!(merged.figure("response_time_us.max"), slowest);
     std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn generators_that_ran_one_after_the_other_are_refused() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-apart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    merge.arg("merge");
+    for name in ["a.json", "b.json"] {
+        let part = load(echo(), "-n 10 -c 1");
+        std::fs::write(folder.join(name), part.summary().to_string()).expect("a file");
+        merge.arg(folder.join(name));
+    }
+    let output = merge.output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    std::fs::remove_dir_all(folder).expect("it is there");
+    assert!(output.status.code() == Some(1) && said.contains("start the generators together"), "{said}");
 }
 
 #[test]

@@ -211,6 +211,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let last_end = counted.iter().map(|counted| counted.ended_at).max().unwrap_or(0);
         let mut outcome = Outcome {
             peak: control.peak(),
+            opened_unix_ns: control.unix(ends.opened),
             elapsed: Duration::from_nanos(ends.closed.unwrap_or(last_end).saturating_sub(ends.opened)),
             cpu: ends.cpu,
             workers: self.workers,

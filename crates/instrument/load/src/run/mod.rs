@@ -107,6 +107,8 @@ pub struct Outcome {
     pub connections: Connections,
     /// The most that were up at once.
     pub peak: u64,
+    /// When the window opened, in nanoseconds since 1970.
+    pub opened_unix_ns: u64,
     /// The window's length.
     pub elapsed: Duration,
     /// CPU time of the whole process over the window.
@@ -278,6 +280,7 @@ impl Outcome {
             window: Tally::default(),
             connections: Connections::default(),
             peak: 0,
+            opened_unix_ns: 0,
             elapsed: Duration::ZERO,
             cpu: Duration::ZERO,
             busiest_cpu: Duration::ZERO,
