@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll_lab.hosts.binary import find_binary
-from plimsoll_lab.hosts.local import LocalHost, LocalProcess
-from plimsoll_lab.hosts.netns import NetnsHost, Network, open_network
+from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.netns import Network, open_network
+from plimsoll_lab.hosts.path import PING_FRAME_BYTES
 from plimsoll_lab.suite.topology import Link, Topology
 from plimsoll_lab.suite.units import ratio
-from plimsoll_lab.trial.calibration import PING_FRAME_BYTES, round_trips
 
 PAYLOAD_SHARE = 1448 / 1514
 """Payload in a full frame, with TCP's timestamps."""
@@ -40,7 +41,7 @@ GRID = [
 BITS = {"10Mbit": 10e6, "100Mbit": 100e6, "1Gbit": 1e9}
 
 
-def finish(host: NetnsHost, argv: Sequence[str], timeout_s: float = 60.0) -> list[str]:
+def finish(host: Host, argv: Sequence[str], timeout_s: float = 60.0) -> list[str]:
     """Run a command to its end; its lines."""
     deadline = time.monotonic() + timeout_s
     lines: list[str] = []
@@ -51,7 +52,7 @@ def finish(host: NetnsHost, argv: Sequence[str], timeout_s: float = 60.0) -> lis
         return lines + process.take_lines()
 
 
-def ready(host: NetnsHost, process: LocalProcess, word: str) -> None:
+def ready(host: Host, process: Process, word: str) -> None:
     """Wait until it has printed a word."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
@@ -91,7 +92,7 @@ def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
     addresses = {host: topology.addresses_of(host) for host in topology.hosts}
     asked_s = topology.round_trip_s("h1", "h2", frame_bytes=PING_FRAME_BYTES)
     with LocalHost() as local, open_network(local, binary, topology.link_config(seed=1), addresses) as network:
-        times = sorted(round_trips(network.hosts["h1"], network.hosts["h2"], asked_s))
+        times = sorted(network.hosts["h1"].round_trips(network.hosts["h2"], asked_s))
         rate_bits = goodput(network)
         if loss != "0%":
             # TCP slows down with loss; datagrams do not, and the more there are the surer is their share.

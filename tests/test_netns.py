@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from laboratory import BINARY, ROOT, environment, holders, living, needs_networks, wait_until
-from plimsoll_lab.hosts.local import LocalHost, LocalProcess
-from plimsoll_lab.hosts.netns import NetnsHost, Network, open_network
+from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.netns import Network, open_network
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.topology import read_topology
 
@@ -28,9 +29,9 @@ KILLED = """
 import sys
 from plimsoll_lab.hosts.local import LocalHost
 sys.path.insert(0, {tests!r})
-from test_netns import open_single, pids
+from test_netns import open_single
 with LocalHost() as local, open_single(local) as network:
-    print(*pids(network), flush=True)
+    print(*network.pids, flush=True)
     sys.stdin.read()
 """
 """A lab that makes a network and waits to be killed."""
@@ -41,18 +42,13 @@ def open_single(local: LocalHost) -> AbstractContextManager[Network]:
     return open_network(local, BINARY, SINGLE.link_config(seed=1), addresses)
 
 
-def pids(network: Network) -> list[int]:
-    """The processes that hold the namespaces."""
-    return [network.emulator.pid, *(host.keeper_pid for host in network.hosts.values())]
-
-
 @pytest.fixture
 def local() -> Iterator[LocalHost]:
     with LocalHost() as host:
         yield host
 
 
-def event(host: NetnsHost, process: LocalProcess, kind: str) -> dict[str, Any]:
+def event(host: Host, process: Process, kind: str) -> dict[str, Any]:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         ended = process.exit_code() is not None
@@ -117,8 +113,8 @@ def test_a_broken_configuration_is_told_as_the_emulator_tells_it(local: LocalHos
 
 def test_nothing_is_left_when_the_network_closes(local: LocalHost) -> None:
     with open_single(local) as network:
-        held = holders(pids(network))
-        assert {pid for pid, _ in held} == set(pids(network))
+        held = holders(list(network.pids))
+        assert {pid for pid, _ in held} == set(network.pids)
     assert not living(held)
 
 

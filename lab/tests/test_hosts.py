@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll_lab.hosts import cgroup
-from plimsoll_lab.hosts.local import LocalHost, LocalProcess
+from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
 from plimsoll_lab.hosts.samplers.usage import ProcMeter, Usage
 from plimsoll_lab.problem import LabError
 
@@ -34,67 +34,67 @@ time.sleep(600)
 
 
 @pytest.fixture
-def host() -> Iterator[LocalHost]:
-    with LocalHost() as local:
-        yield local
+def launcher() -> Iterator[Launcher]:
+    with Launcher() as launcher:
+        yield launcher
 
 
 def python(source: str) -> list[str]:
     return [sys.executable, "-c", source]
 
 
-def lines(host: LocalHost, process: LocalProcess, wanted: int) -> list[str]:
+def lines(process: LocalProcess, wanted: int) -> list[str]:
     found: list[str] = []
     deadline = time.monotonic() + 120
     while len(found) < wanted:
         assert time.monotonic() < deadline, (found, process.stderr_tail())
-        host.wait([process], 1.0)
+        wait_for([process], 1.0)
         found += process.take_lines()
     return found
 
 
-def test_every_meter_sees_the_whole_tree_and_shared_pages_once(host: LocalHost) -> None:
-    with host.start(python(FAMILY), role="server", metered=True) as process:
-        lines(host, process, 5)
+def test_every_meter_sees_the_whole_tree_and_shared_pages_once(launcher: Launcher) -> None:
+    with launcher.start(python(FAMILY), role="server", metered=True) as process:
+        lines(process, 5)
         for usage in (process.usage(thorough=True), ProcMeter(session=process.pid).read(thorough=True)):
             assert 0.65 < usage.cpu_s < 1.5
             assert usage.memory_bytes is not None
             assert 60 * 2**20 < usage.memory_bytes < 110 * 2**20
 
 
-def test_a_walk_over_processes_leaves_memory_alone_unless_thorough(host: LocalHost) -> None:
-    with host.start(python(FAMILY), role="server", metered=True) as process:
-        lines(host, process, 5)
+def test_a_walk_over_processes_leaves_memory_alone_unless_thorough(launcher: Launcher) -> None:
+    with launcher.start(python(FAMILY), role="server", metered=True) as process:
+        lines(process, 5)
         assert ProcMeter(session=process.pid).read(thorough=False).memory_bytes is None
 
 
-def test_stopping_ends_the_whole_tree(host: LocalHost) -> None:
-    with host.start(python(FAMILY), role="server", metered=True) as process:
-        lines(host, process, 5)
+def test_stopping_ends_the_whole_tree(launcher: Launcher) -> None:
+    with launcher.start(python(FAMILY), role="server", metered=True) as process:
+        lines(process, 5)
         assert process.stop(grace_s=60) == -15
         wait_until(lambda: ProcMeter(session=process.pid).read(thorough=False) == Usage(cpu_s=0.0, memory_bytes=None))
 
 
-def test_a_process_that_ignores_sigterm_is_killed(host: LocalHost) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(launcher: Launcher) -> None:
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     )
-    with host.start(python(stubborn), role="server", metered=False) as process:
-        lines(host, process, 1)
+    with launcher.start(python(stubborn), role="server", metered=False) as process:
+        lines(process, 1)
         assert process.stop(grace_s=0.1) == -9
 
 
-def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(host: LocalHost) -> None:
+def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(launcher: Launcher) -> None:
     flood = "import sys\nfor _ in range(3):\n    sys.stderr.write('x' * 200_000)\nprint('through', flush=True)"
-    with host.start(python(flood), role="server", metered=False) as process:
-        assert lines(host, process, 1) == ["through"]
+    with launcher.start(python(flood), role="server", metered=False) as process:
+        assert lines(process, 1) == ["through"]
         assert len(process.stderr_tail()) <= 4096
 
 
-def test_a_program_that_is_missing_is_said(host: LocalHost) -> None:
+def test_a_program_that_is_missing_is_said(launcher: Launcher) -> None:
     with (
         pytest.raises(LabError, match="cannot start the server '/no/such': No such file"),
-        host.start(["/no/such"], role="server", metered=True),
+        launcher.start(["/no/such"], role="server", metered=True),
     ):
         pass
 

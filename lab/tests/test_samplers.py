@@ -7,17 +7,18 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from plimsoll_lab.hosts.attached import Attached
+from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.messages import AnswerT, Describe, Description, HostSample, Message, TakeSample
 from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_descriptors
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
-from plimsoll_lab.trial.sampling import DEAR_SHARE, Sampler
+from plimsoll_lab.trial.sampling import EXPENSIVE_SHARE, Sampler
 
 ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}
 
@@ -134,34 +135,45 @@ def test_of_many_processes_some_stand_for_all_but_the_leader_for_itself_alone() 
     assert read_descriptors([]) is None
 
 
-class Tree(Attached):
-    """A process whose tree is this process, and that counts how often it is asked."""
+class CountingAgent:
+    """Answers for one place and one process, and counts the samples that were expensive: ten milliseconds each."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.expensive = 0
 
-    def members(self) -> Sequence[int]:
-        """The process that tests."""
-        self.asked += 1
-        return [os.getpid()]
+    def ask(self, message: Message[AnswerT]) -> AnswerT:
+        """Answer a description or a sample."""
+        if isinstance(message, Describe):
+            return cast("AnswerT", Description(name="local", addresses=("127.0.0.1",), interface="lo", metering="proc"))
+        assert isinstance(message, TakeSample)
+        self.expensive += message.expensive
+        sample = HostSample(
+            machine={},
+            states={1: {}},
+            costs={},
+            counters={1: {}} if message.counters else {},
+            descriptors={7: 12} if message.expensive else {},
+            connections=None,
+            connections_family=None,
+            expensive_s=0.01 if message.expensive else 0.0,
+        )
+        return cast("AnswerT", sample)
 
 
-def test_what_is_dear_is_read_so_seldom_that_it_keeps_to_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(1000))
-    # Each reading of what is dear takes ten milliseconds.
-    monkeypatch.setattr("plimsoll_lab.trial.sampling.time.thread_time", lambda: next(clock) * 0.01)
+def test_what_is_expensive_is_read_so_seldom_that_it_keeps_to_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll_lab.trial.sampling.time.monotonic", lambda: 100.0)
-    tree = Tree()
-    with LocalHost() as host:
-        sampler = Sampler({"local": host}, host, "")
-        sampler.begin({"server": tree})
-        apart = round(0.01 / DEAR_SHARE)
-        asked = []
-        for second in range(1, 2 * apart + 1):
-            sampler.turn({"server": tree}, 100.0 + second)
-            asked.append(tree.asked)
+    agent = CountingAgent()
+    host = Host(agent, 1)
+    parts = {"server": HostProcess(agent, 7, "proc")}
+    sampler = Sampler({"local": host}, host, "")
+    sampler.begin(parts)
+    apart = round(0.01 / EXPENSIVE_SHARE)
+    asked = []
+    for second in range(1, 2 * apart + 1):
+        sampler.turn(parts, 100.0 + second)
+        asked.append(agent.expensive)
     assert apart > 2
     assert asked == [1] * (apart - 1) + [2] * apart + [3]
-    parts = [cast("dict[str, dict[str, int]]", row["parts"]) for row in sampler._timeline]
-    read = [place for place, part in enumerate(parts) if "descriptors" in part["server"]]
+    rows = [cast("dict[str, dict[str, int]]", row["parts"]) for row in sampler._timeline]
+    read = [place for place, part in enumerate(rows) if "descriptors" in part["server"]]
     assert read == [0, apart, 2 * apart]

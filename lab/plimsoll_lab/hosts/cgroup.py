@@ -7,6 +7,7 @@ left behind is recognised by that name and removed at the next start.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -16,7 +17,9 @@ from pathlib import Path
 
 from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter
 
-_OURS = re.compile(r"plimsoll-(\d+)-(\d+)")
+_OURS = re.compile(r"plimsoll-(\d+)-(\d+)(?:-\d+)?")
+_OPENED = itertools.count(1)
+"""A process may have several agents, each with folders of its own."""
 REMOVE_WITHIN_S = 2.0
 """A group can be removed once its last process has been reaped, which follows a kill by milliseconds."""
 
@@ -72,7 +75,7 @@ class Groups:
 
 def open_groups() -> Groups | None:
     """Folders for this lab process; None where the machine does not let us have them."""
-    name = f"plimsoll-{os.getpid()}-{_start_ticks(os.getpid())}"
+    name = f"plimsoll-{os.getpid()}-{_start_ticks(os.getpid())}-{next(_OPENED)}"
     for homes in _homes():
         for home in homes:
             _remove_stale(home)

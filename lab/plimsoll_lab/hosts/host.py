@@ -1,25 +1,43 @@
-"""The seam between a trial and the place its processes run."""
+"""A host as a trial sees it: messages to the agent there, behind the names of what they do.
+
+Nothing here belongs to the machine the lab runs on: a process is a number, which its agent alone can resolve.
+"""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from plimsoll_lab.hosts.messages import (
+    Await,
+    Connection,
+    Describe,
+    Discard,
+    FindFreePort,
+    MeasureGoodput,
+    MeasureRoundTrips,
+    ReadUsage,
+    Report,
+    Start,
+    Stop,
+    TryConnect,
+    UsageReading,
+)
+from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
+
+SLICE_S = 0.01
+"""Processes of several agents are awaited in turn, so long each."""
 
 
 class Process(Protocol):
     """A started process, and the tree below it."""
 
-    pid: int
-    """Its process id on its host."""
     meter_source: str | None
-    """Where `usage` reads from; None for a process that is not metered."""
-
-    def watched(self) -> Sequence[int]:
-        """Descriptors that become readable when it prints or ends."""
+    """Where its cost is read from; None for a process that is not metered."""
 
     def take_lines(self) -> list[str]:
         """The whole lines it has printed to stdout since the last call."""
@@ -33,52 +51,180 @@ class Process(Protocol):
     def stop(self, *, grace_s: float) -> int:
         """Ask it to end, wait, and kill what is left of the tree; its exit code."""
 
-    def usage(self, *, thorough: bool) -> Usage:
-        """What its whole tree has used."""
 
-    def members(self) -> Sequence[int]:
-        """The processes of its tree, itself first; itself alone where nothing tells the others cheaply."""
+class HostProcess:
+    """A process that an agent has started."""
+
+    def __init__(self, connection: Connection, number: int, meter_source: str | None) -> None:
+        self.connection = connection
+        """To the agent that knows it."""
+        self.number = number
+        """Its number there."""
+        self.meter_source = meter_source
+        self._lines: list[str] = []
+        self._stderr = ""
+        self._code: int | None = None
+
+    def take_lines(self) -> list[str]:
+        """The whole lines it has printed to stdout since the last call."""
+        self._look()
+        lines, self._lines = self._lines, []
+        return lines
+
+    def exit_code(self) -> int | None:
+        """None while it runs; a negative number is the signal that ended it."""
+        self._look()
+        return self._code
+
+    def stderr_tail(self) -> str:
+        """The end of what it has printed to stderr."""
+        self._look()
+        return self._stderr
+
+    def stop(self, *, grace_s: float) -> int:
+        """Ask it to end, wait, and kill what is left of the tree; its exit code."""
+        report = self.connection.ask(Stop(process=self.number, grace_s=grace_s))
+        self.take_report(report)
+        if report.exit_code is None:
+            raise AssertionError(f"process {self.number} was stopped and has not ended")
+        return report.exit_code
+
+    def take_report(self, report: Report) -> None:
+        """Keep what the agent has told of it."""
+        self._lines += report.lines
+        self._stderr = report.stderr_tail
+        self._code = report.exit_code
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it has lines that nobody has taken, or has ended."""
+        return bool(self._lines) or self._code is not None
+
+    def _look(self) -> None:
+        # After its end it says nothing more: the report of its end had every line that was left.
+        if self._code is None:
+            for report in self.connection.ask(Await(processes=(self.number,), timeout_s=0.0)):
+                self.take_report(report)
 
 
-class Host(Protocol):
-    """A place where processes run."""
+class Host:
+    """A place where processes run, which an agent serves."""
 
-    name: str
-    """As it appears in records and errors."""
-    addresses: tuple[str, ...]
-    """Where the others reach it, the first one first."""
-    interface: str
-    """The network interface that the others reach it by."""
-    namespace_pid: int | None
-    """A process in the host's own network namespace; None where that is the lab's."""
+    def __init__(self, connection: Connection, place: int) -> None:
+        described = connection.ask(Describe(place=place))
+        self.connection = connection
+        """To its agent."""
+        self.place = place
+        """Its number there."""
+        self.name = described.name
+        """As it appears in records and errors."""
+        self.addresses = described.addresses
+        """Where the others reach it, the first one first."""
+        self.interface = described.interface
+        """The network interface that the others reach it by."""
+        self.metering = described.metering
+        """Where the cost of a process tree is read from."""
 
-    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> AbstractContextManager[Process]:
+    @contextlib.contextmanager
+    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[HostProcess]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
+        started = self.connection.ask(Start(place=self.place, argv=tuple(argv), role=role, metered=metered))
+        try:
+            yield HostProcess(self.connection, started.process, started.meter_source)
+        finally:
+            self.connection.ask(Discard(process=started.process))
 
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
+        wait_for_any(processes, timeout_s)
 
     def free_port(self) -> int:
-        """A TCP port of its first address that nobody listens on."""
+        """A TCP port of its first address that nobody listens on; another may take it before it is used."""
+        return self.connection.ask(FindFreePort(place=self.place))
 
     def accepts(self, address: str) -> bool:
-        """Whether a connection from this host itself to `ADDRESS:PORT` is taken."""
+        """Whether a connection from this host itself to `ADDRESS:PORT` is accepted."""
+        return self.connection.ask(TryConnect(place=self.place, address=address))
 
-    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A socket of this host's network."""
+    def round_trips(self, there: Host, expected_s: float) -> tuple[float, ...]:
+        """Seconds that each of many ICMP echoes took; those that were lost are left out."""
+        message = MeasureRoundTrips(place=self.place, address=there.addresses[0], expected_s=expected_s)
+        return self.connection.ask(message)
+
+    def goodput(self, there: Host, *, round_trip_s: float, rate_bits_per_s: float | None, lossy: bool = False) -> float:
+        """Payload bits a second that arrive there while more is sent than the path carries; see `MeasureGoodput`."""
+        message = MeasureGoodput(
+            source=self.place,
+            sink=there.place,
+            round_trip_s=round_trip_s,
+            rate_bits_per_s=rate_bits_per_s,
+            lossy=lossy,
+        )
+        return self.connection.ask(message)
 
 
-CONNECT_S = 0.2
-"""How long a server that is not up yet may leave an attempt to connect without an answer."""
+def wait_for_any(processes: Sequence[Process], timeout_s: float) -> None:
+    """Sleep until one of them prints or ends, or the time is over; they may be of several agents."""
+    ours = [each for each in processes if isinstance(each, HostProcess)]
+    if any(each.has_news for each in ours):
+        return
+    by_agent: dict[int, list[HostProcess]] = {}
+    for each in ours:
+        by_agent.setdefault(id(each.connection), []).append(each)
+    if not by_agent:
+        time.sleep(max(0.0, timeout_s))
+        return
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for group in by_agent.values():
+            left_s = max(0.0, deadline - time.monotonic())
+            pause_s = left_s if len(by_agent) == 1 else min(left_s, SLICE_S)
+            numbers = tuple(each.number for each in group)
+            reports = group[0].connection.ask(Await(processes=numbers, timeout_s=pause_s))
+            for each, report in zip(group, reports, strict=True):
+                each.take_report(report)
+        if any(each.has_news for each in ours) or time.monotonic() >= deadline:
+            return
 
 
-def accepts(host: Host, address: str) -> bool:
-    """What `Host.accepts` is where the host's sockets can be had."""
-    name, _, port = address.rpartition(":")
-    try:
-        with host.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.settimeout(CONNECT_S)
-            probe.connect((name.strip("[]"), int(port)))
-            return True
-    except OSError:
-        return False
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What the parts of a trial and the server's machine have used, at one moment."""
+
+    at_unix_s: float
+    """When the server was read, by its machine's clock."""
+    at_s: float
+    """The same on that machine's monotonic clock."""
+    server: Usage
+    """The server's tree; zero for a server that somebody else runs."""
+    others: Mapping[str, Usage]
+    """The tree of every other metered part."""
+    machine: MachineUsage
+    """The whole machine."""
+
+
+def read_usage(host: Host, server: Process, others: Mapping[str, Process], *, thorough: bool) -> Reading:
+    """Read the server's tree first, then its machine and the other parts, with one message to each agent."""
+    by_agent: dict[int, tuple[Connection, dict[int, str]]] = {id(host.connection): (host.connection, {})}
+    own = server.number if isinstance(server, HostProcess) else None
+    for name, process in others.items():
+        if isinstance(process, HostProcess) and process.meter_source is not None:
+            by_agent.setdefault(id(process.connection), (process.connection, {}))[1][process.number] = name
+    found: dict[str, Usage] = {}
+    first: UsageReading | None = None
+    for connection, names in by_agent.values():
+        numbers = tuple(names)
+        if first is None and own is not None:
+            numbers = (own, *numbers)
+        reading = connection.ask(ReadUsage(processes=numbers, thorough=thorough))
+        first = first or reading
+        found |= {name: reading.usages[number] for number, name in names.items()}
+    if first is None:
+        raise AssertionError("the server's host has an agent")
+    return Reading(
+        at_unix_s=first.at_unix_s,
+        at_s=first.at_s,
+        server=first.usages[own] if own is not None else Usage(cpu_s=0.0, memory_bytes=None),
+        others=found,
+        machine=first.machine,
+    )

@@ -1,96 +1,47 @@
 """Hosts that are network namespaces of this machine, and the emulated links between them.
 
 The namespaces have no name: each exists as long as a process is in it, so that the kernel clears it away with the last
-one, however that ends. Every process is started by the local host, whose guard outlives the lab. The emulator has a
-namespace of its own, so that the devices of two runs never meet.
+one, however that ends. Every process is started by the local host's agent, whose guard outlives the lab. The
+emulator has a namespace of its own, so that the devices of two runs never meet.
+
+ip(8) does here what pyroute2 could: nsenter(1) is the prefix of every command in a namespace anyway, as it keeps the
+process id, and what ip(8) says of a refusal is what a person can try by hand.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import cast
 
-from plimsoll_lab.hosts.host import Process, accepts
-from plimsoll_lab.hosts.inside import socket_inside
-from plimsoll_lab.hosts.local import LocalHost, LocalProcess, wait_for
+from plimsoll_lab.hosts.agent import Place, enter
+from plimsoll_lab.hosts.host import Host, HostProcess
+from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 Json = dict[str, object]
 
 READY_S = 30.0
 """Making a namespace takes milliseconds, and a hundred devices a second."""
-PORTS = range(20_000, 30_000)
-"""Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection takes one meanwhile."""
 KEEP = """ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && echo kept && exec sleep infinity"""
 """Holds a host's namespace. TCP there carries nothing over from trial to trial (tcp_no_metrics_save, ip-sysctl.rst)."""
-LISTEN = "0A"
-"""The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
 COUNTS_EVERY = "200ms"
 """How often the emulator tells its counts: a trial waits for those that follow its window."""
-
-
-class NetnsHost:
-    """A host of an emulated network."""
-
-    def __init__(self, name: str, addresses: Sequence[str], local: LocalHost, keeper_pid: int) -> None:
-        self.name = name
-        self.addresses = tuple(addresses)
-        self.interface = device_of(name)
-        self._local = local
-        self.keeper_pid = keeper_pid
-        """The process that holds the namespace."""
-        self.namespace_pid: int | None = keeper_pid
-        self._next_port = PORTS.start
-
-    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> AbstractContextManager[LocalProcess]:
-        """Start a process here; leaving the context ends its whole tree, however the context is left."""
-        return self._local.start(enter(self.keeper_pid, argv), role=role, metered=metered)
-
-    def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
-        """Sleep until one of them prints or ends, or the time is over."""
-        self._local.wait(processes, timeout_s)
-
-    def free_port(self) -> int:
-        """A TCP port of this host that nobody listens on, another one each time."""
-        taken = self._listening()
-        for _ in PORTS:
-            port = self._next_port
-            self._next_port = port + 1 if port + 1 in PORTS else PORTS.start
-            if port not in taken:
-                return port
-        raise LabError(
-            f"{self.name}: every port from {PORTS.start} to {PORTS.stop - 1} is listened on; end some servers"
-        )
-
-    def accepts(self, address: str) -> bool:
-        """Whether a connection from this host itself to `ADDRESS:PORT` is taken."""
-        return accepts(self, address)
-
-    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A socket of this host's network."""
-        return socket_inside(Path(f"/proc/{self.keeper_pid}/ns/net"), family, kind, protocol)
-
-    def _listening(self) -> set[int]:
-        ports = set()
-        for table in ("tcp", "tcp6"):
-            with contextlib.suppress(FileNotFoundError):
-                rows = Path(f"/proc/{self.keeper_pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
-                fields = [row.split() for row in rows]
-                ports |= {int(each[1].rpartition(":")[2], 16) for each in fields if each[3] == LISTEN}
-        return ports
 
 
 class Network:
     """Hosts that are up, and the emulator between them."""
 
-    def __init__(self, hosts: Mapping[str, NetnsHost], emulator: LocalProcess, ready: Json) -> None:
+    def __init__(
+        self, local: LocalHost, hosts: Mapping[str, Host], emulator: HostProcess, ready: Json, pids: Sequence[int]
+    ) -> None:
+        self._local = local
+        self.pids = tuple(pids)
+        """The processes that hold the namespaces, on this machine."""
         self.hosts = hosts
         """By name."""
         self.emulator = emulator
@@ -121,7 +72,7 @@ class Network:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self.emulator.exit_code() is not None:
                 return None
-            wait_for([self.emulator], left_s)
+            self._local.wait([self.emulator], left_s)
 
     def disturbances(self, from_unix_s: float, to_unix_s: float) -> list[Json]:
         """When the emulator was not the network asked for, of those moments that overlap with a time."""
@@ -150,24 +101,25 @@ def open_network(
         emulator = stack.enter_context(local.start(["unshare", "--net", "--", *link], role="link", metered=True))
         ready = _await(local, emulator, "the emulated links", '"ready"')
         hosts = {}
+        pids = [local.agent.pid(emulator.number)]
         for name, own in addresses.items():
             keeper = stack.enter_context(
                 local.start(["unshare", "--net", "--", "sh", "-c", KEEP], role=f"host-{name}", metered=False)
             )
             _await(local, keeper, f"the host {name}", "kept")
-            _plug(local, emulator.pid, keeper.pid, name, own)
-            hosts[name] = NetnsHost(name, own, local, keeper.pid)
-        yield Network(hosts, emulator, json.loads(ready))
+            keeper_pid = local.agent.pid(keeper.number)
+            pids.append(keeper_pid)
+            _plug(local, pids[0], keeper_pid, name, own)
+            place = Place(name=name, addresses=tuple(own), interface=device_of(name), namespace_pid=keeper_pid)
+            number = local.agent.add(place)
+            stack.callback(local.agent.remove, number)
+            hosts[name] = Host(local.agent, number)
+        yield Network(local, hosts, emulator, json.loads(ready), pids)
 
 
 def device_of(host: str) -> str:
     """The name of a host's interface."""
     return f"{host}-eth0"
-
-
-def enter(pid: int, argv: Sequence[str]) -> list[str]:
-    """A command that runs in the network namespace of a process, and keeps its own process id."""
-    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv]
 
 
 def _plug(local: LocalHost, emulator_pid: int, keeper_pid: int, name: str, addresses: Sequence[str]) -> None:
@@ -191,7 +143,7 @@ def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:
             raise LabError(f"cannot {purpose}: `{' '.join(argv)}` said: {said}", exit_code=ENVIRONMENT)
 
 
-def _await(local: LocalHost, process: LocalProcess, what: str, word: str) -> str:
+def _await(local: LocalHost, process: HostProcess, what: str, word: str) -> str:
     """The first line with a word in it."""
     deadline = time.monotonic() + READY_S
     while (left_s := deadline - time.monotonic()) > 0:

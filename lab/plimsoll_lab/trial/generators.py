@@ -56,6 +56,8 @@ class Watch:
     """The emulator."""
     sampler: Sampler
     """The hosts."""
+    server_host: Host
+    """Where the server runs, and the window's clock is read."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -144,7 +146,9 @@ def run_loads(
             pause_s = deadline - now
             if window.open:
                 pause_s = min(
-                    pause_s, window.sample(server, now), watch.sampler.turn({"server": server, **metered}, now)
+                    pause_s,
+                    window.sample(watch.server_host, server, now),
+                    watch.sampler.turn({"server": server, **metered}, now),
                 )
             stage.wait(_watched(server, others, generators, watch.wire), pause_s)
         _stop_rest(generators)
@@ -182,10 +186,10 @@ def _take_turn(
                 each.window.add(kind)
                 if kind == "window_opened" and all(kind in one.window for one in measured):
                     watch.wire.begin()
-                    window.begin(server, metered, unix_s(event))
+                    window.begin(watch.server_host, server, metered, unix_s(event))
                     watch.sampler.begin({"server": server, **metered})
                 elif kind == "window_closed" and window.open:
-                    window.end(server, metered, unix_s(event))
+                    window.end(watch.server_host, server, metered, unix_s(event))
                     watch.sampler.end({"server": server, **metered})
         if code is not None:
             _end(each, code)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from plimsoll_lab.hosts.attached import attached
+from plimsoll_lab.hosts.external_server import external_server
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.store.records import Doubt, Json, Outcome, TrialRecord
 from plimsoll_lab.suite.expand import trial_s
@@ -129,7 +130,8 @@ def _measure(stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, 
         generators = plan_generators(stage, binary, suite, point, addresses)
         server_host = stage.host(point.place.server)
         watched = {name: host for name, host in stage.hosts.items() if stage.network is None or name != LOCAL}
-        watch = Watch(wire=Wire(stage.network), sampler=Sampler(watched, server_host, addresses[SERVER]))
+        sampler = Sampler(watched, server_host, addresses[SERVER])
+        watch = Watch(wire=Wire(stage.network), sampler=sampler, server_host=server_host)
         capture = stack.enter_context(capturing(server_host, binary, file)) if file is not None else None
         others = {name: part.process for name, part in parts.items() if name != SERVER}
         if stage.network is not None:
@@ -192,7 +194,10 @@ def _start_parts(
         record["command"] = command
         if role is not None:
             seen.roles.append(record)
-        process = stack.enter_context(host.start(command, role=name, metered=True) if command else attached())
+        started: AbstractContextManager[Process] = (
+            host.start(command, role=name, metered=True) if command else external_server()
+        )
+        process = stack.enter_context(started)
         record["metering"] = process.meter_source
         addresses[name] = host.addresses[0]
         if must_be_ready:

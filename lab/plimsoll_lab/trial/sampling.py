@@ -2,48 +2,39 @@
 
 Together, with the server read ten times a second, this is to stay within a hundredth of a core however many processes
 and connections there are; the lab's own CPU over the window stands in every record (`lab_cpu_cores`). What grows with
-them, the sample of connections and the descriptors of whole trees, is read so much the more seldom the dearer it is.
+them, the sample of connections and the descriptors of whole trees, is read the less often the more it costs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
 from collections.abc import Mapping
-from typing import cast
 
-from plimsoll_lab.hosts.host import Host, Process
-from plimsoll_lab.hosts.samplers.machine import (
-    read_descriptors,
-    read_machine,
-    read_memory,
-    read_open_files,
-    read_pressure,
-)
-from plimsoll_lab.hosts.samplers.network import difference, read_counters, read_states
-from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections, summarise
+from plimsoll_lab.hosts.host import Host, HostProcess, Process
+from plimsoll_lab.hosts.messages import Connection, HostSample, TakeSample
+from plimsoll_lab.hosts.samplers.network import difference
 from plimsoll_lab.store.records import Json
 
 EVERY_S = 1.0
-"""Once a second shows a trend; a turn takes about a millisecond."""
-DEAR_SHARE = 0.001
-"""Of a core, what is dear may take over a window, but for its two ends."""
+"""Once a second shows a trend; a sample takes about a millisecond."""
+EXPENSIVE_SHARE = 0.001
+"""Of a core, what is expensive may take over a window, but for its two ends."""
 
 
 class Sampler:
-    """Reads hosts and parts over one window."""
+    """Reads hosts and parts over one window, with one message to each agent at a time."""
 
     def __init__(self, hosts: Mapping[str, Host], server_host: Host, server_address: str) -> None:
         self._hosts = hosts
         self._server_host = server_host
         self._port = int(server_address.rpartition(":")[2]) if ":" in server_address else None
-        self._families = [socket.AF_INET6] if "[" in server_address else [socket.AF_INET, socket.AF_INET6]
-        self._first: dict[str, dict[str, int]] = {}
-        self._last: dict[str, dict[str, int]] = {}
+        self._families = (socket.AF_INET6,) if "[" in server_address else (socket.AF_INET, socket.AF_INET6)
+        self._first: dict[str, Mapping[str, int]] = {}
+        self._last: dict[str, Mapping[str, int]] = {}
         self._opened_at = 0.0
         self._due_at = float("inf")
-        self._dear_at = float("inf")
+        self._expensive_at = float("inf")
         self._own_s = 0.0
         self._timeline: list[Json] = []
         self._connections: list[Json] = []
@@ -53,25 +44,18 @@ class Sampler:
         self._opened_at = time.monotonic()
         self._due_at = self._opened_at + EVERY_S
         self._own_s = time.process_time()
-        self._first = self._counters()
-        self._turn(parts, 0.0)
-        self._dear_turn(parts, self._opened_at)
+        self._first = self._sample(parts, self._opened_at, counters=True, expensive=True)
 
     def turn(self, parts: Mapping[str, Process], now: float) -> float:
         """Read where it is due; seconds until the next."""
         if now >= self._due_at:
             self._due_at = now + EVERY_S
-            self._turn(parts, now - self._opened_at)
-            if now >= self._dear_at:
-                self._dear_turn(parts, now)
+            self._sample(parts, now, counters=False, expensive=now >= self._expensive_at)
         return max(0.0, self._due_at - now)
 
     def end(self, parts: Mapping[str, Process]) -> None:
         """The window closes."""
-        now = time.monotonic()
-        self._last = self._counters()
-        self._turn(parts, now - self._opened_at)
-        self._dear_turn(parts, now)
+        self._last = self._sample(parts, time.monotonic(), counters=True, expensive=True)
         self._own_s = time.process_time() - self._own_s
         self._due_at = float("inf")
 
@@ -86,54 +70,74 @@ class Sampler:
             "timeline": self._timeline,
         }
 
-    def _counters(self) -> dict[str, dict[str, int]]:
-        return {name: read_counters(host.namespace_pid, host.interface) for name, host in self._hosts.items()}
+    def _sample(
+        self, parts: Mapping[str, Process], now: float, *, counters: bool, expensive: bool
+    ) -> dict[str, Mapping[str, int]]:
+        """Ask every agent; the counters of each host, where they were asked for."""
+        at_s = now - self._opened_at
+        costs: dict[str, Json] = {name: {} for name in parts}
+        states: dict[str, Mapping[str, int]] = {}
+        totals: dict[str, Mapping[str, int]] = {}
+        machine: Mapping[str, object] = {}
+        expensive_s = 0.0
+        for connection, hosts in self._agents():
+            own = {
+                each.number: name
+                for name, each in parts.items()
+                if isinstance(each, HostProcess) and each.connection is connection
+            }
+            found = connection.ask(self._question(connection, hosts, own, counters=counters, expensive=expensive))
+            # The machine of a trial is the one its server runs on.
+            if connection is self._server_host.connection:
+                machine = found.machine
+            states |= {name: found.states[place] for place, name in hosts.items()}
+            totals |= {name: found.counters[place] for place, name in hosts.items() if counters}
+            for number, name in own.items():
+                costs[name] = _cost(found, number)
+            if found.connections is not None:
+                if found.connections_family is not None:
+                    # A server has one family: asking for the other walks over every connection for nothing.
+                    self._families = (socket.AddressFamily(found.connections_family),)
+                self._connections.append({"at_s": at_s, "host": self._server_host.name, **found.connections})
+            expensive_s = max(expensive_s, found.expensive_s)
+        if expensive:
+            self._expensive_at = now + expensive_s / EXPENSIVE_SHARE
+        self._timeline.append({"at_s": at_s, "machine": dict(machine), "hosts": states, "parts": costs})
+        return totals
 
-    def _turn(self, parts: Mapping[str, Process], at_s: float) -> None:
-        machine = read_machine()
-        row: Json = {
-            "at_s": at_s,
-            "machine": {
-                "busy_s": machine.busy_s,
-                "steal_s": machine.steal_s,
-                "memory_available_bytes": read_memory(),
-                "open_files": read_open_files(),
-                **read_pressure(),
-            },
-            "hosts": {name: read_states(host.namespace_pid) for name, host in self._hosts.items()},
-            "parts": {name: _part(process) for name, process in parts.items()},
-        }
-        self._timeline.append(row)
+    def _agents(self) -> list[tuple[Connection, dict[int, str]]]:
+        """Every agent once, the server's among them, with the hosts it serves by their numbers."""
+        found: dict[int, tuple[Connection, dict[int, str]]] = {}
+        for name, host in self._hosts.items():
+            found.setdefault(id(host.connection), (host.connection, {}))[1][host.place] = name
+        found.setdefault(id(self._server_host.connection), (self._server_host.connection, {}))
+        return list(found.values())
 
-    def _dear_turn(self, parts: Mapping[str, Process], now: float) -> None:
-        """What belongs to the turn just taken."""
-        began_s = time.thread_time()
-        rows = cast("Mapping[str, Json]", self._timeline[-1]["parts"])
-        for name, process in parts.items():
-            rows[name]["descriptors"] = read_descriptors(process.members())
-        # A kernel without sock_diag has no sample: the record then says so by its absence.
-        with contextlib.suppress(OSError):
-            self._sample_connections(now - self._opened_at)
-        self._dear_at = now + (time.thread_time() - began_s) / DEAR_SHARE
-
-    def _sample_connections(self, at_s: float) -> None:
-        if self._port is None:
-            return
-        infos: list[TcpInfo] = []
-        for family in self._families:
-            with self._server_host.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG) as diag:
-                diag.settimeout(1.0)
-                infos = sample_connections(diag, family, self._port)
-            if infos:
-                # A server has one family: asking for the other walks over every connection for nothing.
-                self._families = [family]
-                break
-        self._connections.append({"at_s": at_s, "host": self._server_host.name, **summarise(infos)})
+    def _question(
+        self,
+        connection: Connection,
+        hosts: Mapping[int, str],
+        parts: Mapping[int, str],
+        *,
+        counters: bool,
+        expensive: bool,
+    ) -> TakeSample:
+        serves = connection is self._server_host.connection
+        return TakeSample(
+            places=tuple(hosts),
+            processes=tuple(parts),
+            counters=counters,
+            expensive=expensive,
+            server_place=self._server_host.place if serves else None,
+            server_port=self._port if serves else None,
+            server_families=tuple(int(each) for each in self._families),
+        )
 
 
-def _part(process: Process) -> Json:
+def _cost(sample: HostSample, number: int) -> Json:
     found: Json = {}
-    if process.meter_source is not None and process.meter_source != "proc":
-        usage = process.usage(thorough=False)
-        found |= {"cpu_s": usage.cpu_s, "memory_bytes": usage.memory_bytes}
+    if number in sample.costs:
+        found |= {"cpu_s": sample.costs[number].cpu_s, "memory_bytes": sample.costs[number].memory_bytes}
+    if number in sample.descriptors:
+        found["descriptors"] = sample.descriptors[number]
     return found

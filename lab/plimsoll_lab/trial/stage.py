@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.host import Host, Process, wait_for_any
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.netns import Network, open_network
 from plimsoll_lab.suite.rack import LOCAL
@@ -32,7 +32,7 @@ class Stage:
 
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
-        self.hosts[LOCAL].wait(processes, timeout_s)
+        wait_for_any(processes, timeout_s)
 
 
 def alone(host: Host) -> Stage:

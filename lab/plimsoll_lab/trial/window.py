@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from plimsoll_lab.hosts.host import Process
-from plimsoll_lab.hosts.samplers.machine import MachineUsage, read_machine
+from plimsoll_lab.hosts.host import Host, Process, read_usage
+from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.records import Json, Sample
 
@@ -25,16 +25,18 @@ class Window:
     closed_unix_s: float | None = None
     """When the generator closed it."""
     opened_at: float = 0.0
-    """When the lab read the server's usage for it, on the monotonic clock."""
+    """When the lab had read the server's usage for it, on its own monotonic clock, which samples are due by."""
+    first_at_s: float = 0.0
+    """When the server's usage was read for it, on the monotonic clock of the server's machine."""
     lag_s: float = 0.0
     """How late both ends were read, together."""
     first: Usage | None = None
     """The server's usage as it opened."""
     last: Usage | None = None
     """The server's usage as it closed."""
-    others_first: dict[str, Usage] = field(default_factory=dict)
+    others_first: Mapping[str, Usage] = field(default_factory=dict)
     """The usage of every other metered part as it opened."""
-    others_last: dict[str, Usage] = field(default_factory=dict)
+    others_last: Mapping[str, Usage] = field(default_factory=dict)
     """The same as it closed."""
     length_s: float = 0.0
     """Between these two readings."""
@@ -50,27 +52,26 @@ class Window:
         """Whether it has opened and not yet closed."""
         return self.first is not None and self.last is None
 
-    def begin(self, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
+    def begin(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It opened at this moment."""
-        self.first = server.usage(thorough=True)
+        reading = read_usage(host, server, others, thorough=True)
         self.opened_at = time.monotonic()
-        self.machine_first = read_machine()
-        self.others_first = {name: each.usage(thorough=True) for name, each in others.items()}
+        self.first, self.first_at_s = reading.server, reading.at_s
+        self.machine_first, self.others_first = reading.machine, reading.others
         self.opened_unix_s = unix_s
-        self.lag_s += max(0.0, time.time() - unix_s)
+        self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
 
-    def end(self, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
+    def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It closed at this moment."""
-        self.last = server.usage(thorough=True)
-        self.length_s = time.monotonic() - self.opened_at
-        self.machine_last = read_machine()
-        self.others_last = {name: each.usage(thorough=True) for name, each in others.items()}
+        reading = read_usage(host, server, others, thorough=True)
+        self.last, self.length_s = reading.server, reading.at_s - self.first_at_s
+        self.machine_last, self.others_last = reading.machine, reading.others
         self.closed_unix_s = unix_s
-        self.lag_s += max(0.0, time.time() - unix_s)
+        self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
 
-    def sample(self, server: Process, now: float) -> float:
+    def sample(self, host: Host, server: Process, now: float) -> float:
         """Take a sample where one is due; seconds until the next."""
         due_s = self.samples[-1].at_s + SAMPLE_EVERY_S - (now - self.opened_at)
         if due_s > 0:
@@ -78,7 +79,7 @@ class Window:
         if server.meter_source == "proc":
             # A walk over the processes in the middle of a window would disturb it: only its ends are read.
             return SAMPLE_EVERY_S
-        usage = server.usage(thorough=False)
+        usage = read_usage(host, server, {}, thorough=False).server
         self.samples.append(Sample(at_s=now - self.opened_at, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))
         return SAMPLE_EVERY_S
 

@@ -1,0 +1,299 @@
+"""The agent of a machine: starts, meters, samples and stops processes there, and answers messages.
+
+The lab asks an agent in its own process for the local host and for the namespaces of an emulated network; an actor on
+another machine wraps the same class. An agent is used by the thread that made it: a started process is killed with the
+thread that forked it (PR_SET_PDEATHSIG, prctl(2)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from plimsoll_lab.hosts import path
+from plimsoll_lab.hosts.messages import (
+    AnswerT,
+    Await,
+    Describe,
+    Description,
+    Discard,
+    FindFreePort,
+    HostSample,
+    MeasureGoodput,
+    MeasureRoundTrips,
+    Message,
+    ReadFile,
+    ReadUsage,
+    Report,
+    Start,
+    Started,
+    Stop,
+    TakeSample,
+    TryConnect,
+    UsageReading,
+)
+from plimsoll_lab.hosts.netns_socket import socket_inside
+from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
+from plimsoll_lab.hosts.samplers.machine import (
+    read_descriptors,
+    read_machine,
+    read_memory,
+    read_open_files,
+    read_pressure,
+)
+from plimsoll_lab.hosts.samplers.network import read_counters, read_states
+from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, sample_connections, summarise
+from plimsoll_lab.problem import LabError
+
+CONNECT_S = 0.2
+"""How long a server that is not up yet may leave an attempt to connect without an answer."""
+SOCK_DIAG_S = 1.0
+"""Against hanging: the kernel fills the first piece of a dump at once."""
+PORTS = range(20_000, 30_000)
+"""Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection takes one meanwhile."""
+LISTEN = "0A"
+"""The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Place:
+    """A place of this machine where processes run: the machine itself, or a network namespace."""
+
+    name: str
+    """As it appears in records and errors."""
+    addresses: tuple[str, ...]
+    """Where the others reach it."""
+    interface: str
+    """The interface that the others reach it by."""
+    namespace_pid: int | None = None
+    """A process in the place's own network namespace; None where that is the agent's."""
+    next_port: int = PORTS.start
+    """Of a namespace: the port to try next."""
+
+    def socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket of this place's network."""
+        if self.namespace_pid is None:
+            return socket.socket(family, kind, protocol)
+        return socket_inside(Path(f"/proc/{self.namespace_pid}/ns/net"), family, kind, protocol)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """A command that runs here, and keeps its own process id."""
+        return list(argv) if self.namespace_pid is None else enter(self.namespace_pid, argv)
+
+    def free_port(self) -> int:
+        """A port that nobody listens on; in a namespace another one each time."""
+        if self.namespace_pid is None:
+            with self.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+                probe.bind((self.addresses[0], 0))
+                return int(probe.getsockname()[1])
+        taken = self._listening()
+        for _ in PORTS:
+            port = self.next_port
+            self.next_port = port + 1 if port + 1 in PORTS else PORTS.start
+            if port not in taken:
+                return port
+        raise LabError(
+            f"{self.name}: every port from {PORTS.start} to {PORTS.stop - 1} is listened on; end some servers"
+        )
+
+    def _listening(self) -> set[int]:
+        ports = set()
+        for table in ("tcp", "tcp6"):
+            with contextlib.suppress(FileNotFoundError):
+                rows = Path(f"/proc/{self.namespace_pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+                fields = [row.split() for row in rows]
+                ports |= {int(each[1].rpartition(":")[2], 16) for each in fields if each[3] == LISTEN}
+        return ports
+
+
+@dataclass(kw_only=True, slots=True)
+class _Running:
+    """A process, and how to end it."""
+
+    process: LocalProcess
+    stack: contextlib.ExitStack
+
+
+class Agent:
+    """Answers messages about this machine. A context: leaving it ends every process it has started."""
+
+    def __init__(self) -> None:
+        self._launcher = Launcher()
+        self._stack = contextlib.ExitStack()
+        self._places: dict[int, Place] = {}
+        self._running: dict[int, _Running] = {}
+        self._numbers = 0
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self._launcher)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            for number in list(self._running):
+                self._discard(Discard(process=number))
+        finally:
+            self._stack.__exit__(kind, error, trace)
+
+    @property
+    def metering(self) -> str:
+        """Where the cost of a process tree is read from."""
+        return self._launcher.metering
+
+    def add(self, place: Place) -> int:
+        """Serve one more place, on this machine; its number."""
+        self._numbers += 1
+        self._places[self._numbers] = place
+        return self._numbers
+
+    def remove(self, place: int) -> None:
+        """Serve a place no longer."""
+        del self._places[place]
+
+    def pid(self, process: int) -> int:
+        """The process id, for what else is done on this machine."""
+        return self._running[process].process.pid
+
+    def ask(self, message: Message[AnswerT]) -> AnswerT:
+        """Answer a message."""
+        answers: dict[type, Callable[[Any], object]] = {
+            Describe: self._describe,
+            Start: self._start,
+            Await: self._await,
+            Stop: self._stop,
+            Discard: self._discard,
+            ReadUsage: self._read_usage,
+            TakeSample: self._take_sample,
+            FindFreePort: lambda asked: self._places[asked.place].free_port(),
+            TryConnect: self._try_connect,
+            MeasureRoundTrips: self._measure_round_trips,
+            MeasureGoodput: self._measure_goodput,
+            ReadFile: _read_file,
+        }
+        return cast("AnswerT", answers[type(message)](message))
+
+    def _describe(self, asked: Describe) -> Description:
+        place = self._places[asked.place]
+        return Description(
+            name=place.name, addresses=place.addresses, interface=place.interface, metering=self.metering
+        )
+
+    def _start(self, asked: Start) -> Started:
+        stack = contextlib.ExitStack()
+        argv = self._places[asked.place].command(asked.argv)
+        process = stack.enter_context(self._launcher.start(argv, role=asked.role, metered=asked.metered))
+        self._numbers += 1
+        self._running[self._numbers] = _Running(process=process, stack=stack)
+        return Started(process=self._numbers, meter_source=process.meter_source)
+
+    def _await(self, asked: Await) -> tuple[Report, ...]:
+        if asked.timeout_s > 0:
+            wait_for([self._running[number].process for number in asked.processes], asked.timeout_s)
+        return tuple(self._report(number) for number in asked.processes)
+
+    def _report(self, number: int) -> Report:
+        process = self._running[number].process
+        # Whether it has ended is asked first: every line of a process that has is then there to be read.
+        code = process.exit_code()
+        lines = tuple(process.take_lines())
+        return Report(process=number, lines=lines, stderr_tail=process.stderr_tail(), exit_code=code)
+
+    def _stop(self, asked: Stop) -> Report:
+        self._running[asked.process].process.stop(grace_s=asked.grace_s)
+        return self._report(asked.process)
+
+    def _discard(self, asked: Discard) -> None:
+        running = self._running.pop(asked.process, None)
+        if running is not None:
+            running.stack.close()
+
+    def _read_usage(self, asked: ReadUsage) -> UsageReading:
+        first = {number: self._running[number].process.usage(thorough=asked.thorough) for number in asked.processes[:1]}
+        at_unix_s, at_s = time.time(), time.monotonic()
+        machine = read_machine()
+        rest = {number: self._running[number].process.usage(thorough=asked.thorough) for number in asked.processes[1:]}
+        return UsageReading(at_unix_s=at_unix_s, at_s=at_s, usages=first | rest, machine=machine)
+
+    def _take_sample(self, asked: TakeSample) -> HostSample:
+        machine = read_machine()
+        places = {number: self._places[number] for number in asked.places}
+        processes = {number: self._running[number].process for number in asked.processes}
+        sampled: dict[str, float | int | None] = {"busy_s": machine.busy_s, "steal_s": machine.steal_s}
+        sampled |= {"memory_available_bytes": read_memory(), "open_files": read_open_files(), **read_pressure()}
+        counted = places if asked.counters else {}
+        began_s = time.thread_time()
+        descriptors, connections, family = {}, None, None
+        if asked.expensive:
+            descriptors = {number: read_descriptors(each.members()) for number, each in processes.items()}
+            # A kernel without sock_diag has no sample: the record then says so by its absence.
+            with contextlib.suppress(OSError):
+                connections, family = self._sample_connections(asked)
+        return HostSample(
+            machine=sampled,
+            states={number: read_states(place.namespace_pid) for number, place in places.items()},
+            costs={
+                number: each.usage(thorough=False)
+                for number, each in processes.items()
+                if each.meter_source not in {None, "proc"}
+            },
+            counters={number: read_counters(place.namespace_pid, place.interface) for number, place in counted.items()},
+            descriptors=descriptors,
+            connections=connections,
+            connections_family=family,
+            expensive_s=time.thread_time() - began_s,
+        )
+
+    def _sample_connections(self, asked: TakeSample) -> tuple[Mapping[str, float] | None, int | None]:
+        if asked.server_port is None or asked.server_place is None:
+            return None, None
+        place = self._places[asked.server_place]
+        for family in asked.server_families:
+            with place.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG) as diag:
+                diag.settimeout(SOCK_DIAG_S)
+                infos = sample_connections(diag, socket.AddressFamily(family), asked.server_port)
+            if infos:
+                return summarise(infos), family
+        return summarise([]), None
+
+    def _try_connect(self, asked: TryConnect) -> bool:
+        name, _, port = asked.address.rpartition(":")
+        family = socket.AF_INET6 if ":" in name else socket.AF_INET
+        try:
+            with self._places[asked.place].socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(CONNECT_S)
+                probe.connect((name.strip("[]"), int(port)))
+                return True
+        except OSError:
+            return False
+
+    def _measure_round_trips(self, asked: MeasureRoundTrips) -> tuple[float, ...]:
+        with self._places[asked.place].socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as pinger:
+            return path.round_trips(pinger, asked.address, asked.expected_s)
+
+    def _measure_goodput(self, asked: MeasureGoodput) -> float:
+        source, sink = self._places[asked.source], self._places[asked.sink]
+        if asked.rate_bits_per_s is None:
+            return path.tcp_goodput(source, sink, asked.round_trip_s)
+        return path.udp_goodput(source, sink, asked.rate_bits_per_s, asked.round_trip_s, lossy=asked.lossy)
+
+
+def enter(pid: int, argv: Sequence[str]) -> list[str]:
+    """A command that runs in the network namespace of a process, and keeps its own process id."""
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv]
+
+
+def _read_file(asked: ReadFile) -> bytes:
+    try:
+        with Path(asked.path).open("rb") as file:
+            file.seek(asked.offset)
+            return file.read(asked.most_bytes)
+    except OSError as error:
+        raise LabError(f"cannot read {asked.path}: {error.strerror}") from None

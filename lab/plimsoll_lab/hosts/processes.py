@@ -1,0 +1,241 @@
+"""Processes of this machine: each in a session and, where possible, in a control group of its own.
+
+Only an agent knows these: pids, pipes and descriptors never leave it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import IO, Self
+
+from plimsoll_lab.hosts import guard
+from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
+from plimsoll_lab.hosts.samplers.usage import Meter, ProcMeter, Usage
+from plimsoll_lab.problem import LabError
+
+STDERR_KEPT = 4096
+"""Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a flood to hurt."""
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal a process gets when the thread that forked it ends. The lab forks from its main thread only."""
+
+INTERRUPTING = {signal.SIGINT, signal.SIGTERM}
+"""What a person or a supervisor ends the lab with."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class LocalProcess:
+    """A process on this machine, its pipes read without blocking."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], group: Group | None, *, metered: bool) -> None:
+        self.pid = popen.pid
+        self._popen = popen
+        self._group = group
+        self._meter: Meter | None = None
+        if metered:
+            self._meter = group.meter() if group is not None else ProcMeter(session=popen.pid)
+        self.meter_source = self._meter.source if self._meter else None
+        self._pidfd = os.pidfd_open(popen.pid)
+        self._kept: dict[int, bytes] = {}
+        self._open: dict[int, IO[bytes]] = {}
+        for pipe in (popen.stdout, popen.stderr):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                self._open[pipe.fileno()] = pipe
+                self._kept[pipe.fileno()] = b""
+        self._stdout, self._stderr = self._kept
+
+    def watched(self) -> list[int]:
+        """What becomes readable when it prints or ends."""
+        return [*self._open, self._pidfd]
+
+    def take_lines(self) -> list[str]:
+        """The whole lines it has printed to stdout since the last call."""
+        self._read()
+        *lines, self._kept[self._stdout] = self._kept[self._stdout].split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+    def exit_code(self) -> int | None:
+        """None while it runs; a negative number is the signal that ended it."""
+        return self._popen.poll()
+
+    def stderr_tail(self) -> str:
+        """The end of what it has printed to stderr."""
+        self._read()
+        return self._kept[self._stderr].decode(errors="replace").strip()
+
+    def stop(self, *, grace_s: float) -> int:
+        """SIGTERM, then SIGKILL for whatever is left of the tree; its exit code."""
+        deadline = time.monotonic() + grace_s
+        if self._popen.poll() is None:
+            self._popen.terminate()
+        while self._popen.poll() is None and (left_s := deadline - time.monotonic()) > 0:
+            # Reading goes on meanwhile: a process that cannot write its last words would never end.
+            wait_for([self], left_s)
+            self._read()
+        self.kill()
+        return self._popen.wait()
+
+    def kill(self) -> None:
+        """End the whole tree at once."""
+        if self._group is not None:
+            self._group.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of everything that was opened for it."""
+        self._popen.wait()
+        for pipe in self._open.values():
+            pipe.close()
+        self._open.clear()
+        os.close(self._pidfd)
+        if self._group is not None:
+            self._group.remove()
+
+    def usage(self, *, thorough: bool) -> Usage:
+        """What its whole tree has used."""
+        if self._meter is None:
+            raise AssertionError("usage of a process that is not metered")
+        return self._meter.read(thorough=thorough)
+
+    def members(self) -> list[int]:
+        """The processes of its control group, itself first; itself alone where it has none."""
+        return [self.pid, *(pid for pid in (self._group.pids() if self._group else ()) if pid != self.pid)]
+
+    def _read(self) -> None:
+        for number, pipe in list(self._open.items()):
+            while True:
+                try:
+                    chunk = os.read(number, 65536)
+                except BlockingIOError:
+                    break
+                if not chunk:
+                    del self._open[number]
+                    pipe.close()
+                    break
+                self._kept[number] += chunk
+                if number == self._stderr:
+                    self._kept[number] = self._kept[number][-STDERR_KEPT:]
+
+
+class Launcher:
+    """Starts processes on this machine. A context: leaving it removes every trace."""
+
+    def __init__(self) -> None:
+        self._groups: Groups | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        self._groups = open_groups()
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        if self._groups is not None:
+            for root in self._groups.roots:
+                self._tell_guard(f"folder {root}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._groups is not None:
+            self._groups.remove()
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+            self._guard.wait()
+
+    @property
+    def metering(self) -> str:
+        """Where the cost of a process tree is read from."""
+        if self._groups is None:
+            return "proc"
+        return "cgroup v2" if len(self._groups.roots) == 1 else "cgroup v1"
+
+    @contextlib.contextmanager
+    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[LocalProcess]:
+        """Start a process; leaving the context ends its whole tree, however the context is left."""
+        self._started += 1
+        group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
+        # An exception out of a signal handler is swallowed where it meets what Python runs around a fork, and a process
+        # that has started must be known before one may end the lab.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
+        try:
+            popen = self._spawn(argv, role, group, before)
+        except BaseException:
+            if group is not None:
+                group.remove()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
+        self._tell_guard(f"group {popen.pid}")
+        process = LocalProcess(popen, group, metered=metered)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield process
+        finally:
+            process.kill()
+            process.close()
+            self._tell_guard(f"forget {popen.pid}")
+
+    def _spawn(
+        self, argv: Sequence[str], role: str, group: Group | None, mask: set[signal.Signals] | set[int]
+    ) -> subprocess.Popen[bytes]:
+        parent = os.getpid()
+        doors = (
+            [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in group.folders] if group else []
+        )
+
+        def enter() -> None:
+            # Between fork and exec: only system calls. The lab has no second thread, so no lock can be held here.
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)
+            for door in doors:
+                os.write(door, b"0")
+
+        try:
+            return subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=enter,  # noqa: PLW1509 - see enter()
+            )
+        except OSError as error:
+            raise LabError(
+                f"cannot start the {role} '{argv[0]}': {error.strerror}; is it installed, and may it be run?"
+            ) from None
+        except subprocess.SubprocessError as error:
+            raise LabError(f"cannot start the {role} '{argv[0]}': {error}") from None
+        finally:
+            for door in doors:
+                os.close(door)
+
+    def _tell_guard(self, line: str) -> None:
+        if self._guard is not None and self._guard.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._guard.stdin.write(line.encode() + b"\n")
+                self._guard.stdin.flush()
+
+
+def wait_for(processes: Sequence[LocalProcess], timeout_s: float) -> None:
+    """Sleep until one of them prints or ends, or the time is over."""
+    with selectors.DefaultSelector() as selector:
+        for process in processes:
+            for number in process.watched():
+                selector.register(number, selectors.EVENT_READ)
+        selector.select(max(0.0, timeout_s))

@@ -1,0 +1,135 @@
+"""A host answers in messages: plain data, which mean the same on another machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from conftest import FAKE, SUITE
+
+from plimsoll_lab.hosts.agent import Agent, Place
+from plimsoll_lab.hosts.host import Host, wait_for_any
+from plimsoll_lab.hosts.messages import AnswerT, Await, Discard, Message, ReadFile
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.trial.lifecycle import run_trial
+
+PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+def only_plain(value: object) -> bool:
+    """Whether a value is plain data all through: records, mappings and tuples of texts and numbers."""
+    if isinstance(value, PLAIN):
+        return type(value) in PLAIN
+    if dataclasses.is_dataclass(value):
+        return all(only_plain(getattr(value, each.name)) for each in dataclasses.fields(value))
+    if isinstance(value, Mapping):
+        return all(only_plain(key) and only_plain(each) for key, each in value.items())
+    return isinstance(value, tuple) and all(only_plain(each) for each in value)
+
+
+class FarAgent:
+    """Reaches an agent as if it were on another machine: what crosses is bytes."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.kinds: set[str] = set()
+
+    def ask(self, message: Message[AnswerT]) -> AnswerT:
+        """Send copies in both directions."""
+        self.kinds.add(type(message).__name__)
+        assert only_plain(message), message
+        answer = self.agent.ask(pickle.loads(pickle.dumps(message)))
+        assert only_plain(answer), answer
+        copy: AnswerT = pickle.loads(pickle.dumps(answer))
+        return copy
+
+
+@pytest.fixture
+def far() -> Iterator[FarAgent]:
+    with Agent() as agent:
+        yield FarAgent(agent)
+
+
+def far_host(far: FarAgent, name: str = "far") -> Host:
+    return Host(far, far.agent.add(Place(name=name, addresses=("127.0.0.1",), interface="lo")))
+
+
+def python(source: str) -> list[str]:
+    return [sys.executable, "-c", source]
+
+
+def test_what_is_not_plain_is_found() -> None:
+    with socket.socket() as held:
+        assert not only_plain({"socket": held})
+    assert only_plain({"a": (1, 2.0, None)})
+
+
+def test_a_whole_trial_crosses_in_messages_that_hold_nothing_but_plain_data(far: FarAgent) -> None:
+    plan = expand(read_text(SUITE, source="small.toml", directory="."), seed=1)
+    record = run_trial(far_host(far), str(FAKE), plan.suite, plan.points[0], plan.trials[0])
+    assert record.outcome == "ok", record.reason
+    assert {"completed_rate", "server.cpu_us_per_request", "server.memory_bytes"} <= record.figures.keys()
+    assert {"Describe", "Start", "Await", "Stop", "Discard", "ReadUsage", "TakeSample"} <= far.kinds
+
+
+def test_an_error_of_the_agent_crosses_with_its_message_and_exit_code(far: FarAgent) -> None:
+    host = far_host(far)
+    with (
+        pytest.raises(LabError, match="cannot start the server '/no/such'"),
+        host.start(["/no/such"], role="server", metered=False),
+    ):
+        raise AssertionError("it was started")
+    again = pickle.loads(pickle.dumps(LabError("too small", exit_code=5)))
+    assert (str(again), again.exit_code) == ("too small", 5)
+
+
+def test_processes_of_several_agents_are_awaited_together(far: FarAgent) -> None:
+    with Agent() as other:
+        quiet, loud = far_host(far), far_host(FarAgent(other), "other")
+        sleeper = quiet.start(python("import time; time.sleep(600)"), role="a", metered=False)
+        speaker = loud.start(python("print('up', flush=True); import time; time.sleep(600)"), role="b", metered=False)
+        with sleeper as first, speaker as second:
+            deadline = time.monotonic() + 120
+            while not second.has_news:
+                assert time.monotonic() < deadline
+                wait_for_any([first, second], 60.0)
+            assert (first.take_lines(), second.take_lines()) == ([], ["up"])
+
+
+def test_the_last_words_of_a_process_come_with_its_end(far: FarAgent) -> None:
+    host = far_host(far)
+    with host.start(python("import sys; print('last'); sys.exit(3)"), role="a", metered=False) as process:
+        deadline = time.monotonic() + 120
+        while process.exit_code() is None:
+            assert time.monotonic() < deadline
+            host.wait([process], 60.0)
+        assert (process.exit_code(), process.take_lines()) == (3, ["last"])
+
+
+def test_a_file_is_read_in_parts(far: FarAgent, tmp_path: Path) -> None:
+    (tmp_path / "packets").write_bytes(b"0123456789")
+    parts = [far.ask(ReadFile(path=str(tmp_path / "packets"), offset=at, most_bytes=4)) for at in (0, 4, 8, 12)]
+    assert parts == [b"0123", b"4567", b"89", b""]
+    with pytest.raises(LabError, match=r"cannot read .*nothing: No such file"):
+        far.ask(ReadFile(path=str(tmp_path / "nothing"), offset=0, most_bytes=1))
+
+
+def test_leaving_an_agent_ends_what_nobody_discarded() -> None:
+    with Agent() as agent:
+        host = far_host(FarAgent(agent))
+        process = host.start(python("print('up', flush=True); import time; time.sleep(600)"), role="a", metered=False)
+        number = process.__enter__().number
+        agent.ask(Await(processes=(number,), timeout_s=60.0))
+        pid = agent.pid(number)
+    assert not Path(f"/proc/{pid}").exists()
+    with pytest.raises(KeyError):
+        agent.ask(Await(processes=(number,), timeout_s=0.0))
+    agent.ask(Discard(process=number))
