@@ -69,12 +69,16 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 PLIMSOLL_FAMILIES=2000 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py lab/tests/test_best.py lab/tests/test_stats.py
 	$(PYTHON) bench/slowdown.py
 
-# In a workspace of its own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`).
+# In workspaces of their own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`). CRATE:TARGET; what is found
+# stays in target/fuzz-corpus, so that the next run goes on from there.
 FUZZ_SECONDS = 300
-fuzz: ## send the HTTP servers' request path what a fuzzer thinks of, for FUZZ_SECONDS
-	mkdir -p target/fuzz-corpus
-	cd crates/subject/serve && $(CARGO) +nightly fuzz run http $(CURDIR)/target/fuzz-corpus fuzz/corpus/http -- \
-		-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10
+FUZZ_TARGETS = subject/serve:http instrument/capture:pcapng instrument/capture:packets instrument/link:frame
+fuzz: ## send what is read from peers, files and devices what a fuzzer thinks of, for FUZZ_SECONDS each
+	@set -e; for each in $(FUZZ_TARGETS); do \
+		crate=$${each%:*}; target=$${each#*:}; corpus=$(CURDIR)/target/fuzz-corpus/$$target; mkdir -p $$corpus; \
+		(cd crates/$$crate && $(CARGO) +nightly fuzz run $$target $$corpus fuzz/corpus/$$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10 -rss_limit_mb=4096); \
+	done
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)
 	$(MDBOOK) build docs --dest-dir $(CURDIR)/target/book
