@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from laboratory import BINARY, Done, environment, lab_command, marked, run_lab, wait_until
-from plimsoll_lab.suite.flags import FORWARD_FLAGS, LOAD_FLAGS, MODELS, SERVER_FLAGS
+from plimsoll_lab.suite.flags import ELSEWHERE, FORWARD_FLAGS, LOAD_FLAGS, MODELS, OUTPUT, SERVER_FLAGS
 
 SUITE = """
 name = "whole"
@@ -114,11 +114,16 @@ def test_select_past_its_descriptors_is_a_hard_limit(lab: Lab) -> None:
         (("forward",), FORWARD_FLAGS),
     ],
 )
-def test_the_flags_a_suite_may_set_are_the_binarys(verb: tuple[str, ...], flags: dict[str, object]) -> None:
+def test_the_flags_of_a_suite_and_of_the_binary_are_the_same(verb: tuple[str, ...], flags: dict[str, object]) -> None:
     shown = subprocess.run([BINARY, *verb, "--help"], capture_output=True, text=True, check=True).stdout
-    offered = set(re.findall(r"--([a-z][a-z-]+)", shown.partition("Examples:")[0]))
+    offered = set(re.findall(r"^ *(?:-\w, )?--([a-z][a-z0-9-]+)", shown.partition("Examples:")[0], re.MULTILINE))
+    table = {"serve": "server"}.get(verb[0], verb[0])
+    elsewhere = {path.partition(".")[2] for path in ELSEWHERE if path.startswith(f"{table}.")}
     ours = {"target", "path", "mappings"}
-    assert {flag.replace("_", "-") for flag in flags if flag not in ours} <= offered
+    settable = {flag.replace("_", "-") for flag in flags if flag not in ours}
+    assert settable <= offered, "a suite may set what the binary does not have"
+    left_out = offered - settable - OUTPUT - {flag.replace("_", "-") for flag in elsewhere}
+    assert not left_out, "the binary has what a suite can neither set nor is told where it belongs"
 
 
 def test_nothing_outlives_a_killed_lab_not_even_forked_children(tmp_path: Path) -> None:

@@ -6,20 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "us": (("us", 1.0), ("ms", 1e3), ("s", 1e6)),
+    "s": (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)),
+    "bytes": (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30)),
+    "bits_per_s": (("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)),
+}
+"""Of each unit that has multiples, their names and sizes."""
+
 
 def number(value: float | None, unit: str) -> str:
     """A figure with its unit: `39,800/s`, `1.23 ms`, `2.15 MiB`."""
     if value is None or math.isnan(value):
         return "-"
-    if unit == "us":
-        return _scaled(value, (("us", 1.0), ("ms", 1e3), ("s", 1e6)))
-    if unit == "bytes":
-        return _scaled(value, (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30)))
-    if unit == "bits_per_s":
-        return _scaled(value, (("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)))
+    if unit in SCALES:
+        return _scaled(value, SCALES[unit])
     if unit == "ratio":
         return f"{three(value * 100)} %"
-    return three(value) + {"per_s": "/s", "cores": " cores"}.get(unit, "")
+    return three(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
 
 
 def three(value: float) -> str:

@@ -13,7 +13,7 @@ from typing import cast
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import COMPARE
 from plimsoll_lab.store.records import Json, TrialRecord
-from plimsoll_lab.suite.figures import BY_NAME
+from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite
 
 LOST_TOLERATED = 0.01
@@ -62,8 +62,9 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
         return truncated
     for limit in suite.limits:
         if _off(trial, limit):
-            figure = BY_NAME[limit.figure]
-            return f"{figure.label} at {formatting.number(trial.figures.get(limit.figure), figure.unit)}"
+            figure = figure_named(limit.figure)
+            label, unit = (figure.label, figure.unit) if figure is not None else (limit.figure, "count")
+            return f"{label} at {formatting.number(trial.figures.get(limit.figure), unit)}"
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
 
 

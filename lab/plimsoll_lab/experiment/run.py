@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import cast
 
 from plimsoll_lab import __version__
@@ -16,9 +17,10 @@ from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.problem import Interrupted
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
+from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.expand import contender_axis
-from plimsoll_lab.suite.figures import CAPACITY, FIGURES, capacity_figure
-from plimsoll_lab.suite.spec import Plan, SearchSettings
+from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.stage import Stage, open_stages
@@ -66,11 +68,11 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
             "figures": list(plan.suite.verdict.figures),
             "margin": plan.suite.verdict.margin,
         },
-        "figures": [asdict(figure) for figure in FIGURES],
+        "figures": [asdict(figure) for figure in figures_of(plan.suite)],
     }
     if plan.suite.search is not None:
         record |= searched(plan.suite.search)
-        record["figures"] = [asdict(capacity_figure(plan.suite.search)), *(asdict(figure) for figure in FIGURES)]
+        record["figures"] = [asdict(capacity_figure(plan.suite.search)), *cast("list[Json]", record["figures"])]
         record["family"] = cast("Json", record["family"]) | {"figures": [CAPACITY]}
     folder.write_run(record)
     return record
@@ -106,6 +108,17 @@ def stages_of(
         yield stages
 
 
+def _measure(
+    folder: RunFolder, stage: Stage, binary: str, plan: Plan, point: Point, planned: PlannedTrial, captures: Path | None
+) -> TrialRecord:
+    """Make one measurement, and keep its record, its files and its timeline."""
+    records = folder.records(planned.number)
+    trial = run_trial(stage, binary, plan.suite, point, planned, captures=captures, records=records)
+    write_timelines(folder.path, records, trial)
+    folder.write_trial(trial)
+    return trial
+
+
 def carry_out(
     folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, on_trial: Callable[[TrialRecord], None]
 ) -> Interrupted | None:
@@ -127,11 +140,11 @@ def carry_out(
             captures = folder.captures() if plan.suite.capture else None
             for planned in left:
                 point, stage = points[planned.point], stages[planned.point]
-                trial = run_trial(stage, binary, plan.suite, point, planned, captures=captures)
-                folder.write_trial(trial)
+                trial = _measure(folder, stage, binary, plan, point, planned, captures)
                 while suspicion(trial) and len(trial.attempts) < ATTEMPTS and budget > 0:
                     budget -= 1
-                    trial = again(trial, run_trial(stage, binary, plan.suite, point, planned, captures=captures))
+                    repeated = _measure(folder, stage, binary, plan, point, planned, captures)
+                    trial = again(trial, repeated)
                     folder.write_trial(trial)
                 on_trial(trial)
         status = "complete"

@@ -42,6 +42,7 @@ from plimsoll_lab.hosts.netns_socket import socket_inside
 from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
 from plimsoll_lab.hosts.samplers.machine import (
     read_descriptors,
+    read_load_average,
     read_machine,
     read_memory,
     read_open_files,
@@ -228,6 +229,7 @@ class Agent:
         processes = {number: self._running[number].process for number in asked.processes}
         sampled: dict[str, float | int | None] = {"busy_s": machine.busy_s, "steal_s": machine.steal_s}
         sampled |= {"memory_available_bytes": read_memory(), "open_files": read_open_files(), **read_pressure()}
+        sampled["load_average"] = read_load_average()
         counted = places if asked.counters else {}
         began_s = time.thread_time()
         descriptors, connections, family = {}, None, None

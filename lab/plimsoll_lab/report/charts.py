@@ -27,6 +27,8 @@ CARDS = (
 """Figures that get a card, in this order, and after them whatever else the verdict looks at."""
 AXES = {
     "us": (1e-3, "ms"),
+    "s": (1.0, "s"),
+    "s2": (1.0, "s\u00b2"),
     "bytes": (2.0**-20, "MiB"),
     "per_s": (1.0, "requests/s"),
     "bits_per_s": (1e-6, "Mbit/s"),

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,13 @@ class RunFolder:
         """Where packets are kept."""
         folder = self.path / "captures"
         folder.mkdir(exist_ok=True)
+        return folder.resolve()
+
+    def records(self, trial: int) -> Path:
+        """An empty folder for the files that the parts of a trial write."""
+        folder = self.path / "records" / f"{trial:0{DIGITS}d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         return folder.resolve()
 
     def write_run(self, record: Json) -> None:

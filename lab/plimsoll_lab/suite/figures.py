@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.spec import Limit, SearchSettings
+from plimsoll_lab.suite.spec import Limit, SearchSettings, Suite
 
-Unit = Literal["per_s", "bits_per_s", "us", "bytes", "cores", "ratio", "count"]
+Unit = Literal["per_s", "bits_per_s", "us", "s", "s2", "bytes", "cores", "ratio", "count"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,30 +33,134 @@ class Figure:
 
 
 def _times(stem: str, label: str) -> tuple[Figure, ...]:
-    parts = {"mean": "mean", "p50": "p50", "p75": "p75", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "maximum"}
+    parts = {"mean": "mean", "stdev": "standard deviation", "p50": "p50", "p75": "p75", "p90": "p90", "p99": "p99"}
+    parts |= {"p99_9": "p99.9", "max": "maximum"}
     return tuple(
         Figure(name=f"{stem}.{key}", label=f"{label}, {words}", unit="us", better="lower")
         for key, words in parts.items()
     )
 
 
-FIGURES: tuple[Figure, ...] = (
+def _counts(stem: str, better: Literal["higher", "lower"], **parts: str) -> tuple[Figure, ...]:
+    return tuple(Figure(name=f"{stem}.{key}", label=label, unit="count", better=better) for key, label in parts.items())
+
+
+def _sequence_times(part: str, words: str) -> tuple[Figure, ...]:
+    """Tcpbenchmark's four figures of one time: over the clients that succeeded, a sample each."""
+    stem = f"tcpbenchmark.{part}_time_s"
+    seconds = {"total": "total", "average": "average", "max": "maximum"}
+    return (
+        *(
+            Figure(name=f"{stem}.{key}", label=f"{words}, {each}", unit="s", better="lower")
+            for key, each in seconds.items()
+        ),
+        Figure(name=f"{stem}.sample_variance", label=f"{words}, sample variance", unit="s2", better="lower"),
+    )
+
+
+_LOAD: tuple[Figure, ...] = (
     Figure(name="completed_rate", label="completed rate", unit="per_s", better="higher"),
+    Figure(name="offered_rate", label="offered rate", unit="per_s", better="higher"),
     *_times("response_time_us", "response time"),
+    *_times("service_time_us", "service time"),
     *_times("establishment_time_us", "establishment time"),
+    *_times("transmission_time_us", "transmission time"),
+    Figure(
+        name="connection_and_transmission_us",
+        label="connection and transmission time a fetch",
+        unit="us",
+        better="lower",
+    ),
+    Figure(name="goodput_bits_per_s", label="goodput", unit="bits_per_s", better="higher"),
+    Figure(name="elapsed_s", label="elapsed", unit="s", better="lower"),
+    Figure(name="failed_ratio", label="failed requests", unit="ratio", better="lower"),
+    Figure(name="requests.due", label="requests due", unit="count", better="higher"),
+    *_counts("requests", "higher", scheduled="requests scheduled", completed="requests completed"),
+    *_counts("requests", "lower", failed="requests failed", timed_out="requests timed out", unsent="requests unsent"),
+    Figure(name="bytes_due", label="bytes due to be sent", unit="bytes", better="higher"),
+    Figure(name="bytes_sent", label="bytes sent", unit="bytes", better="higher"),
+    Figure(name="bytes_received", label="bytes received", unit="bytes", better="higher"),
+    *_counts("errors", "lower", connect="connects failed", read="reads failed", write="writes failed"),
+    *_counts("errors", "lower", timeout="time-outs", mismatch="answers that differ", closed="closed by the server"),
+    *_counts("errors", "lower", status="answers with a status of failure"),
+    *_counts("connections", "higher", established="connections established", peak="connections at once"),
+    *_counts("connections", "lower", failed="connections failed", never_established="connections never established"),
+)
+"""What one generator, or several together, tell."""
+
+FIGURES: tuple[Figure, ...] = (
+    *_LOAD,
+    *_counts("tcpbenchmark", "higher", success="clients that succeeded"),
+    *_counts("tcpbenchmark", "lower", failed_connect="failed connects", failed_send_recv="failed exchanges"),
+    *_counts("tcpbenchmark", "lower", failed_send_recv_loop="failed sequences"),
+    *_sequence_times("connect", "connect time"),
+    *_sequence_times("send_recv", "send and receive time"),
     Figure(name="server.cpu_us_per_request", label="server CPU per request", unit="us", better="lower"),
     Figure(name="server.cpu_cores", label="server CPU", unit="cores", better="lower"),
     Figure(name="server.memory_bytes", label="server memory", unit="bytes", better="lower"),
-    Figure(name="goodput_bits_per_s", label="goodput", unit="bits_per_s", better="higher"),
-    Figure(name="failed_ratio", label="failed requests", unit="ratio", better="lower"),
-    Figure(name="connections.established", label="connections established", unit="count", better="higher"),
+    *_counts("server", "higher", connections="connections accepted", peak_connections="connections held at once"),
+    *_counts("server", "higher", requests="requests the server counted"),
+    Figure(name="host.cpu_cores", label="CPU of the whole machine", unit="cores", better="lower"),
+    Figure(name="host.memory_bytes", label="memory of the server's host", unit="bytes", better="lower"),
+    Figure(name="host.load_average", label="load average", unit="count", better="lower"),
     Figure(name="generator.cpu_cores", label="generator CPU", unit="cores", better="lower"),
     Figure(name="generator.cpu_us_per_request", label="generator CPU per request", unit="us", better="lower"),
     Figure(
         name="generator.busiest_thread_cpu_cores", label="generator CPU, busiest thread", unit="cores", better="lower"
     ),
+    Figure(name="packets", label="packets at the server's host", unit="count", better="lower"),
+    Figure(name="packets_per_s", label="packets a second at the server's host", unit="per_s", better="higher"),
+    *_counts("tcp", "lower", retransmitted_segments="segments sent again", resets_sent="resets sent"),
+    *_counts("tcp", "lower", timeouts="retransmission time-outs", syn_retransmissions="SYNs sent again"),
+    *_counts(
+        "tcp", "lower", listen_overflows="accept queue overflows", listen_drops="connections dropped by listeners"
+    ),
+    Figure(name="endpoints", label="TCP endpoints captured", unit="count", better="higher"),
+    *_counts("capture", "lower", packets="packets captured", retransmissions="retransmissions captured"),
+    *_counts("capture", "lower", out_of_order="packets out of order", duplicate_acks="duplicate ACKs"),
+    *_counts("capture", "lower", zero_windows="zero windows", resets="resets captured"),
+    *_counts("capture", "lower", unanswered_syn="SYNs never answered"),
+    Figure(name="capture.packets_per_s_max", label="packets a second, busiest interval", unit="per_s", better="higher"),
+    Figure(name="capture.packets_per_s_swing", label="swing of packets a second", unit="ratio", better="lower"),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}
+
+_OF_PARTS = (
+    *("completed_rate", "response_time_us.mean", "response_time_us.p50", "response_time_us.p99"),
+    *("establishment_time_us.mean", "transmission_time_us.mean", "goodput_bits_per_s", "elapsed_s"),
+    *("requests.completed", "requests.failed", "connections.established", "connections.failed"),
+)
+"""What is told of a generator by itself, out of several, or of one that is not measured."""
+_COST = (
+    Figure(name="cpu_cores", label="CPU", unit="cores", better="lower"),
+    Figure(name="memory_bytes", label="memory", unit="bytes", better="lower"),
+)
+PART_FIGURES: tuple[Figure, ...] = (*(BY_NAME[name] for name in _OF_PARTS), *_COST)
+"""The figures of one part: of a role `role.NAME.FIGURE`, of a generator among several `client.HOST.FIGURE`."""
+_PART = re.compile(r"(role|client)\.([A-Za-z0-9_-]+)\.(.+)")
+
+
+def part_figures(kind: str, part: str) -> tuple[Figure, ...]:
+    """The figures of a role, or of the generator on a host."""
+    return tuple(
+        replace(each, name=f"{kind}.{part}.{each.name}", label=f"{part}: {each.label}") for each in PART_FIGURES
+    )
+
+
+def figure_named(name: str) -> Figure | None:
+    """A figure by its path in the records; None where there is none."""
+    match = _PART.fullmatch(name)
+    if match is None:
+        return BY_NAME.get(name)
+    return next((each for each in part_figures(match[1], match[2]) if each.name == name), None)
+
+
+def figures_of(suite: Suite) -> tuple[Figure, ...]:
+    """Every figure that a trial of a suite may have: those of all trials, of its roles and of its generators' hosts."""
+    clients = suite.place.load if len(suite.place.load) > 1 else ()
+    of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
+    return (*FIGURES, *of_roles, *(each for host in clients for each in part_figures("client", host)))
+
 
 CAPACITY = "capacity"
 """The figure of a search, where every other one is a trial's."""
@@ -67,7 +171,7 @@ def capacity_figure(search: SearchSettings) -> Figure:
     return Figure(name=CAPACITY, label="capacity", unit="per_s" if search.key == "rate" else "count", better="higher")
 
 
-_UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s)(?=\.|$)")
+_UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s|(?<!per_)s)(?=\.|$)")
 _LIMIT = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")
 
 
@@ -79,9 +183,17 @@ def limit_name(figure: Figure) -> str:
 BY_LIMIT_NAME = {limit_name(figure): figure for figure in FIGURES}
 
 
+def figure_of_limit(name: str) -> Figure | None:
+    """A figure by its name in a limit, or by its path in the records."""
+    match = _PART.fullmatch(name)
+    if match is None:
+        return BY_LIMIT_NAME.get(name) or BY_NAME.get(name)
+    return next((each for each in part_figures(match[1], match[2]) if name in {each.name, limit_name(each)}), None)
+
+
 def read_limit(name: str, condition: object, *, source: str) -> Limit:
     """Type one line of the `[limits]` table, such as `"response_time.p99" = "<250ms"`."""
-    figure = BY_LIMIT_NAME.get(name)
+    figure = figure_of_limit(name)
     if figure is None:
         suggestion = suggest(name, BY_LIMIT_NAME)
         raise SuiteError(f"{source}: [limits] {name}: no such figure{suggestion}")
@@ -100,11 +212,13 @@ def read_limit(name: str, condition: object, *, source: str) -> Limit:
 def _read_value(text: str, unit: Unit) -> float:
     if unit == "us":
         return units.duration_s(text) * 1e6
+    if unit == "s":
+        return units.duration_s(text)
     if unit == "bytes":
         return float(units.size_bytes(text))
     if unit == "ratio":
         return units.ratio(text)
-    if unit == "cores":
+    if unit in {"cores", "s2"}:
         return float(text)
     return float(units.count(text))
 

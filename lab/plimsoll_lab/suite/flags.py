@@ -6,7 +6,7 @@ not after a hundred trials. A test holds it against the binary's `--help`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.spec import Value
 
-Kind = Literal["choice", "count", "duration", "rate", "size", "text", "switch", "texts"]
+Kind = Literal["choice", "count", "duration", "rate", "size", "text", "switch", "texts", "file"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,7 @@ class Flag:
     """One long flag, written with `_` in a suite."""
 
     kind: Kind
-    """How its value is read."""
+    """How its value is read; of a file, true or false: the lab gives each trial its own."""
     choices: tuple[str, ...] = ()
     """The values of a choice."""
     least: int = 0
@@ -41,6 +41,7 @@ _ANY_SERVER = {
     "max_connections": Flag(kind="count", least=1),
     "work": Flag(kind="duration"),
     "drain": Flag(kind="duration"),
+    "connection_log": Flag(kind="file"),
 }
 SERVER_FLAGS: dict[str, dict[str, Flag]] = {
     "echo": _ANY_SERVER
@@ -80,6 +81,12 @@ _ANY_LOAD = {
     "timeout": Flag(kind="duration"),
     "restart_sequence": Flag(kind="switch"),
     "attempts": Flag(kind="count", least=1),
+    "countdown": Flag(kind="count"),
+    "per_connection": Flag(kind="switch"),
+    "csv": Flag(kind="choice", choices=("summary", "tcpbenchmark")),
+    "request_log": Flag(kind="file"),
+    "timeseries": Flag(kind="file"),
+    "hdr": Flag(kind="file"),
 }
 LOAD_FLAGS: dict[str, dict[str, Flag]] = {
     "echo": _ANY_LOAD
@@ -111,8 +118,10 @@ FORWARD_FLAGS: dict[str, Flag] = {
     "target": Flag(kind="text"),
     "mappings": Flag(kind="texts"),
     "workers": Flag(kind="count", least=1),
-    "accept": Flag(kind="choice", choices=("single", "exclusive", "reuseport")),
+    "accept": Flag(kind="choice", choices=("single", "handoff", "exclusive", "reuseport")),
     "drain": Flag(kind="duration"),
+    "log": Flag(kind="file"),
+    "transfer_log": Flag(kind="file"),
 }
 """The forwarder's; `target` is where a port of the lab's choice leads, `mappings` are the command's own."""
 
@@ -120,15 +129,19 @@ ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",
     "load.limit": "it belongs under [limits]",
     "load.start_at": "the lab starts the generators of a trial together",
-    "load.countdown": "the lab starts the generators of a trial together",
-    "load.hdr": "the record of each trial holds its histograms",
-    "load.timeseries": "the lab samples each trial itself",
-    "load.request_log": "each trial would write over the one file; run `plimsoll load` by hand for a log",
-    "load.per_connection": "the lab keeps figures of the whole; run `plimsoll load` by hand for a result a connection",
-    "load.csv": "the lab reads the generator's JSON",
     "server.listen": "the lab chooses a free port for each trial",
+    "forward.config": "write mappings, or any forwarder as a role of kind command",
+    "forward.table": "write mappings, or any forwarder as a role of kind command",
+    "forward.check": "it ends before anything is forwarded",
+    "forward.watch": "no table changes during a trial",
 }
 """Settings that have another home than the one a person may look in first."""
+
+
+OUTPUT = frozenset({"json", "quiet", "color", "help", "version"})
+"""Flags of every command, with which the lab talks to it."""
+RECORDS = "{records}"
+"""In a command: the folder that a trial's own files are written to."""
 
 
 def check_setting(table: str, flags: dict[str, Flag], key: str, value: Value, *, source: str) -> None:
@@ -147,12 +160,26 @@ def check_setting(table: str, flags: dict[str, Flag], key: str, value: Value, *,
         raise SuiteError(f"{source}: [{table}] {key}: {refusal}") from None
 
 
-def as_arguments(settings: dict[str, Value]) -> list[str]:
-    """The settings as the binary's arguments: `{"think": "1s", "barrier": True}` -> `--think 1s --barrier`."""
+FILES = {
+    key: {"timeseries": "jsonl", "hdr": "hgrm"}.get(key, "csv")
+    for table in (*SERVER_FLAGS.values(), *LOAD_FLAGS.values(), FORWARD_FLAGS)
+    for key, flag in table.items()
+    if flag.kind == "file"
+}
+"""The ending of each file that a part can write."""
+
+
+def as_arguments(settings: Mapping[str, Value], part: str = "") -> list[str]:
+    """The settings as the binary's arguments: `{"think": "1s", "barrier": True}` -> `--think 1s --barrier`.
+
+    A file that is asked for has the part's name, below the folder `{records}`.
+    """
     arguments: list[str] = []
     for key, value in settings.items():
         flag = "--" + key.replace("_", "-")
-        if value is True:
+        if key in FILES and isinstance(value, bool):
+            arguments += [flag, f"{RECORDS}/{part}.{key}.{FILES[key]}"] if value else []
+        elif value is True:
             arguments.append(flag)
         elif isinstance(value, tuple):
             for each in value:
@@ -218,5 +245,6 @@ _READERS: dict[Kind, Callable[[Flag, Value], None]] = {
     "size": _read_size,
     "switch": _read_switch,
     "text": _read_text,
+    "file": _read_switch,
     "texts": _read_texts,
 }

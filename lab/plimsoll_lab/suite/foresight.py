@@ -6,7 +6,7 @@ import math
 import re
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.figures import BY_NAME
+from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Plan, Settings
 
 RULE_OF_THREE = 3.0
@@ -24,7 +24,8 @@ def requests_needed(limit: Limit) -> int:
     if limit.figure == "failed_ratio" and limit.value > 0:
         return math.ceil(round(RULE_OF_THREE / limit.value, 6))
     match = _PERCENTILE.search(limit.figure)
-    if match and BY_NAME[limit.figure].unit == "us":
+    figure = figure_named(limit.figure)
+    if match and figure is not None and figure.unit == "us":
         quantile = float(f"{match[1]}.{match[2] or 0}") / 100
         return math.ceil(round(BEYOND_A_PERCENTILE / (1 - quantile), 6))
     return 0

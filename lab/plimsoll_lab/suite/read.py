@@ -10,7 +10,7 @@ from typing import cast
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.figures import BY_NAME, read_limit, suggest
+from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
@@ -312,7 +312,7 @@ def _verdict(table: Table, *, source: str) -> VerdictSettings:
     if not isinstance(figures, list):
         raise SuiteError(f"{source}: [verdict] figures: {figures!r} is not a list of figures")
     for name in figures:
-        if name not in BY_NAME:
+        if not isinstance(name, str) or figure_named(name) is None:
             raise SuiteError(f"{source}: [verdict] figures: '{name}' is no figure{suggest(str(name), BY_NAME)}")
     margin = defaults.margin
     if "margin" in table:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.flags import DESTINATIONS, as_arguments
-from plimsoll_lab.suite.rack import SERVER, resolve
+from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments
+from plimsoll_lab.suite.rack import LOAD, SERVER, resolve
 from plimsoll_lab.suite.spec import Role, Settings, Suite
 
 SHARED = ("connections", "requests", "connect_rate")
@@ -21,7 +22,7 @@ Addresses = Mapping[str, str]
 
 
 def server_command(
-    host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses
+    host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses, name: str = SERVER
 ) -> tuple[list[str], str | None]:
     """A server's command, and the address to try where it prints no ready line."""
     if "address" in settings:
@@ -31,7 +32,7 @@ def server_command(
     flags = {key: _in_folder(value, suite) for key, value in settings.items() if key != "protocol"}
     protocol = str(settings.get("protocol", "echo"))
     listen = ["--listen", f"{host.addresses[0]}:0", "--json"]
-    return [binary, "serve", protocol, *as_arguments(flags), *listen], None
+    return [binary, "serve", protocol, *as_arguments(flags, name), *listen], None
 
 
 def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Addresses) -> tuple[list[str], str | None]:
@@ -50,7 +51,7 @@ def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Add
     return command, f"{host.addresses[0]}:{ready.removeprefix('tcp:')}"
 
 
-def forward_command(host: Host, binary: str, settings: Settings, addresses: Addresses) -> list[str]:
+def forward_command(host: Host, binary: str, settings: Settings, addresses: Addresses, name: str) -> list[str]:
     """The forwarder's command."""
     flags = {key: value for key, value in settings.items() if key not in {"target", "mappings"}}
     if "mappings" in settings:
@@ -58,11 +59,13 @@ def forward_command(host: Host, binary: str, settings: Settings, addresses: Addr
         mappings = [given] if isinstance(given, str) else list(cast("tuple[str, ...]", given))
     else:
         mappings = [f"{host.addresses[0]}:0={settings['target']}"]
-    return [binary, "forward", *(resolve(each, addresses) for each in mappings), *as_arguments(flags), "--json"]
+    return [binary, "forward", *(resolve(each, addresses) for each in mappings), *as_arguments(flags, name), "--json"]
 
 
-def load_command(host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses) -> list[str]:
-    """A generator's command."""
+def load_command(
+    host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses, name: str = LOAD
+) -> list[str]:
+    """A generator's command. It writes a line a second, where its engine can: the trial's timeline is made of them."""
     protocol = str(settings.get("protocol", "echo"))
     target = resolve(str(settings.get("target", "{address}")), addresses).replace("{address}", addresses[SERVER])
     if protocol == "http" and "://" not in target:
@@ -71,7 +74,18 @@ def load_command(host: Host, binary: str, suite: Suite, settings: Settings, addr
     flags = {key: _in_folder(value, suite) for key, value in settings.items() if key not in ours}
     if len(host.addresses) > 1 and "source_ip" not in flags:
         flags["source_ip"] = tuple(host.addresses)
-    return [binary, "load", protocol, target, *as_arguments(flags), "--json", "--quiet"]
+    # The columns of a CSV are made of the generator's JSON: it writes one of both.
+    form = flags.pop("csv", None)
+    if form == "tcpbenchmark":
+        flags["per_connection"] = True
+    if settings.get("engine") != "fork":
+        flags.setdefault("timeseries", True)
+    return [binary, "load", protocol, target, *as_arguments(flags, name), "--json", "--quiet"]
+
+
+def in_records(command: list[str], records: Path) -> list[str]:
+    """A command whose files go to the folder of its trial."""
+    return [word.replace(RECORDS, str(records)) for word in command]
 
 
 def share(settings: Settings, number: int, of: int) -> Settings:

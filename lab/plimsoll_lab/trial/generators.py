@@ -16,9 +16,9 @@ from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.suite.rack import LOCAL
+from plimsoll_lab.suite.rack import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
-from plimsoll_lab.trial.commands import load_command, share, with_warm_up
+from plimsoll_lab.trial.commands import in_records, load_command, share, with_warm_up
 from plimsoll_lab.trial.said import events, last_event, unix_s
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage
@@ -84,10 +84,12 @@ class Generator:
     """Which ends of its window it has told."""
     seen: Json = field(default_factory=dict)
     """Its record."""
+    connections: list[Json] = field(default_factory=list)
+    """What became of each of its connections, where that is asked for."""
 
 
 def plan_generators(
-    stage: Stage, binary: str, suite: Suite, point: Point, addresses: Mapping[str, str]
+    stage: Stage, binary: str, suite: Suite, point: Point, addresses: Mapping[str, str], records: Path
 ) -> list[Generator]:
     """Every generator of a trial: those of [load] share it, each of the others has its own."""
     planned = []
@@ -95,21 +97,22 @@ def plan_generators(
     for number, name in enumerate(places):
         host = stage.host(name)
         settings = share(point.load, number, len(places))
-        command = load_command(host, binary, suite, settings, addresses)
+        own = LOAD if number == 0 else f"{LOAD}-{number + 1}"
+        command = load_command(host, binary, suite, settings, addresses, own)
         planned.append(
             Generator(
-                name="load" if number == 0 else f"load-{number + 1}",
+                name=own,
                 role=None,
                 host=host,
-                command=with_warm_up(command, suite, settings, None),
+                command=in_records(with_warm_up(command, suite, settings, None), records),
                 measured=True,
             )
         )
     for role in point.roles:
         if role.kind == "load":
             host = stage.host(role.on)
-            command = load_command(host, binary, suite, role.settings, addresses)
-            command = with_warm_up(command, suite, role.settings, role)
+            command = load_command(host, binary, suite, role.settings, addresses, role.name)
+            command = in_records(with_warm_up(command, suite, role.settings, role), records)
             planned.append(Generator(name=role.name, role=role, host=host, command=command, measured=role.measured))
     return planned
 
@@ -182,6 +185,8 @@ def _take_turn(
             kind = str(event.get("event"))
             if kind == "summary":
                 each.summary = event
+            elif kind == "connection":
+                each.connections.append(event)
             elif each.measured and kind in {"window_opened", "window_closed"}:
                 each.window.add(kind)
                 if kind == "window_opened" and all(kind in one.window for one in measured):
@@ -255,8 +260,7 @@ def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
                 "command": each.seen["command"],
                 "exit_code": each.seen["exit_code"],
                 "stderr_tail": each.seen["stderr_tail"],
-                "completed_rate": (each.summary or {}).get("completed_rate"),
-                "connections": (each.summary or {}).get("connections"),
+                "summary": each.summary,
             }
             for each in generators
         ],

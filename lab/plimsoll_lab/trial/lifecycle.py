@@ -6,6 +6,8 @@ One thread and one loop: it sleeps until a process prints or ends, or a sample i
 from __future__ import annotations
 
 import contextlib
+import json
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -17,13 +19,13 @@ from plimsoll_lab.hosts.external_server import external_server
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.store.records import Doubt, Json, Outcome, TrialRecord
 from plimsoll_lab.suite.expand import trial_s
-from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.rack import LOCAL, SERVER, start_order
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Settings, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing
-from plimsoll_lab.trial.commands import foreign_command, forward_command, server_command
+from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
+from plimsoll_lab.trial.figures import Told, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
     Generator,
@@ -50,6 +52,8 @@ CONNECT_EVERY_S = 0.005
 class Seen:
     """What is seen of a trial as it goes on: it is recorded however the trial ends."""
 
+    records: Path
+    """Where its parts write their files."""
     server: Json = field(default_factory=dict)
     """Of the server under test."""
     load: Json = field(default_factory=dict)
@@ -62,6 +66,8 @@ class Seen:
     """Of every host over the window."""
     captures: list[Json] = field(default_factory=list)
     """Of each capture."""
+    connections: list[Json] = field(default_factory=list)
+    """Of each connection of the measured generators, where the suite asks for that."""
     window: Window = field(default_factory=Window)
     """Of the window."""
 
@@ -88,16 +94,21 @@ def run_trial(
     planned: PlannedTrial,
     *,
     captures: Path | None = None,
+    records: Path | None = None,
 ) -> TrialRecord:
-    """Make one measurement, whatever comes of it; packets are captured into a folder where one is given."""
+    """Make one measurement, whatever comes of it; packets are captured into a folder where one is given.
+
+    Into `records` go the files that its parts write; without it, they are not kept.
+    """
     started_unix_s, started = time.time(), time.monotonic()
-    seen = Seen()
-    try:
-        file = captures / f"{planned.number:04d}.pcapng" if captures is not None else None
-        judgement = _measure(as_stage(place), binary, suite, point, seen, file)
-    except TrialFailure as failure:
-        outcome = cast("Outcome", failure.outcome)
-        judgement = Judgement(outcome=outcome, reason=str(failure), warnings=())
+    with contextlib.ExitStack() as stack:
+        seen = Seen(records=records or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-trial-"))))
+        try:
+            file = captures / f"{planned.number:04d}.pcapng" if captures is not None else None
+            judgement = _measure(as_stage(place), binary, suite, point, seen, file)
+        except TrialFailure as failure:
+            outcome = cast("Outcome", failure.outcome)
+            judgement = Judgement(outcome=outcome, reason=str(failure), warnings=())
     return TrialRecord(
         number=planned.number,
         block=planned.block,
@@ -106,7 +117,18 @@ def run_trial(
         outcome=judgement.outcome,
         reason=judgement.reason,
         warnings=judgement.warnings,
-        figures=_figures(cast("Json", seen.load.get("summary") or {}), seen.window, attached="address" in point.server),
+        figures=trial_figures(
+            Told(
+                load=seen.load,
+                connections=seen.connections,
+                server=seen.server,
+                roles=seen.roles,
+                hosts=seen.hosts,
+                captures=seen.captures,
+                window=seen.window,
+            ),
+            point,
+        ),
         started_unix_s=started_unix_s,
         elapsed_s=time.monotonic() - started,
         server=seen.server,
@@ -127,7 +149,7 @@ def _measure(stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, 
         for part in _start_parts(stack, stage, binary, suite, point, seen, addresses):
             parts[part.name] = part
         server = parts[SERVER].process
-        generators = plan_generators(stage, binary, suite, point, addresses)
+        generators = plan_generators(stage, binary, suite, point, addresses, seen.records)
         server_host = stage.host(point.place.server)
         watched = {name: host for name, host in stage.hosts.items() if stage.network is None or name != LOCAL}
         sampler = Sampler(watched, server_host, addresses[SERVER])
@@ -139,7 +161,9 @@ def _measure(stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, 
         if capture is not None:
             others[CAPTURE] = capture.process
         run_loads(stage, server, others, generators, _timeout_s(suite, point), seen.window, watch)
-        seen.load.update(merge_summaries(binary, [each for each in generators if each.measured]))
+        measured = [each for each in generators if each.measured]
+        seen.load.update(merge_summaries(binary, measured))
+        seen.connections += [each for one in measured for each in _told_connections(one, seen.records)]
         seen.roles += [_generator_record(each, seen.window) for each in generators if each.role is not None]
         died = server.exit_code()
         if capture is not None:
@@ -190,6 +214,7 @@ def _start_parts(
         host = stage.host(point.place.server if role is None else role.on)
         settings = point.server if role is None else role.settings
         command, probe, must_be_ready = _command(host, binary, suite, role, settings, addresses)
+        command = in_records(command, seen.records)
         record: Json = seen.server if role is None else {"name": name, "kind": role.kind, "host": host.name}
         record["command"] = command
         if role is not None:
@@ -211,11 +236,12 @@ def _command(
 ) -> tuple[list[str], str | None, bool]:
     """A part's command, the address to try until it answers, and whether it is waited for at all."""
     if role is not None and role.kind == "forward":
-        return forward_command(host, binary, settings, addresses), None, True
+        return forward_command(host, binary, settings, addresses, role.name), None, True
     if role is not None and role.kind == "command":
         command, probe = foreign_command(host, suite, settings, addresses)
         return command, probe, probe is not None
-    return (*server_command(host, binary, suite, settings, addresses), True)
+    name = SERVER if role is None else role.name
+    return (*server_command(host, binary, suite, settings, addresses, name), True)
 
 
 def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: float, seen: Json, who: str) -> str:
@@ -266,6 +292,14 @@ def _stop_parts(parts: Mapping[str, Part], window: Window) -> None:
             part.seen.update(_cost(name, window))
 
 
+def _told_connections(generator: Generator, records: Path) -> list[Json]:
+    """What became of each connection of a generator; a line each in the trial's folder too."""
+    if generator.connections:
+        lines = "".join(json.dumps(each) + "\n" for each in generator.connections)
+        (records / f"{generator.name}.connections.jsonl").write_text(lines, encoding="utf-8")
+    return generator.connections
+
+
 def _generator_record(generator: Generator, window: Window) -> Json:
     role = cast("Role", generator.role)
     return {
@@ -283,27 +317,6 @@ def _cost(name: str, window: Window) -> Json:
     if last is None:
         return {}
     return {"cpu_cores": window.cpu_cores(name), "memory_bytes": last.memory_bytes}
-
-
-def _figures(summary: Json, window: Window, *, attached: bool) -> dict[str, float]:
-    figures: dict[str, float] = {}
-    for figure in FIGURES:
-        value: object = summary
-        for key in figure.name.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            figures[figure.name] = value
-    # Of a server that somebody else runs the cost is not known.
-    if not attached and window.first is not None and window.last is not None and window.length_s > 0:
-        cpu_s = window.last.cpu_s - window.first.cpu_s
-        figures["server.cpu_cores"] = cpu_s / window.length_s
-        completed = cast("Mapping[str, int]", summary.get("requests") or {}).get("completed")
-        if completed:
-            figures["server.cpu_us_per_request"] = cpu_s * 1e6 / completed
-        memory = [sample.memory_bytes for sample in window.samples if sample.memory_bytes is not None]
-        if memory:
-            figures["server.memory_bytes"] = max(memory)
-    return figures
 
 
 def _think_s(point: Point) -> float | None:

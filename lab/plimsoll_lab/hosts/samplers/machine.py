@@ -49,6 +49,11 @@ def read_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     return None
 
 
+def read_load_average(loadavg: Path = Path("/proc/loadavg")) -> float | None:
+    """Tasks that ran or waited to, on average over the last minute (proc_loadavg(5))."""
+    return next((float(line.split()[0]) for line in _lines(loadavg)), None)
+
+
 def read_pressure(folder: Path = Path("/proc/pressure")) -> dict[str, float]:
     """Seconds since boot in which some task waited for CPU, memory or I/O (Documentation/accounting/psi.rst)."""
     found = {}

@@ -6,6 +6,7 @@ they are the whole machine's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,9 @@ NETSTAT = {
 INTERFACE = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets_sent": 9}
 """Columns of net/dev (proc_pid_net(5))."""
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+"""What the kernel counts socket memory in."""
+
 
 def read_counters(pid: int | None, interface: str) -> dict[str, int]:
     """Every counter by name, of the namespace of a process; None is this process's own."""
@@ -55,6 +59,7 @@ def read_states(pid: int | None) -> dict[str, int]:
         if words and words[0] == "TCP:":
             pairs = dict(zip(words[1::2], map(int, words[2::2]), strict=True))
             found |= {"in_use": pairs["inuse"], "orphaned": pairs["orphan"], "time_wait": pairs["tw"]}
+            found["socket_memory_bytes"] = pairs["mem"] * PAGE_BYTES
     return found
 
 

@@ -1,0 +1,129 @@
+"""What happened over the time of a trial, as Parquet: a long table of figures a second, and a row a request.
+
+`timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`, `figure`, `value`;
+`requests/NNNN.parquet` has a row a request of the request log, with the number of connections up at that instant.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.store.records import Json, TrialRecord
+
+REQUESTS_KEPT = 200_000
+"""Requests of a trial that are kept; of more, so many are drawn, each as likely as any other."""
+DIGITS = 4
+
+Row = tuple[int, float, str, str, float]
+"""Trial, seconds, part, figure, value."""
+
+
+def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
+    """Write the tables of one trial from its record and the files of its parts; what has become a table is removed."""
+    name = f"{trial.number:0{DIGITS}d}.parquet"
+    _write_rows(run / "timelines" / name, list(_rows(records, trial)))
+    logs = sorted(records.glob("*.request_log.csv"))
+    if logs:
+        _write_requests(run / "requests" / name, logs, trial)
+    for file in (*records.glob("*.timeseries.jsonl"), *logs):
+        file.unlink()
+    if not any(records.iterdir()):
+        shutil.rmtree(records)
+
+
+def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
+    for sample in trial.samples:
+        yield trial.number, sample.at_s, "server", "cpu_s", sample.cpu_s
+        if sample.memory_bytes is not None:
+            yield trial.number, sample.at_s, "server", "memory_bytes", sample.memory_bytes
+    for row in cast("Sequence[Json]", trial.hosts.get("timeline") or ()):
+        at_s = cast("float", row["at_s"])
+        yield from _flat(trial.number, at_s, "machine", row.get("machine"))
+        for kind in ("hosts", "parts"):
+            for part, values in cast("Mapping[str, object]", row.get(kind) or {}).items():
+                if (kind, part) != ("parts", "server"):  # its samples stand above, ten times as many
+                    yield from _flat(trial.number, at_s, part if kind == "parts" else f"host {part}", values)
+    yield from _captured(trial)
+    for file in sorted(records.glob("*.timeseries.jsonl")):
+        part = file.name.removesuffix(".timeseries.jsonl")
+        for line in file.read_text(encoding="utf-8").splitlines():
+            values = cast("Json", json.loads(line))
+            yield from _flat(trial.number, cast("float", values.pop("second", 0)), part, values)
+
+
+def _captured(trial: TrialRecord) -> Iterator[Row]:
+    for capture in cast("Sequence[Json]", trial.hosts.get("captures") or ()):
+        summary = cast("Json", capture.get("summary") or {})
+        length_s = cast("float", summary.get("interval_s") or 1.0)
+        for number, each in enumerate(cast("Sequence[Json]", summary.get("interval") or ())):
+            yield from _flat(trial.number, number * length_s, f"capture {capture['host']}", each)
+
+
+def _flat(trial: int, at_s: float, part: str, values: object, path: str = "") -> Iterator[Row]:
+    """Every number below a record, by its path."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _flat(trial, at_s, part, value, f"{path}.{key}" if path else str(key))
+    elif isinstance(values, int | float) and not isinstance(values, bool):
+        yield trial, at_s, part, path, float(values)
+
+
+def _write_rows(path: Path, rows: Sequence[Row]) -> None:
+    import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
+
+    path.parent.mkdir(exist_ok=True)
+    # DuckDB reads a file of rows a thousand times faster than it takes parameters.
+    draft = path.with_suffix(".jsonl")
+    names = ("trial", "at_s", "part", "figure", "value")
+    draft.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows), encoding="utf-8")
+    columns = "{trial: 'INTEGER', at_s: 'DOUBLE', part: 'VARCHAR', figure: 'VARCHAR', value: 'DOUBLE'}"
+    with duckdb.connect() as database:
+        database.execute(
+            f"COPY (SELECT * FROM read_json('{_quoted(draft)}', format = 'newline_delimited', columns = {columns})) "
+            f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    draft.unlink()
+
+
+def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> None:
+    """A connection counts as up from the start of its first request in the log to the end of its last."""
+    import duckdb  # noqa: PLC0415
+
+    path.parent.mkdir(exist_ok=True)
+    files = ", ".join(f"'{_quoted(log)}'" for log in logs)
+    opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true)"
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
+        database.execute(_UP)
+        count = cast("tuple[int]", database.execute("SELECT count(*) FROM log").fetchone())[0]
+        # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw come again.
+        draw = f"USING SAMPLE reservoir({REQUESTS_KEPT} ROWS) REPEATABLE (1)" if count > REQUESTS_KEPT else ""
+        database.execute(
+            f"COPY (SELECT {trial.number} AS trial, * FROM (SELECT * FROM log_up) {draw}) "
+            f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+
+
+_UP = """
+CREATE TABLE log_up AS
+WITH lives AS (
+    SELECT filename, connection, min(time - response_time_us / 1e6) AS up, max(time) AS down FROM log GROUP BY ALL
+), steps AS (
+    SELECT up AS time, 1 AS step FROM lives UNION ALL SELECT down, -1 FROM lives
+), levels AS (
+    SELECT time, sum(step) OVER (ORDER BY time, step DESC ROWS UNBOUNDED PRECEDING) AS connections_up FROM steps
+), instants AS (
+    SELECT time, last(connections_up ORDER BY connections_up) AS connections_up FROM levels GROUP BY time
+)
+SELECT log.* EXCLUDE (filename), log.time - (SELECT min(up) FROM lives) AS at_s, instants.connections_up
+FROM log ASOF JOIN instants ON log.time - log.response_time_us / 1e6 >= instants.time
+"""
+"""With each request, how many connections were up as it began."""
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

@@ -1,0 +1,208 @@
+"""Every figure of one trial, from what its parts told and what was read of them. Nothing is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES
+from plimsoll_lab.suite.rack import LOCAL
+from plimsoll_lab.suite.spec import Point, Settings
+from plimsoll_lab.trial.window import Window
+
+TCP = ("retransmitted_segments", "resets_sent", "timeouts", "syn_retransmissions", "listen_overflows", "listen_drops")
+"""Counters of the server's host."""
+CAPTURED = ("retransmissions", "out_of_order", "duplicate_acks", "zero_windows", "resets", "unanswered_syn")
+"""What a capture's summary has under `tcp`."""
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """The records that a trial's figures are made of."""
+
+    load: Json
+    """Of the measured generators, together."""
+    connections: Sequence[Json]
+    """What became of each connection, where the suite asks for that."""
+    server: Json
+    """Of the server under test."""
+    roles: Sequence[Json]
+    """Of each further part."""
+    hosts: Json
+    """Of every host over the window."""
+    captures: Sequence[Json]
+    """Of each capture."""
+    window: Window
+    """Of the window."""
+
+
+def trial_figures(told: Told, point: Point) -> Figures:
+    """Each figure by its path; one that nothing told is absent."""
+    summary = _table(told.load, "summary")
+    figures = pick(summary, (each.name for each in FIGURES))
+    if summary:
+        figures |= _due(summary, point) | _fetches(summary)
+    figures |= sequences(told.connections)
+    figures |= pick({"server": told.server.get("summary")}, (each.name for each in FIGURES))
+    # Of a server that somebody else runs the cost is not known.
+    if "address" not in point.server:
+        figures |= _server_cost(told.window, summary)
+    host = point.place.server or LOCAL
+    figures |= _host(told, host) | _network(told, host) | _captured(told.captures)
+    for each in told.roles:
+        figures |= _part(f"role.{each['name']}", _table(each, "summary"), each)
+    for each in cast("Sequence[Json]", told.load.get("generators") or ()):
+        own = _table(each, "summary")
+        figures |= _part(f"client.{each['host']}", own, _table(own, "generator"))
+    return figures
+
+
+def pick(record: Mapping[str, object], names: object) -> Figures:
+    """The numbers of a record by their paths."""
+    found: Figures = {}
+    for name in cast("Sequence[str]", names):
+        value: object = record
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[name] = value
+    return found
+
+
+def sequences(connections: Sequence[Json]) -> Figures:
+    """Tcpbenchmark's counters and times, of one result a connection; times are of those that succeeded alone."""
+    if not connections:
+        return {}
+    succeeded = [each for each in connections if each["success"]]
+    figures: Figures = {"tcpbenchmark.success": len(succeeded)}
+    counters = {"connect": "connects", "send_recv_loop": "sequences", "send_recv": "requests"}
+    for name, key in counters.items():
+        figures[f"tcpbenchmark.failed_{name}"] = sum(cast("int", each[f"failed_{key}"]) for each in connections)
+    for name, key in (("connect", "establishment_time_us"), ("send_recv", "service_time_total_us")):
+        seconds = [cast("float", each[key]) / 1e6 for each in succeeded]
+        figures |= {f"tcpbenchmark.{name}_time_s.{part}": value for part, value in _statistics(seconds).items()}
+    return figures
+
+
+def _statistics(samples: Sequence[float]) -> Figures:
+    total = sum(samples)
+    average = total / len(samples) if samples else 0.0
+    squares = sum((each - average) ** 2 for each in samples)
+    return {
+        "total": total,
+        "average": average,
+        "sample_variance": squares / (len(samples) - 1) if len(samples) > 1 else 0.0,
+        "max": max(samples, default=0.0),
+    }
+
+
+def _due(summary: Json, point: Point) -> Figures:
+    """What the suite asked for beside what was done; a window of a stated length has no number of requests due."""
+    load = point.load
+    asked = units.count(cast("str | int", load.get("connections", 64)))
+    established = _table(summary, "connections").get("established")
+    figures: Figures = {}
+    if isinstance(established, int):
+        figures["connections.never_established"] = max(0, asked - established)
+    due = _requests_due(load, asked)
+    if due is not None:
+        figures["requests.due"] = due
+        if load.get("protocol", "echo") == "echo":
+            figures["bytes_due"] = due * units.size_bytes(cast("str | int", load.get("size", 64)))
+    return figures
+
+
+def _requests_due(load: Settings, connections: int) -> int | None:
+    if "each" in load:
+        return connections * units.count(cast("str | int", load["each"]))
+    return units.count(cast("str | int", load["requests"])) if "requests" in load else None
+
+
+def _fetches(summary: Json) -> Figures:
+    """Connection and transmission time a fetch: all that a connection carried share what connecting took."""
+    opened, sent = _table(summary, "establishment_time_us"), _table(summary, "transmission_time_us")
+    count = cast("float", sent.get("count") or 0)
+    if not count:
+        return {}
+    connecting = cast("float", opened.get("mean") or 0.0) * cast("float", opened.get("count") or 0)
+    return {"connection_and_transmission_us": connecting / count + cast("float", sent["mean"])}
+
+
+def _server_cost(window: Window, summary: Json) -> Figures:
+    if window.first is None or window.last is None or window.length_s <= 0:
+        return {}
+    cpu_s = window.last.cpu_s - window.first.cpu_s
+    figures = {"server.cpu_cores": cpu_s / window.length_s}
+    completed = _table(summary, "requests").get("completed")
+    if completed:
+        figures["server.cpu_us_per_request"] = cpu_s * 1e6 / cast("int", completed)
+    memory = [sample.memory_bytes for sample in window.samples if sample.memory_bytes is not None]
+    if memory:
+        figures["server.memory_bytes"] = max(memory)
+    return figures
+
+
+def _host(told: Told, host: str) -> Figures:
+    """Of the server's host: the machine's CPU; the memory of the parts that run there, and of its sockets."""
+    figures: Figures = {}
+    busy = told.window.machine().get("busy_cores")
+    if busy is not None:
+        figures["host.cpu_cores"] = cast("float", busy)
+    here = {str(each["name"]) for each in told.roles if (each.get("host") or LOCAL) == host} | {"server"}
+    peaks, loads = [], []
+    for row in cast("Sequence[Json]", told.hosts.get("timeline") or ()):
+        sockets = _table(_table(row, "hosts"), host).get("socket_memory_bytes")
+        parts = [_table(_table(row, "parts"), name).get("memory_bytes") for name in here]
+        if sockets is not None and all(each is not None for each in parts):
+            peaks.append(cast("float", sockets) + sum(cast("list[float]", parts)))
+        loads.append(_table(row, "machine").get("load_average"))
+    if peaks:
+        figures["host.memory_bytes"] = max(peaks)
+    averages = [cast("float", each) for each in loads if each is not None]
+    if averages:
+        figures["host.load_average"] = max(averages)
+    return figures
+
+
+def _network(told: Told, host: str) -> Figures:
+    """What TCP and the interface of the server's host counted; on the local host, the whole machine's."""
+    counters = cast("dict[str, int]", _table(_table(told.hosts, "counters"), host))
+    figures: Figures = {f"tcp.{name}": counters[name] for name in TCP if name in counters}
+    if "packets_sent" in counters:
+        # Loopback counts a packet on either side of it.
+        received = 0 if host == LOCAL else counters["packets_received"]
+        figures["packets"] = counters["packets_sent"] + received
+        if told.window.length_s > 0:
+            figures["packets_per_s"] = figures["packets"] / told.window.length_s
+    return figures
+
+
+def _captured(captures: Sequence[Json]) -> Figures:
+    summary = _table(captures[0], "summary") if captures else {}
+    figures = pick(summary, ("endpoints",))
+    figures |= {f"capture.{name}": value for name, value in pick(summary, ("packets",)).items()}
+    figures |= {f"capture.{name}": value for name, value in pick(_table(summary, "tcp"), CAPTURED).items()}
+    length_s = cast("float", summary.get("interval_s") or 1.0)
+    rates = [cast("int", each["packets"]) / length_s for each in cast("Sequence[Json]", summary.get("interval") or ())]
+    if rates:
+        figures["capture.packets_per_s_max"] = max(rates)
+    # The first and the last interval are seldom whole.
+    whole = rates[1:-1]
+    if whole and max(whole) > 0:
+        figures["capture.packets_per_s_swing"] = (max(whole) - min(whole)) / max(whole)
+    return figures
+
+
+def _part(prefix: str, summary: Json, cost: Mapping[str, object]) -> Figures:
+    names = [each.name for each in PART_FIGURES]
+    return {f"{prefix}.{name}": value for name, value in (pick(summary, names) | pick(cost, names)).items()}
+
+
+def _table(record: Mapping[str, object], key: str) -> Json:
+    value = record.get(key)
+    return cast("Json", value) if isinstance(value, dict) else {}

@@ -1,0 +1,154 @@
+"""What a trial's figures are made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Place, Point, Value
+from plimsoll_lab.trial.figures import Told, sequences, trial_figures
+from plimsoll_lab.trial.window import Window
+
+SUMMARY: Json = {
+    "completed_rate": 30.0,
+    "requests": {"completed": 100, "failed": 2},
+    "connections": {"established": 9},
+    "establishment_time_us": {"count": 100, "mean": 250.0},
+    "transmission_time_us": {"count": 100, "mean": 750.0},
+    "generator": {"cpu_cores": 0.2},
+}
+
+
+def figures(**changed: object) -> dict[str, float]:
+    window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=4.0)
+    told: dict[str, object] = {
+        "load": {"summary": SUMMARY},
+        "connections": (),
+        "server": {"summary": {"peak_connections": 9}},
+        "roles": ({"name": "forwarder", "host": "h1", "cpu_cores": 0.5, "memory_bytes": 700},),
+        "hosts": {
+            "counters": {"h1": {"packets_sent": 30, "packets_received": 50, "retransmitted_segments": 4}},
+            "timeline": [
+                {
+                    "hosts": {"h1": {"socket_memory_bytes": 4096}},
+                    "parts": {"server": {"memory_bytes": 1000}, "forwarder": {"memory_bytes": 700}},
+                    "machine": {"load_average": 1.5},
+                }
+            ],
+        },
+        "captures": (),
+        "window": window,
+    }
+    load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
+    point = Point(number=0, setting={}, server={}, load=load, place=Place(server="h1", load=("h2",)))
+    return trial_figures(Told(**{**told, **changed}), point)  # type: ignore[arg-type]
+
+
+def test_what_was_done_stands_beside_what_was_due() -> None:
+    found = figures()
+    assert (found["requests.due"], found["requests.completed"]) == (120, 100)
+    assert found["bytes_due"] == 120 * 255
+    assert found["connections.never_established"] == 1
+    assert found["server.peak_connections"] == 9
+
+
+def test_a_fetch_bears_its_part_of_what_connecting_took() -> None:
+    assert figures()["connection_and_transmission_us"] == 1000.0
+    one_connection = {**SUMMARY, "establishment_time_us": {"count": 5, "mean": 250.0}}
+    assert figures(load={"summary": one_connection})["connection_and_transmission_us"] == 762.5
+
+
+def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() -> None:
+    found = figures()
+    assert (found["packets"], found["packets_per_s"], found["tcp.retransmitted_segments"]) == (80, 20.0, 4)
+    assert found["host.memory_bytes"] == 4096 + 1000 + 700
+    assert found["host.load_average"] == 1.5
+
+
+def test_each_role_and_each_generator_has_figures_of_its_own() -> None:
+    generators = [{"host": "h2", "summary": SUMMARY}, {"host": "h3", "summary": {**SUMMARY, "completed_rate": 60.0}}]
+    found = figures(load={"summary": SUMMARY, "generators": generators})
+    assert found["role.forwarder.cpu_cores"] == 0.5
+    assert (found["client.h2.completed_rate"], found["client.h3.completed_rate"]) == (30.0, 60.0)
+    assert found["client.h3.cpu_cores"] == 0.2
+
+
+def test_a_capture_tells_endpoints_flags_and_the_swing_of_its_whole_intervals() -> None:
+    intervals = [{"packets": 1}, {"packets": 40}, {"packets": 80}, {"packets": 2}]
+    summary = {"endpoints": 11, "packets": 123, "interval_s": 0.5, "interval": intervals, "tcp": {"resets": 3}}
+    found = figures(captures=({"summary": summary},))
+    assert (found["endpoints"], found["capture.packets"], found["capture.resets"]) == (11, 123, 3)
+    assert found["capture.packets_per_s_max"] == 160.0
+    assert found["capture.packets_per_s_swing"] == 0.5
+
+
+def test_times_of_sequences_leave_failures_out_and_counters_do_not() -> None:
+    good: Json = {"success": True, "failed_connects": 1, "failed_sequences": 2, "failed_requests": 3}
+    times: list[Json] = [
+        {"establishment_time_us": 1e6, "service_time_total_us": 2e6},
+        {"establishment_time_us": 3e6, "service_time_total_us": 6e6},
+    ]
+    lost: Json = {**good, "success": False, "establishment_time_us": 9e9, "service_time_total_us": 9e9}
+    found = sequences([{**good, **times[0]}, {**good, **times[1]}, lost])
+    assert found["tcpbenchmark.success"] == 2
+    assert found["tcpbenchmark.failed_connect"] == 3
+    assert found["tcpbenchmark.failed_send_recv_loop"] == 6
+    assert found["tcpbenchmark.failed_send_recv"] == 9
+    assert found["tcpbenchmark.connect_time_s.total"] == 4.0
+    assert found["tcpbenchmark.send_recv_time_s.average"] == 4.0
+    assert found["tcpbenchmark.send_recv_time_s.sample_variance"] == 8.0
+    assert found["tcpbenchmark.send_recv_time_s.max"] == 6.0
+
+
+def test_nobody_that_succeeded_took_no_time_at_all() -> None:
+    found = sequences([{"success": False, "failed_connects": 1, "failed_sequences": 0, "failed_requests": 0}])
+    assert found["tcpbenchmark.connect_time_s.total"] == 0
+    assert str(float(found["tcpbenchmark.connect_time_s.total"])) == "0.0"
+
+
+def test_every_figure_has_one_name_and_each_can_be_a_limit() -> None:
+    assert len({each.name for each in FIGURES}) == len(FIGURES)
+    values = {"us": "1ms", "s": "1s", "bytes": "1KB", "ratio": "1%"}
+    for figure in FIGURES:
+        limit = read_limit(figure.name, f"< {values.get(figure.unit, '1')}", source="it.toml")
+        assert limit.figure == figure.name
+    assert read_limit("packets_per_s", "> 1", source="it.toml").figure == "packets_per_s"
+    assert read_limit("elapsed", "< 2s", source="it.toml").value == 2.0
+
+
+def test_a_figure_of_a_part_is_found_by_its_name_and_an_unknown_one_refused() -> None:
+    assert read_limit("role.saturator.response_time.p99", "< 1ms", source="it.toml").value == 1000.0
+    assert figure_named("client.h2.completed_rate") is not None
+    assert figure_named("role.saturator.speed") is None
+    with pytest.raises(SuiteError, match="no such figure"):
+        read_limit("role.saturator.speed", "< 1ms", source="it.toml")
+
+
+def test_a_suite_has_the_figures_of_its_roles_and_generators() -> None:
+    suite = read_text(
+        """
+name = "it"
+question = "Well?"
+[server]
+[load]
+duration = "1s"
+[network]
+topology = "single,4"
+[place]
+server = "h1"
+load = ["h2", "h3"]
+[[role]]
+name = "saturator"
+kind = "load"
+on = "h4"
+measured = false
+""",
+        source="it.toml",
+        directory="/here",
+    )
+    names = {each.name for each in figures_of(suite)}
+    assert {"role.saturator.cpu_cores", "client.h2.completed_rate", "client.h3.elapsed_s"} <= names

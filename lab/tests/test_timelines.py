@@ -1,0 +1,92 @@
+"""What happened over a trial, as tables: nothing is lost on the way, and a sample favours no request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from plimsoll_lab.store import timelines
+from plimsoll_lab.store.records import Sample, TrialRecord
+
+if TYPE_CHECKING:
+    import pytest
+
+TRIAL = TrialRecord(
+    number=3,
+    block=1,
+    point=0,
+    setting={},
+    outcome="ok",
+    reason=None,
+    warnings=(),
+    figures={},
+    started_unix_s=0.0,
+    elapsed_s=1.0,
+    server={},
+    load={},
+    machine={},
+    samples=(Sample(at_s=0.1, cpu_s=0.5, memory_bytes=4096),),
+    hosts={
+        "timeline": [{"at_s": 1.0, "machine": {"busy_s": 2.0}, "hosts": {"h1": {"established": 7}}, "parts": {}}],
+        "captures": [{"host": "h1", "summary": {"interval_s": 0.5, "interval": [{"packets": 4}, {"packets": 9}]}}],
+    },
+)
+
+
+def ask(sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect() as database:
+        return database.execute(sql).fetchall()
+
+
+def written(run: Path, records: Path) -> list[tuple[object, ...]]:
+    timelines.write_timelines(run, records, TRIAL)
+    return ask(f"SELECT at_s, part, figure, value FROM '{run}/timelines/0003.parquet' ORDER BY ALL")
+
+
+def test_a_timeline_has_every_number_that_was_read_and_told(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    second = {"second": 2, "completed": 5, "response_time_us": {"p50": 12.5}}
+    (records / "load.timeseries.jsonl").write_text(json.dumps(second) + "\n")
+    assert written(tmp_path, records) == [
+        (0.0, "capture h1", "packets", 4.0),
+        (0.1, "server", "cpu_s", 0.5),
+        (0.1, "server", "memory_bytes", 4096.0),
+        (0.5, "capture h1", "packets", 9.0),
+        (1.0, "host h1", "established", 7.0),
+        (1.0, "machine", "busy_s", 2.0),
+        (2.0, "load", "completed", 5.0),
+        (2.0, "load", "response_time_us.p50", 12.5),
+    ]
+    assert not records.exists(), "what has become a table is removed"
+
+
+def log(records: Path, rows: list[tuple[float, int, int, float]]) -> None:
+    """A request log of an end in seconds, a connection, its request, and a response time in microseconds."""
+    records.mkdir()
+    lines = [f"{end:.6f},{connection},{request},64,{took}" for end, connection, request, took in rows]
+    text = "time,connection,request,bytes,response_time_us\n" + "".join(line + "\n" for line in lines)
+    (records / "load.request_log.csv").write_text(text)
+
+
+def test_a_request_stands_beside_the_connections_up_as_it_began(tmp_path: Path) -> None:
+    # Connection 1 is up from 10 to 14, connection 2 from 11 to 13.
+    log(tmp_path / "records", [(11.0, 1, 1, 1e6), (12.0, 2, 1, 1e6), (13.0, 2, 2, 5e5), (14.0, 1, 2, 5e5)])
+    timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
+    rows = ask(f"SELECT connection, request, connections_up FROM '{tmp_path}/requests/0003.parquet' ORDER BY ALL")
+    assert rows == [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 2)]
+
+
+def test_a_sample_of_the_requests_favours_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timelines, "REQUESTS_KEPT", 2_000)
+    log(tmp_path / "records", [(100 + number / 1000, number % 50, number // 50, 10.0) for number in range(20_000)])
+    timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
+    rows = f"'{tmp_path}/requests/0003.parquet'"
+    assert ask(f"SELECT count(*) FROM {rows}") == [(2_000,)]
+    tenths = ask(f"SELECT count(*) FROM {rows} GROUP BY floor((time - 100) / 2) ORDER BY ALL")
+    # Each tenth of the time has 200 of them but for chance: 13.4 by the binomial, and the draw's seed is fixed.
+    assert len(tenths) == 10
+    assert all(140 < int(str(count)) < 260 for (count,) in tenths), tenths
