@@ -20,7 +20,7 @@ use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::record::{Records, Sequence};
 use plimsoll_load::run;
-use plimsoll_load::secure::Secure;
+use plimsoll_load::secure::{Secure, Security};
 use plimsoll_measure::summary::Summary;
 use plimsoll_sys::signal::Signal;
 use serde::Serialize;
@@ -56,7 +56,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             match plan.security {
                 None => carry_out(config, plan.protocol, &http.common, None),
                 Some((names, trust)) => {
-                    carry_out(config, Secure::new(plan.protocol, names, trust)?, &http.common, None)
+                    let security = Security { trust, identity: None, resume: false };
+                    carry_out(config, Secure::new(plan.protocol, names, security)?, &http.common, None)
                 }
             }
         }

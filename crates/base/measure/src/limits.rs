@@ -206,7 +206,7 @@ const PARTS: [(&str, ReadPart); 10] = [
     ("p99_99", |times| times.p99_99),
 ];
 
-const SINGLES: [(&str, Unit, ReadSingle); 23] = [
+const SINGLES: [(&str, Unit, ReadSingle); 25] = [
     ("completed_rate", Unit::Rate, |summary| summary.completed_rate),
     ("offered_rate", Unit::Rate, |summary| summary.offered_rate),
     ("goodput", Unit::Rate, |summary| summary.goodput_bits_per_s),
@@ -222,6 +222,8 @@ const SINGLES: [(&str, Unit, ReadSingle); 23] = [
     ("connections.peak", Unit::Count, |summary| summary.connections.peak as f64),
     ("connections.failed", Unit::Count, |summary| summary.connections.failed as f64),
     ("connections.reopened", Unit::Count, |summary| summary.connections.reopened as f64),
+    ("connections.ended_idle", Unit::Count, |summary| summary.connections.ended_idle as f64),
+    ("connections.unrequested", Unit::Count, |summary| summary.connections.unrequested as f64),
     ("redirects", Unit::Count, |summary| summary.redirects as f64),
     ("errors.mismatch", Unit::Count, |summary| summary.errors.mismatch as f64),
     ("errors.closed", Unit::Count, |summary| summary.errors.closed as f64),

@@ -145,6 +145,11 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     add_named(&mut all.status_codes, &record.status_codes);
     add_named(&mut all.statuses, &record.statuses);
     all.redirects += record.redirects;
+    if let Some(theirs) = record.tls_handshakes {
+        let mine = all.tls_handshakes.get_or_insert_default();
+        mine.full += theirs.full;
+        mine.resumed += theirs.resumed;
+    }
     let (mine, theirs) = (&mut all.connections, &record.connections);
     mine.requested += theirs.requested;
     mine.established += theirs.established;
@@ -153,6 +158,7 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     mine.failed += theirs.failed;
     mine.reopened += theirs.reopened;
     mine.ended_idle += theirs.ended_idle;
+    mine.unrequested += theirs.unrequested;
     mine.bytes_each = mine.bytes_each.max(theirs.bytes_each);
     all.generator.threads += record.generator.threads;
     all.generator.tables += record.generator.tables;

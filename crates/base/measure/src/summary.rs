@@ -60,6 +60,9 @@ pub struct Summary {
     pub errors: Errors,
     /// What became of the connections.
     pub connections: ConnectionsSummary,
+    /// TLS handshakes, where there were any, over the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_handshakes: Option<Handshakes>,
     /// Connect call until usable.
     pub establishment_time_us: TimesSummary,
     /// Intended start to last byte; unanswered requests at their age, flagged.
@@ -144,8 +147,20 @@ pub struct ConnectionsSummary {
     pub reopened: u64,
     /// Ended while no request was under way on them.
     pub ended_idle: u64,
+    /// Of those, lost because bytes came that nobody had asked for.
+    #[serde(default)]
+    pub unrequested: u64,
     /// Memory of the generator's that a connection added.
     pub bytes_each: u64,
+}
+
+/// TLS handshakes that were completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshakes {
+    /// With certificates and a key exchange.
+    pub full: u64,
+    /// Resumed from an earlier connection's session, which costs the server less.
+    pub resumed: u64,
 }
 
 /// What the generator itself used, over the window.
@@ -213,6 +228,7 @@ impl Summary {
                 failed: connections.failed,
                 reopened: connections.reopened,
                 ended_idle: connections.ended_idle,
+                unrequested: connections.unrequested,
                 ..ConnectionsSummary::default()
             },
             status_codes: window.statuses.by_class(),

@@ -203,6 +203,8 @@ pub struct Connections {
     pub reopened: u64,
     /// Connections that ended while no request was under way on them.
     pub ended_idle: u64,
+    /// Of those, the ones on which bytes came that nobody had asked for.
+    pub unrequested: u64,
     /// Connection time in the window, in nanoseconds, during which a connection was wanted and could
     /// not be used.
     pub unavailable_ns: u64,
@@ -221,6 +223,12 @@ impl Connections {
         self.add_cause(number, 1);
     }
 
+    /// Counts a connection that was lost while no request was under way on it.
+    pub fn count_idle_loss(&mut self, cause: Cause) {
+        self.ended_idle += 1;
+        self.unrequested += u64::from(cause == Cause::Mismatch);
+    }
+
     /// Adds what another loop counted.
     pub fn add(&mut self, other: &Connections) {
         self.established += other.established;
@@ -228,6 +236,7 @@ impl Connections {
         self.reopened += other.reopened;
         self.ended_idle += other.ended_idle;
         self.unavailable_ns += other.unavailable_ns;
+        self.unrequested += other.unrequested;
         self.attempts_failed += other.attempts_failed;
         for (number, count) in &other.causes {
             self.add_cause(*number, *count);

@@ -62,6 +62,11 @@ impl Part {
 }
 
 impl Config {
+    /// The place in `targets` of the server that a connection goes to. Generators that carry a load together number their connections on from one another.
+    pub(crate) fn target(&self, connection: usize) -> usize {
+        (self.part.number + connection) % self.targets.len()
+    }
+
     /// Whether no connection is closed before the last has done what it had to do: behind a barrier all are up together, for the server too, which may
     /// accept the last of them when the first has long been answered. An open loop ends by itself, connection by connection.
     pub fn stays_whole(&self) -> bool {

@@ -5,6 +5,7 @@ use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace};
+use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
 
@@ -34,6 +35,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     if let Pace::Open { rate, .. } = config.pace {
         summary.intended_rate = Some(rate.mean());
     }
+    summary.tls_handshakes = outcome.report.handshakes;
     summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
     let cores = |cpu: std::time::Duration| {
         if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }
@@ -56,11 +58,12 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         shortfall(&summary),
         missing_connections(&summary, outcome),
         silence(&summary),
+        redirects(&summary),
         few_samples(&summary),
         interruption(&summary),
     ];
     summary.valid = doubts[0].is_none() && !lateness(&summary).is_some_and(|(_, invalid)| invalid);
-    summary.warnings = doubts.into_iter().flatten().collect();
+    summary.warnings = doubts.into_iter().flatten().chain(outcome.report.complaints.iter().map(complaint)).collect();
     summary
 }
 
@@ -182,7 +185,7 @@ fn explain(number: i32) -> (String, &'static str) {
             "the server's backlog is full, or packets are dropped on the way: raise net.core.somaxconn there, or open connections more slowly (--connect-rate)"
         }
         "eproto" => {
-            "the TLS handshake failed: the certificate is not believed (--insecure believes any), or the server speaks no TLS there"
+            "the TLS handshake failed: see the warning tls_failed; without one, the server ended the connection during the handshake, and may speak no TLS there"
         }
         "enetunreach" | "ehostunreach" => "there is no route to that address: correct it, or the network",
         _ => SERVER_LOG,
@@ -213,6 +216,27 @@ fn silence(summary: &Summary) -> Option<Warning> {
             "check the address, the path and the protocol (an echo server sends back just what it gets; see --postfix and --verify)",
         )
     })
+}
+
+/// Answers that name another place: small, quick, and seldom what was meant to be measured.
+fn redirects(summary: &Summary) -> Option<Warning> {
+    (summary.redirects > 0).then(|| {
+        warning(
+            "redirects",
+            format!("{} answers redirect to another URL, which was not fetched", summary.redirects),
+            "give the URL that they lead to, or --follow to have it looked up before the run",
+        )
+    })
+}
+
+/// What the protocol could not go on with.
+fn complaint(complaint: &Complaint) -> Warning {
+    let connections = if complaint.count == 1 { "connection" } else { "connections" };
+    warning(
+        "tls_failed",
+        format!("TLS failed on {} {connections}: {}", complaint.count, complaint.message),
+        complaint.remedy,
+    )
 }
 
 fn few_samples(summary: &Summary) -> Option<Warning> {

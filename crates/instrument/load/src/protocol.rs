@@ -1,5 +1,6 @@
 //! What a protocol is to the engines: bytes to send, and what the bytes that come back mean. No socket, no clock.
 
+use plimsoll_measure::summary::Handshakes;
 use plimsoll_measure::tally::Cause;
 
 /// A protocol, with the messages of one run.
@@ -28,6 +29,11 @@ pub trait Protocol: Send + Sync + 'static {
     /// Takes bytes that have arrived, split anywhere.
     fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply;
 
+    /// What was seen of all connections.
+    fn report(&self) -> Report {
+        Report::default()
+    }
+
     /// Takes the end of the stream while a request is under way.
     fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply;
 
@@ -36,6 +42,26 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = (session, bytes);
         Reply::Failed(Cause::Mismatch)
     }
+}
+
+/// What a protocol has seen of all connections of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Handshakes that made connections usable, where the protocol has them.
+    pub handshakes: Option<Handshakes>,
+    /// Why the protocol could not go on with connections.
+    pub complaints: Vec<Complaint>,
+}
+
+/// Why the protocol could not go on with a connection, such as a certificate that has expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: &'static str,
+    /// How many connections it was wrong with.
+    pub count: u64,
 }
 
 /// What tells one request from another.

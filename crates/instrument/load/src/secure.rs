@@ -1,15 +1,21 @@
 //! TLS under any protocol, by rustls: it turns bytes into bytes and knows no socket, so it is a protocol around a protocol.
 
+mod complaints;
+
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_measure::summary::Handshakes;
 use plimsoll_measure::tally::Cause;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme};
 
-use crate::protocol::{Protocol, Reply, Turn};
+use crate::protocol::{Protocol, Reply, Report, Turn};
+use complaints::Complaints;
 
 /// A TLS record's largest plaintext (RFC 8446, section 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
@@ -20,6 +26,20 @@ pub struct Secure<P> {
     config: Arc<ClientConfig>,
     /// Whom each target has to prove to be.
     names: Vec<ServerName<'static>>,
+    full: AtomicU64,
+    resumed: AtomicU64,
+    complaints: Complaints,
+}
+
+/// How connections are secured.
+#[derive(Debug)]
+pub struct Security {
+    /// Which certificates are believed.
+    pub trust: Trust,
+    /// The client's own certificate, with those that lead to its authority, and its key.
+    pub identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+    /// Whether a connection may resume the session of an earlier one, which costs the server less than a full handshake.
+    pub resume: bool,
 }
 
 /// Which certificates are believed.
@@ -32,21 +52,39 @@ pub enum Trust {
 }
 
 impl<P: Protocol> Secure<P> {
-    /// `inner` over TLS to servers of these names, one a target.
-    pub fn new(inner: P, names: Vec<ServerName<'static>>, trust: Trust) -> Result<Secure<P>, rustls::Error> {
+    /// `inner` over TLS to servers of these names, one a target. Fails where the key is not that of the client's certificate.
+    pub fn new(inner: P, names: Vec<ServerName<'static>>, security: Security) -> Result<Secure<P>, rustls::Error> {
+        let config = Arc::new(security.client_config()?);
+        let (full, resumed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Secure { inner, config, names, full, resumed, complaints: Complaints::default() })
+    }
+
+    fn count_handshake(&self, kind: Option<HandshakeKind>) {
+        let counter = if kind == Some(HandshakeKind::Resumed) { &self.resumed } else { &self.full };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Security {
+    /// What TLS by these rules needs, for a client of HTTP/1.1.
+    pub fn client_config(self) -> Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let builder = ClientConfig::builder_with_provider(Arc::<CryptoProvider>::clone(&provider))
             .with_safe_default_protocol_versions()?;
-        let mut config = match trust {
-            Trust::Roots(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-            Trust::Anyone => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(NoVerification(algorithms)))
-                .with_no_client_auth(),
+        let builder = match self.trust {
+            Trust::Roots(roots) => builder.with_root_certificates(roots),
+            Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(NoVerification(algorithms))),
+        };
+        let mut config = match self.identity {
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
+            None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Secure { inner, config: Arc::new(config), names })
+        if !self.resume {
+            config.resumption = Resumption::disabled();
+        }
+        Ok(config)
     }
 }
 
@@ -134,11 +172,17 @@ impl<P: Protocol> Protocol for Secure<P> {
                 _ => Reply::Failed(Cause::Mismatch),
             };
         });
-        let shaking = connection.is_handshaking();
+        let (shaking, kind) = (connection.is_handshaking(), connection.handshake_kind());
         session.collect();
         match outcome {
-            Err(_) => Reply::Failed(Cause::Mismatch),
-            Ok(_) if exchange.handshake && !shaking => Reply::Whole { payload: 0, keep: true, status: 0 },
+            Err(error) => {
+                self.complaints.add(&error);
+                Reply::Failed(Cause::Mismatch)
+            }
+            Ok(_) if exchange.handshake && !shaking => {
+                self.count_handshake(kind);
+                Reply::Whole { payload: 0, keep: true, status: 0 }
+            }
             Ok(Stream::Ended) if !exchange.handshake => match reply {
                 // The peer has said that its data is complete, so this may be the end of a body.
                 Reply::Partial => self.inner.end(&mut session.inner, &mut exchange.inner),
@@ -168,10 +212,19 @@ impl<P: Protocol> Protocol for Secure<P> {
         });
         session.collect();
         match outcome {
-            Err(_) => Reply::Failed(Cause::Mismatch),
+            Err(error) => {
+                self.complaints.add(&error);
+                Reply::Failed(Cause::Mismatch)
+            }
             Ok(Stream::Ended) if reply == Reply::Partial => Reply::Failed(Cause::Closed),
             Ok(_) => reply,
         }
+    }
+
+    fn report(&self) -> Report {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let handshakes = Handshakes { full: count(&self.full), resumed: count(&self.resumed) };
+        Report { handshakes: Some(handshakes), complaints: self.complaints.all() }
     }
 }
 

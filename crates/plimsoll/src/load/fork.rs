@@ -81,7 +81,6 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         },
         other => other,
     };
-    let target = config.targets[number % config.targets.len()];
     let seed = config.seed.wrapping_add(place);
     let pace = match config.pace {
         Pace::Open { rate, spacing } => {
@@ -97,7 +96,6 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         extent,
         pace,
         opening: Opening { rate: None, ..config.opening.clone() },
-        targets: vec![target],
         seed,
         start_at: Some(start + turn),
         part: Part { number, of: config.connections },

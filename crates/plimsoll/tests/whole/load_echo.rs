@@ -132,7 +132,8 @@ fn a_connection_that_ends_between_requests_is_opened_again_and_fails_none() {
     assert_eq!(run.code, Some(0));
     assert_eq!((run.count("requests.completed"), run.count("requests.failed")), (6, 0));
     assert!(run.count("connections.reopened") >= 2);
-    assert!(run.count("errors.closed") >= 4);
+    assert!(run.count("connections.ended_idle") >= 4);
+    assert_eq!((run.count("errors.closed"), run.count("connections.unrequested")), (0, 0));
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use serde_json::json;
 
 use crate::support::peer::{Run, command, outcome, serve};
 
@@ -71,17 +74,20 @@ fn every_way_to_end_a_body_is_understood() {
 
 #[test]
 fn an_error_status_fails_the_request_and_not_the_connection() {
-    for (answer, class) in [
-        ("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "4xx"),
-        ("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", "5xx"),
+    for (answer, class, code) in [
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "4xx", "404"),
+        ("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", "5xx", "503"),
+        ("HTTP/1.1 600 Unknown\r\nContent-Length: 0\r\n\r\n", "5xx", "600"),
     ] {
         let pieces: &'static [&'static str] = Box::leak(Box::new([answer]));
         let run = fetch(answering(pieces, false), "-n 20 -c 2");
         assert_eq!((run.code, run.count("requests.failed"), run.count("errors.status")), (Some(1), 20, 20));
         assert_eq!((&run.summary()["status_codes"][class], run.count("connections.reopened")), (&20.into(), 0));
+        assert_eq!(run.summary()["statuses"], json!({ code: 20 }));
         assert!(run.warnings().contains(&"nothing_completed"));
     }
     let moved = fetch(answering(&["HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n"], false), "-n 20 -c 2");
+    assert_eq!((moved.count("redirects"), moved.warnings().contains(&"redirects")), (20, true));
     assert_eq!((moved.count("requests.completed"), &moved.summary()["status_codes"]["3xx"]), (20, &20.into()));
 }
 
@@ -98,6 +104,44 @@ fn what_is_not_http_or_is_cut_short_fails() {
     assert_eq!((slow.count("requests.timed_out"), slow.count("errors.timeout")), (4, 4));
     let twice = fetch(answering(&["HTTP/1.1 204 No\r\n\r\nHTTP/1.1 204 No\r\n\r\n"], false), "--each 1 -c 4");
     assert_eq!(twice.count("errors.mismatch"), 4);
+}
+
+#[test]
+fn an_error_status_is_a_failure_of_its_connection_under_every_engine() {
+    for engine in ["epoll", "uring", "threads"] {
+        let answer = &["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"];
+        let run = fetch(answering(answer, false), &format!("--each 5 -c 2 --per-connection --engine {engine}"));
+        let failed: Vec<u64> = run.lines.iter().filter_map(|line| line.get("failed_requests")?.as_u64()).collect();
+        assert_eq!(failed, [5, 5], "{engine}");
+    }
+}
+
+/// Gives its first connection up at once, as a server does that found it idle for too long; the others are served.
+fn impatient() -> SocketAddr {
+    let first = AtomicBool::new(true);
+    serve(move |mut stream| {
+        if first.swap(false, Ordering::Relaxed) {
+            let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+            return;
+        }
+        while request(&mut stream).is_some() {
+            let _ = stream.write_all(EMPTY.as_bytes());
+        }
+    })
+}
+
+#[test]
+fn a_request_timeout_on_an_idle_connection_answers_no_request() {
+    for engine in ["epoll", "uring", "threads"] {
+        // With this seed the first request is due well after the connect.
+        let run = fetch(impatient(), &format!("-n 1 -c 1 --think 2s --engine {engine}"));
+        let counts = ["completed", "failed"].map(|name| run.count(&format!("requests.{name}")));
+        assert_eq!((counts, &run.summary()["statuses"]), ([1, 0], &json!({ "200": 1 })), "{engine}");
+        let connections =
+            ["ended_idle", "unrequested", "reopened"].map(|name| run.count(&format!("connections.{name}")));
+        assert_eq!(connections, [1, 0, 1], "{engine}");
+        assert_eq!((run.count("errors.mismatch"), run.count("errors.closed")), (0, 0), "{engine}");
+    }
 }
 
 /// A server that keeps the heads of the requests it gets.
@@ -179,6 +223,25 @@ fn several_urls_are_fetched_in_turn() {
     let heads = heads.lock().expect("no test thread panics");
     for path in ["/x", "/y", "/z"] {
         assert_eq!(heads.iter().filter(|head| head.starts_with(&format!("GET {path} "))).count(), 10);
+    }
+}
+
+#[test]
+fn each_server_gets_the_requests_for_it() {
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        let servers = [listening(EMPTY), listening(EMPTY)];
+        let run = fetch(servers[0].0, &format!("http://{}/y --each 3 -c 4 --engine {engine}", servers[1].0));
+        assert_eq!(run.count("requests.completed"), 12, "{engine} {}", run.stderr);
+        for ((server, heads), path) in servers.iter().zip(["/x", "/y"]) {
+            let heads = heads.lock().expect("no test thread panics");
+            assert_eq!(heads.len(), 6, "{engine}: connections are dealt over the servers in turn");
+            for head in heads.iter() {
+                assert!(
+                    head.starts_with(&format!("GET {path} ")) && head.contains(&format!("Host: {server}\r\n")),
+                    "{engine}: {head}"
+                );
+            }
+        }
     }
 }
 

@@ -1,9 +1,15 @@
 //! `plimsoll load http https://...` against Python's own TLS.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::peer::{Run, command, outcome};
+
+/// A certificate, key or script of these tests.
+fn file(name: &str) -> String {
+    format!("{}/tests/whole/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
 
 struct Server {
     child: Child,
@@ -12,17 +18,26 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
-        let file = |name: &str| format!("{}/tests/whole/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+        Server::start_with(&[])
+    }
+
+    /// One that asks for a client certificate of the same authority.
+    fn asking() -> Server {
+        Server::start_with(&[file("authority.pem")])
+    }
+
+    fn start_with(arguments: &[String]) -> Server {
         let mut python = Command::new("python3");
-        python.args([file("server.py"), file("server.pem"), file("server.key")]).stdout(Stdio::piped());
+        python.args([file("server.py"), file("server.pem"), file("server.key")]).args(arguments);
+        python.stdout(Stdio::piped());
         let mut child = python.spawn().expect("python3");
         let mut port = String::new();
         BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut port).expect("its port");
         Server { child, port: port.trim().parse().expect("a port") }
     }
 
-    fn fetch(&self, length: usize, arguments: &str, trusting: bool) -> Run {
-        let mut load = command("http", &format!("https://localhost:{}/{length}", self.port), arguments);
+    fn fetch(&self, path: impl Display, arguments: &str, trusting: bool) -> Run {
+        let mut load = command("http", &format!("https://127.0.0.1:{}/{path}", self.port), arguments);
         if trusting {
             load.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/whole/tls/authority.pem"));
         }
@@ -70,7 +85,9 @@ fn a_stranger_is_refused_unless_anyone_is_believed() {
         let refused = server.fetch(10, &format!("-n 4 -c 2 --engine {engine}"), false);
         assert_eq!((refused.code, refused.count("connections.failed")), (Some(1), 2));
         let warnings = refused.summary()["warnings"].to_string();
-        assert!(warnings.contains("EPROTO") && warnings.contains("--insecure"), "{warnings}");
+        for words in ["EPROTO", "no trusted authority signed", "UnknownIssuer", "--insecure"] {
+            assert!(warnings.contains(words), "no `{words}` in {warnings}");
+        }
         let believed = server.fetch(10, &format!("-n 4 -c 2 --insecure --engine {engine}"), false);
         assert_eq!((believed.code, believed.count("requests.completed")), (Some(0), 4), "{}", believed.stderr);
     }
@@ -83,5 +100,48 @@ fn a_server_without_tls_is_said_to_have_none() {
     let load = command("http", &format!("https://{target}/"), "-n 4 -c 2 --insecure").output();
     let run = outcome(&load.expect("the binary runs"));
     assert_eq!((run.code, run.count("requests.unsent")), (Some(1), 4));
-    assert!(run.summary()["warnings"].to_string().contains("speaks no TLS"));
+    assert!(run.summary()["warnings"].to_string().contains("does not speak TLS there"));
+}
+
+#[test]
+fn a_body_that_a_tls_connection_cuts_short_is_no_body() {
+    let server = Server::start();
+    for engine in ["epoll", "uring", "threads"] {
+        let whole = server.fetch("end/100", &format!("--each 1 -c 4 --engine {engine}"), true);
+        assert_eq!((whole.count("requests.completed"), whole.count("requests.failed")), (4, 0), "{engine}");
+        let cut = server.fetch("cut/100", &format!("--each 1 -c 4 --engine {engine}"), true);
+        assert_eq!((cut.count("requests.completed"), cut.count("errors.closed")), (0, 4), "{engine}");
+    }
+}
+
+#[test]
+fn a_server_that_says_close_notify_on_an_idle_connection_has_answered_nothing_wrongly() {
+    let server = Server::start();
+    for engine in ["epoll", "uring", "threads"] {
+        let run = server.fetch("idle/100", &format!("-n 6 -c 2 --think 50ms --engine {engine}"), true);
+        let counts = ["completed", "failed"].map(|name| run.count(&format!("requests.{name}")));
+        assert_eq!(counts, [6, 0], "{engine} {}", run.summary()["errors"]);
+        assert_eq!((run.count("errors.mismatch"), run.count("connections.unrequested")), (0, 0), "{engine}");
+    }
+}
+
+#[test]
+fn every_handshake_is_a_full_one() {
+    let server = Server::start();
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        let run = server.fetch(10, &format!("-n 8 -c 2 --reconnect --engine {engine}"), true);
+        let counts = ["full", "resumed"].map(|kind| run.count(&format!("tls_handshakes.{kind}")));
+        assert_eq!(counts, [8, 0], "{engine} {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_wants_a_client_certificate_is_said_to() {
+    let server = Server::asking();
+    for engine in ["epoll", "uring", "threads"] {
+        let refused = server.fetch(10, &format!("-n 4 -c 2 --engine {engine}"), true);
+        assert_eq!((refused.code, refused.count("requests.completed")), (Some(1), 0), "{engine}");
+        let warnings = refused.summary()["warnings"].to_string();
+        assert!(warnings.contains("CertificateRequired") && warnings.contains("--cert FILE"), "{warnings}");
+    }
 }

@@ -77,7 +77,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
     pub(super) fn send(&mut self, key: Key, now: u64) {
         let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return };
-        let target = connection.number as usize % self.shared.config.targets.len();
+        let target = self.shared.config.target(connection.number as usize);
         let turn = Turn { target, sequence: self.sequence, random };
         connection.exchange = self.shared.protocol.begin(&mut connection.session, turn, connection.written);
         connection.state = State::Busy;

@@ -99,12 +99,12 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         let now = self.now();
         let Some(connection) = self.slab.get_mut(key) else { return };
         let targets = &self.shared.config.targets;
-        let target = connection.number as usize % targets.len();
+        let target = self.shared.config.target(connection.number as usize);
         let turn = if self.shared.config.opening.reconnect {
             // Ports of closed connections rest for a while, so it is connects that are counted, not connections.
-            self.connects * self.shared.control.gauges.len() + self.number
+            self.connects * self.shared.control.gauges.len() + self.number + self.shared.config.part.number
         } else {
-            connection.number as usize / targets.len()
+            (connection.number as usize + self.shared.config.part.number) / targets.len()
         };
         self.connects += 1;
         let source = self.shared.rotations[target].address(turn);
@@ -130,7 +130,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         if let Err(error) = self.sockets.connected(socket) {
             return self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
         }
-        let target = connection.number as usize % self.shared.config.targets.len();
+        let target = self.shared.config.target(connection.number as usize);
         match self.shared.protocol.greet(target) {
             None => self.established(key),
             Some((session, exchange)) => {
@@ -201,11 +201,13 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
             return self.close(key);
         }
         let Some(mut connection) = self.take(key) else { return };
-        self.tally.errors.count(cause);
         self.shared.control.connection_down();
         let busy = connection.state == State::Busy;
         if busy {
+            self.tally.errors.count(cause);
             self.count_failed(cause, connection.intended);
+        } else {
+            self.counted.connections.count_idle_loss(cause);
         }
         if let Some(sequence) = self.sequence(connection.number) {
             sequence.failed_requests += u64::from(busy);

@@ -222,6 +222,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
                 peak @ MANY.. => ends.memory_bytes.saturating_sub(self.memory_before) / peak,
                 _ => self.slot_bytes,
             },
+            report: self.shared.protocol.report(),
             interrupted: self.interrupted,
             ..Outcome::nothing_yet()
         };

@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::config::{Config, Engine, Extent};
 use crate::control::Control;
 use crate::event_loop::{self, Epoll, Sockets, Uring, slot_bytes};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Report};
 use crate::record::Sequence;
 use crate::shared::{Counted, Shared};
 use crate::threads::{self, Threads};
@@ -127,6 +127,8 @@ pub struct Outcome {
     pub bytes_each: u64,
     /// What became of each connection, by number, where that was asked for.
     pub sequences: Vec<Sequence>,
+    /// What the protocol has seen of the connections.
+    pub report: Report,
     /// The signal that ended the run early.
     pub interrupted: Option<Signal>,
 }
@@ -290,6 +292,7 @@ impl Outcome {
             memory_bytes: 0,
             bytes_each: 0,
             sequences: Vec::new(),
+            report: Report::default(),
             interrupted: None,
         }
     }

@@ -111,7 +111,7 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     /// Sends a request and reads its answer.
     pub(super) fn exchange(&mut self, intended: u64) -> End {
-        let target = self.number % self.shared.config.targets.len();
+        let target = self.shared.config.target(self.number);
         let random = self.random.next_u64();
         let turn = Turn { target, sequence: self.sequence_number, random };
         let exchange = self.shared.protocol.begin(&mut self.session, turn, self.written);
@@ -177,6 +177,20 @@ impl<'a, P: Protocol> Client<'a, P> {
             Ok(count) => {
                 self.tally.bytes_received += count as u64;
                 Some(self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(_) => Some(Reply::Failed(Cause::Read)),
+        }
+    }
+
+    /// Reads once while no request is under way; `None` where nothing was there.
+    pub(super) fn receive_idle(&mut self) -> Option<Reply> {
+        let socket = self.socket.as_ref()?;
+        match net::read(socket, &mut self.buffer) {
+            Ok(0) => Some(Reply::Failed(Cause::Closed)),
+            Ok(count) => {
+                self.tally.bytes_received += count as u64;
+                Some(self.shared.protocol.idle(&mut self.session, &self.buffer[..count]))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
             Err(_) => Some(Reply::Failed(Cause::Read)),

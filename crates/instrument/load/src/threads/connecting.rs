@@ -31,7 +31,7 @@ impl<P: Protocol> Client<'_, P> {
 
     pub(super) fn open(&mut self) -> bool {
         let config = &self.shared.config;
-        let target = self.number % config.targets.len();
+        let target = config.target(self.number);
         let turn = if config.opening.reconnect {
             self.connects * config.connections + self.number
         } else {

@@ -20,6 +20,9 @@ impl<P: Protocol> Client<'_, P> {
             self.recorder.failed();
             self.tally.requests.failed += 1;
             self.tally.errors.count(Cause::Status);
+            if let Some(sequence) = self.recorder.sequences.first_mut() {
+                sequence.failed_requests += 1;
+            }
         } else {
             self.tally.requests.completed += 1;
             self.tally.payload_bytes += payload;
@@ -61,22 +64,25 @@ impl<P: Protocol> Client<'_, P> {
     pub(super) fn lose(&mut self, cause: Cause) -> bool {
         let now = self.now();
         self.cross_boundaries(now);
-        if cause != Cause::Connect {
-            self.tally.errors.count(cause);
-        }
+        let busy = self.under_way.is_some();
         if let Some(intended) = self.under_way.take() {
+            if cause != Cause::Connect {
+                self.tally.errors.count(cause);
+            }
             self.recorder.failed();
+            self.show(0, 1);
             if cause == Cause::Timeout {
                 self.tally.requests.timed_out += 1;
                 self.tally.unanswered.record_ns(now - intended);
             } else {
                 self.tally.requests.failed += 1;
             }
+        } else {
+            self.counted.connections.count_idle_loss(cause);
         }
-        self.show(0, 1);
         self.disconnect();
         if let Some(sequence) = self.recorder.sequences.first_mut() {
-            sequence.failed_requests += 1;
+            sequence.failed_requests += u64::from(busy);
             sequence.failed_sequences += 1;
             sequence.exchange_ns = 0;
         }

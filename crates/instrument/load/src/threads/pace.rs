@@ -6,7 +6,7 @@ use plimsoll_measure::arrivals::Think;
 use plimsoll_measure::tally::Cause;
 
 use crate::config::{Pace, Phase as Start};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Reply};
 use crate::stream::{Stream, count_expired};
 
 use super::GLANCE;
@@ -62,7 +62,7 @@ impl<P: Protocol> Client<'_, P> {
         } else if self.shared.config.opening.barrier {
             due = self.shared.control.gate.get().unwrap_or(due);
         }
-        while self.sleep_until(due) && self.claim() {
+        while self.sleep_until(due) && self.look_at_idle_connection() && self.claim() {
             let now = self.now();
             let scheduled = self.shared.config.pace.has_schedule();
             if scheduled {
@@ -83,7 +83,7 @@ impl<P: Protocol> Client<'_, P> {
         let timeout = config.timeout.as_nanos() as u64;
         self.stream = Stream::begin(config, 1.0 / config.connections as f64, phase, start, &mut self.random);
         while let Some(due) = self.stream.as_ref().map(Stream::next) {
-            if !self.sleep_until(due) || !self.claim() {
+            if !self.sleep_until(due) || !self.look_at_idle_connection() || !self.claim() {
                 return;
             }
             if let Some(stream) = &mut self.stream {
@@ -102,6 +102,20 @@ impl<P: Protocol> Client<'_, P> {
             }
             self.free = self.now();
         }
+    }
+
+    /// Reads what came while no request was under way, as an event loop does when it comes; whether there is more to do.
+    fn look_at_idle_connection(&mut self) -> bool {
+        if !self.shared.config.pace.has_schedule() {
+            // The connection was not idle: the answer before has just come.
+            return true;
+        }
+        while let Some(reply) = self.receive_idle() {
+            if let Reply::Failed(cause) = reply {
+                return self.lose(cause);
+            }
+        }
+        true
     }
 
     /// Carries one request, due at `intended`; whether there is more to do.

@@ -1,5 +1,10 @@
-"""An HTTPS server of Python's own, for the generator to load: server.py CERTIFICATE KEY; GET /N answers with N bytes."""
+"""An HTTPS server of Python's own, for the generator to load: server.py CERTIFICATE KEY [AUTHORITY].
+
+With AUTHORITY it asks for client certificates that this authority signed. GET /N answers with N bytes. /cut/N ends the body
+with the connection and says no close_notify, /end/N says it, /idle/N says it after a body of known length.
+"""
 import http.server
+import socket
 import ssl
 import sys
 
@@ -10,11 +15,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        length = int(self.path[1:])
+        *way, length = self.path[1:].split("/")
         self.send_response(200)
-        self.send_header("Content-Length", str(length))
+        if way not in (["cut"], ["end"]):
+            self.send_header("Content-Length", length)
         self.end_headers()
-        self.wfile.write(b"x" * length)
+        self.wfile.write(b"x" * int(length))
+        self.wfile.flush()
+        if way:
+            self.close_connection = True
+        if way in (["end"], ["idle"]):
+            self.connection.unwrap()
+        if way:
+            self.connection.shutdown(socket.SHUT_WR)
 
     def log_message(self, *arguments):
         pass
@@ -30,6 +43,9 @@ class Server(http.server.ThreadingHTTPServer):
 server = Server(("127.0.0.1", 0), Handler)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])
+if len(sys.argv) > 3:
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(sys.argv[3])
 server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 print(server.server_address[1], flush=True)
 server.serve_forever()
