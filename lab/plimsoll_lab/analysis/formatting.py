@@ -100,5 +100,10 @@ def listed(items: Sequence[str]) -> str:
 
 def duration(seconds: float) -> str:
     """`about 2 min 5 s`."""
+    return f"about {elapsed(seconds)}"
+
+
+def elapsed(seconds: float) -> str:
+    """`2 min 5 s`."""
     minutes, rest = divmod(round(seconds), 60)
-    return f"about {minutes} min {rest} s" if minutes else f"about {rest} s"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

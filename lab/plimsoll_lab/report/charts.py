@@ -47,8 +47,6 @@ SPREAD = 8.0
 """Contenders that lie farther apart than this are told apart on a logarithmic scale only."""
 PANEL_STEP = 23
 """Pixels a contender: room for its dots and for its name at a slant."""
-LIGHT = ("#0072B2", "#D55E00", "#00805C", "#9A6A00", "#1B9CD8", "#B3478C", "#6B6B6B")
-"""Colours on white, told apart with any of the common colour-vision deficiencies (after Okabe and Ito)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,19 +144,6 @@ def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, l
             row[_field(name) + "_high"] = _scaled(high, axes[name])
         medians.append(row)
     return {"trials": dots, "points": medians}
-
-
-def configuration(*, ink: str = "#1c2733", faint: str = "#d9dee4", colours: Sequence[str] = LIGHT) -> Json:
-    """The look; the page has its own, to follow the reader's light or dark."""
-    text = {"labelColor": ink, "titleColor": ink, "labelFont": "sans-serif", "titleFont": "sans-serif"}
-    return {
-        "background": "transparent",
-        "view": {"stroke": None},
-        "axis": text | {"gridColor": faint, "domainColor": faint, "tickColor": faint, "titleFontWeight": 400},
-        "legend": text,
-        "header": text,
-        "range": {"category": list(colours)},
-    }
 
 
 def _against_load(figure: Json, shape: Shape) -> Json:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import charts, configuration, rows
+from plimsoll_lab.report.charts import charts, rows
+from plimsoll_lab.report.drawing import CONFIGURATION
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import Json, TrialRecord
 
 STATISTICS = ("n", "mean", "stdev", "median")
 PNG_SCALE = 2
@@ -23,7 +25,8 @@ def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     run, summary = folder.read_run(), summarise_run(folder)
     written: list[Path] = []
     if "csv" in kinds:
-        written += [_points(folder, run, summary), _trials(folder, run)]
+        written.append(_write(folder.path / "points.csv", points_csv(run, summary)))
+        written.append(_write(folder.path / "trials.csv", trials_csv(run, folder.read_trials())))
     if "svg" in kinds or "png" in kinds:
         written += _charts(folder, run, summary, kinds)
     return written
@@ -37,7 +40,7 @@ def _charts(folder: RunFolder, run: Json, summary: Json, kinds: Sequence[str]) -
     data = rows(run, summary, folder.read_trials())
     written = []
     for chart in charts(run, summary):
-        spec = chart.spec | {"datasets": data, "config": configuration() | {"background": "white"}}
+        spec = chart.spec | {"datasets": data, "config": CONFIGURATION | {"background": "white"}}
         if "svg" in kinds:
             path = home / f"{chart.name}.svg"
             path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
@@ -49,7 +52,7 @@ def _charts(folder: RunFolder, run: Json, summary: Json, kinds: Sequence[str]) -
     return written
 
 
-def _points(folder: RunFolder, run: Json, summary: Json) -> Path:
+def points_csv(run: Json, summary: Json) -> str:
     """A row a point: each figure's n, mean, standard deviation and median."""
     axes = [cast("str", axis["path"]) for axis in cast("list[Json]", run["axes"])]
     names = [cast("str", figure["name"]) for figure in cast("list[Json]", run["figures"])]
@@ -60,10 +63,10 @@ def _points(folder: RunFolder, run: Json, summary: Json) -> Path:
         setting = cast("Json", point["point"])
         cells = [*(formatting.value(setting[axis]) for axis in axes), point["n"], point["valid_n"], point["outcome"]]
         lines.append([*cells, *(found.get(name, {}).get(each) for name in names for each in STATISTICS)])
-    return _write(folder.path / "points.csv", header, lines)
+    return _csv(header, lines)
 
 
-def _trials(folder: RunFolder, run: Json) -> Path:
+def trials_csv(run: Json, trials: Sequence[TrialRecord]) -> str:
     """A row a trial, whatever came of it."""
     axes = [cast("str", axis["path"]) for axis in cast("list[Json]", run["axes"])]
     names = [cast("str", figure["name"]) for figure in cast("list[Json]", run["figures"])]
@@ -75,14 +78,19 @@ def _trials(folder: RunFolder, run: Json) -> Path:
             trial.outcome,
             *(trial.figures.get(name) for name in names),
         ]
-        for trial in folder.read_trials()
+        for trial in trials
     )
-    return _write(folder.path / "trials.csv", ["trial", "block", *axes, "outcome", *names], lines)
+    return _csv(["trial", "block", *axes, "outcome", *names], lines)
 
 
-def _write(path: Path, header: Sequence[str], lines: Iterable[Sequence[object]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(lines)
+def _csv(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(header)
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", newline="")
     return path

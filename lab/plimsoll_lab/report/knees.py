@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
+
+from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.knees import AXIS, without_axis
+from plimsoll_lab.report.view import Cell, Drawing, Gallery, Section, Table
 from plimsoll_lab.store.records import Json, TrialRecord
 
 
@@ -34,30 +36,31 @@ def fit_text(knee: Json) -> str:
     )
 
 
-def knees_section(knees: Sequence[Json]) -> str:
-    """The section of the page; its charts are drawn by name."""
+def knees_section(knees: Sequence[Json], stills: Mapping[str, Markup]) -> Section:
+    """The section of the page; without parts where nothing bends."""
+    note = (
+        "The knee is the load from which response time rises faster than the completed rate. The dashed bound needs no "
+        "fit: with Xmax the highest completed rate, R0 the response time at the lowest load and Z the think time, "
+        "queues begin at N* = Xmax (R0 + Z) at the latest. A law is drawn only where it comes within a tenth of every "
+        "median."
+    )
     if not knees:
-        return ""
-    rows = "".join(
-        f"<tr><th scope='row'>{html.escape(_title(knee))}</th><td>{html.escape(str(knee['text']))}</td>"
-        f"<td>{html.escape(fit_text(knee))}</td></tr>"
-        for knee in knees
+        return Section(name="knee", title="The knee")
+    table = Table(
+        caption="Where each curve bends",
+        head=("curve", "closed-loop bound", "Universal Scalability Law"),
+        rows=tuple(
+            (Cell(text=_title(knee), heading=True), Cell(text=str(knee["text"])), Cell(text=fit_text(knee)))
+            for knee in knees
+        ),
     )
-    charts = "".join(
-        f"<section class='card'><h3>{html.escape(_title(knee))}</h3><div class='panels'>"
-        f"<div class='chart' data-chart='knee-{place}-rate'></div>"
-        f"<div class='chart' data-chart='knee-{place}-response'></div></div></section>"
-        for place, knee in enumerate(knees)
-    )
-    head = "<tr><th></th><th>closed-loop bound</th><th>Universal Scalability Law</th></tr>"
-    return (
-        "<section><h2>The knee</h2><p class='note'>Where response time starts to rise faster than completed rate. The "
-        "bound needs no fit: with X<sub>max</sub> the most that was completed, R<sub>0</sub> the response time at the "
-        "lowest load and Z the think time, queues begin at N* = X<sub>max</sub> (R<sub>0</sub> + Z) at the latest "
-        "(dashed). A law is drawn (line and 95&nbsp;% band) only where it comes within a tenth of every median.</p>"
-        f"<div class='scroll'><table class='knees'><thead>{head}</thead><tbody>{rows}</tbody></table></div>"
-        f"<details><summary>The curves</summary>{charts}</details></section>"
-    )
+    drawings: list[Drawing] = []
+    for place, knee in enumerate(knees):
+        for kind, what in (("rate", "Completed rate"), ("response", "Mean response time")):
+            name = f"knee-{place}-{kind}"
+            caption = f"{what} against connections: {_title(knee)}."
+            drawings.append(Drawing(name=name, svg=stills[name], caption=caption))
+    return Section(name="knee", title="The knee", note=note, parts=[table, Gallery(drawings=tuple(drawings))])
 
 
 def _title(knee: Json) -> str:

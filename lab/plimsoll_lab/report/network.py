@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from plimsoll_lab.analysis.network import paths
+from plimsoll_lab.report.view import Cell, Section, Table
 from plimsoll_lab.store.records import Json
 
 EXPLANATION = "one way: the links' delays together; RTT: of ICMP echoes of 98 bytes, with their time on the links"
@@ -33,6 +34,16 @@ def rows(run: Json) -> list[tuple[str, ...]]:
             )
         )
     return table
+
+
+def section(run: Json) -> Section:
+    """The section of the page; without parts where the suite has no network."""
+    found = rows(run)
+    if not found:
+        return Section(name="network", title="Network")
+    body = tuple((Cell(text=row[0], heading=True), *(Cell(text=cell) for cell in row[1:])) for row in found)
+    table = Table(caption="Paths, measured before the first trial", head=HEADINGS, rows=body)
+    return Section(name="network", title="Network", note=f"{EXPLANATION}.", parts=[table])
 
 
 def _ms(us: float) -> str:

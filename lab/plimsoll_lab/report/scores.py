@@ -2,103 +2,84 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.charts import Shape
+from plimsoll_lab.report.stops import contender_cell
+from plimsoll_lab.report.view import Cell, Fold, Part, Table
 from plimsoll_lab.store.records import Json
 
 OPEN_UP_TO = 3
 """Tables that a page shows unasked."""
 
 
-def scores_section(summary: Json, figures: Mapping[str, Json]) -> str:
-    """The section of the page; empty where nothing competes."""
-    cells = cast("list[Json]", summary["scores"])
-    if not cells:
-        return ""
+def scores_tables(summary: Json, shape: Shape, figures: Mapping[str, Json]) -> list[Part]:
+    """A table a setting: the median of each contender with its interval; empty where nothing competes."""
     places: dict[str, list[Json]] = {}
-    for cell in cells:
+    for cell in cast("list[Json]", summary["scores"]):
         places.setdefault(formatting.setting(cast("Json", cell["at"])), []).append(cell)
-    tables = "".join(_table(place, here, figures) for place, here in places.items())
-    return (
-        "<section><h2>Scores</h2><p class='note'>The median with its 95&nbsp;% interval, and how many times worse than "
-        "the best the contender is. Intervals of these ratios hold together with 95&nbsp;%. <b>Best</b>: cannot be "
-        "distinguished from the best. <b>Level</b>: at most the suite's margin worse. There is no score over all "
-        "figures.</p>"
-        f"{tables if len(places) <= OPEN_UP_TO else _folded(tables)}</section>"
-    )
+    tables = tuple(_table(place, here, shape, figures) for place, here in places.items())
+    if len(tables) <= OPEN_UP_TO:
+        return list(tables)
+    return [Fold(title="The scores at each setting", parts=tables)]
 
 
-def _folded(tables: str) -> str:
-    return f"<details><summary>At each setting</summary>{tables}</details>"
-
-
-def _table(place: str, cells: Sequence[Json], figures: Mapping[str, Json]) -> str:
+def _table(place: str, cells: Sequence[Json], shape: Shape, figures: Mapping[str, Json]) -> Table:
     names = list(dict.fromkeys(cast("str", cell["figure"]) for cell in cells))
-    rows = list(dict.fromkeys(cast("str", cell["contender"]) for cell in cells))
+    contenders = list(dict.fromkeys(cast("str", cell["contender"]) for cell in cells))
     by = {(cell["contender"], cell["figure"]): cell for cell in cells}
-    head = "".join(f"<th scope='col'>{html.escape(str(figures[name]['label']))}</th>" for name in names)
-    body = "".join(
-        f"<tr><th scope='row'>{html.escape(row)}</th>"
-        f"{''.join(_cell(by.get((row, name)), str(figures[name]['unit'])) for name in names)}</tr>"
-        for row in rows
-    )
-    title = f"<caption>{html.escape(place)}</caption>" if place != "every setting" else ""
-    return (
-        f"<div class='scroll'><table class='scores'>{title}<thead><tr><th></th>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
+    return Table(
+        caption=f"Scores at {place}: the median with its 95 % interval, and how many times worse than the best",
+        head=("contender", *(str(figures[name]["label"]) for name in names)),
+        rows=tuple(
+            (
+                contender_cell(contender, shape),
+                *(_cell(by.get((contender, name)), str(figures[name]["unit"])) for name in names),
+            )
+            for contender in contenders
+        ),
     )
 
 
-def _cell(cell: Json | None, unit: str) -> str:
+def _cell(cell: Json | None, unit: str) -> Cell:
     median = cast("float | None", cell["median"]) if cell else None
     if cell is None or median is None:
-        return "<td class='none'>&ndash;</td>"
+        return Cell(text="-")
     interval = cast("tuple[float, float] | None", cell["median_ci95"])
-    within = f" <small>[{_bounds(interval, unit)}]</small>" if interval else ""
-    return f"<td>{formatting.number(median, unit)}{within}{_margin(cell)}</td>"
-
-
-def _bounds(interval: tuple[float, float], unit: str) -> str:
-    return f"{formatting.number(interval[0], unit)}, {formatting.number(interval[1], unit)}"
-
-
-def _margin(cell: Json) -> str:
+    within = f"[{formatting.number(interval[0], unit)}, {formatting.number(interval[1], unit)}]" if interval else ""
+    text = formatting.number(median, unit)
     if cell["margin"] is None:
-        return ""
+        return Cell(text=text, detail=within)
     ratio = formatting.ratio(cast("float", cell["margin"]), cast("tuple[float, float] | None", cell["margin_ci95"]))
-    best = " <span class='call better'>best</span>" if cell["best"] else ""
-    level = " <span class='call equivalent'>level</span>" if cell["level"] else ""
-    return f"<span class='margin'>{html.escape(ratio).replace('x', '&times;')}{best}{level}</span>"
+    badge, tone = ("best", "better") if cell["best"] else ("level", "equivalent") if cell["level"] else ("", "")
+    return Cell(text=text, detail=f"{within} {ratio} the best".strip(), badge=badge, tone=tone)
 
 
-def controls_section(controls: Sequence[Json], figures: Mapping[str, Json]) -> str:
+def controls_fold(controls: Sequence[Json], figures: Mapping[str, Json]) -> list[Part]:
     """What one server measured twice showed; empty for a suite without a control."""
     if not controls:
-        return ""
-    rows = "".join(
-        f"<tr><th scope='row'>{html.escape(str(figures[cast('str', each['figure'])]['label']))}</th>"
-        f"<td>{html.escape(formatting.setting(cast('Json', each['at'])))}</td>"
-        f"<td>{html.escape(_ratio(each))}</td><td>{_percent(each['floor'])}</td>"
-        f"<td>{'<b>differs</b>' if each['differs'] else 'alike'}</td></tr>"
+        return []
+    rows = tuple(
+        (
+            Cell(text=str(figures[cast("str", each["figure"])]["label"]), heading=True),
+            Cell(text=formatting.setting(cast("Json", each["at"]))),
+            Cell(text=_ratio(each)),
+            Cell(text="-" if each["floor"] is None else f"{cast('float', each['floor']):.1%}"),
+            Cell(text="", badge="differs", tone="missed") if each["differs"] else Cell(text="alike"),
+        )
         for each in controls
     )
-    head = "<tr><th></th><th></th><th>over itself</th><th>noise floor</th><th></th></tr>"
-    return (
-        "<section><details><summary>The A/A control: the first contender, measured twice in every block</summary>"
-        "<p class='note'>The noise floor is the ratio that 95&nbsp;% of comparisons of two that are alike stay below; "
-        "a verdict has to lie beyond it.</p>"
-        f"<div class='scroll'><table><thead>{head}</thead><tbody>{rows}</tbody></table></div></details></section>"
+    caption = (
+        "The A/A control: the first contender, measured twice in every block. "
+        "The noise floor is the ratio that 95 % of comparisons of equal servers stay below."
     )
+    head = ("figure", "setting", "ratio to itself", "noise floor", "result")
+    return [Fold(title="The A/A control", parts=(Table(caption=caption, head=head, rows=rows),))]
 
 
 def _ratio(control: Json) -> str:
     return formatting.ratio(
         cast("float | None", control["ratio"]), cast("tuple[float, float] | None", control["ratio_ci95"])
     )
-
-
-def _percent(floor: object) -> str:
-    return "&ndash;" if floor is None else f"{cast('float', floor):.1%}"

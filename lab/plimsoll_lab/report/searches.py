@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import limits_text, over
+from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
 from plimsoll_lab.store.records import Json
 
 
@@ -62,20 +62,17 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def page_section(summary: Json, run: Json) -> str:
-    """The section of the page; empty for a run that searched for nothing."""
+def searches_section(summary: Json, run: Json) -> list[Part]:
+    """The parts of the page; none for a run that searched for nothing."""
     if not run.get("searches"):
-        return ""
-    parts = ["<h2>Capacity</h2>", f"<p class='note'>{_note(run)}</p>", _html(_overview(summary), "capacity")]
-    for each in cast("list[Json]", run["searches"]):
-        if each.get("loads"):
-            title = formatting.setting(cast("Json", each["setting"])) if each.get("setting") else "The search"
-            parts.append(
-                f"<details{' open' if len(cast('list[Json]', run['searches'])) == 1 else ''}>"
-                f"<summary>{html.escape(title)}, search {each['block']}: every load that was tried</summary>"
-                f"{_html(table_of_loads(run, each), 'loads')}</details>"
-            )
-    return f"<section>{''.join(parts)}</section>"
+        return []
+    searches = [each for each in cast("list[Json]", run["searches"]) if each.get("loads")]
+    parts: list[Part] = [Text(text=_note(run)), _view(_overview(summary), "Capacity of each server")]
+    for each in searches:
+        title = formatting.setting(cast("Json", each["setting"])) if each.get("setting") else "The search"
+        table = _view(table_of_loads(run, each), f"{title}, search {each['block']}: every load that was tried")
+        parts.append(Fold(title=table.caption, parts=(table,), is_open=len(searches) == 1))
+    return parts
 
 
 def _note(run: Json) -> str:
@@ -85,21 +82,13 @@ def _note(run: Json) -> str:
         if (ceiling := cast("float | None", each.get("generator_ceiling_per_s")))
     ]
     told = (
-        f" From a null server the generator gets {formatting.number(max(ceilings), 'per_s')} here." if ceilings else ""
+        f" The generator itself completes {formatting.number(max(ceilings), 'per_s')} against a null server here."
+        if ceilings
+        else ""
     )
-    return (
-        f"The highest load that meets {html.escape(limits_text(run))}, by MLRsearch: a load is good when at least half "
-        f"of the time tried at it was good.{told}"
-    )
+    return f"The highest load that meets {limits_text(run)}, found by MLRsearch (RFC 9971).{told}"
 
 
-def _html(table: Sequence[Sequence[str]], name: str) -> str:
-    head = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in table[0])
-    body = "".join(
-        f"<tr><th scope='row'>{html.escape(line[0])}</th>"
-        f"{''.join(f'<td>{html.escape(cell)}</td>' for cell in line[1:])}</tr>"
-        for line in table[1:]
-    )
-    return (
-        f"<div class='scroll'><table class='{name}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+def _view(table: Sequence[Sequence[str]], caption: str) -> Table:
+    rows = tuple((Cell(text=line[0], heading=True), *(Cell(text=cell) for cell in line[1:])) for line in table[1:])
+    return Table(caption=caption, head=tuple(table[0]), rows=rows)

@@ -1,0 +1,30 @@
+"""How much a warning matters: whether it voids a result, widens it, or is good to know."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Severity = Literal["voids", "widens", "note"]
+
+CONSEQUENCES: dict[Severity, str] = {
+    "voids": "some results cannot be used",
+    "widens": "some results are less certain than their intervals say",
+    "note": "no result changes",
+}
+"""What each severity means for a reader, the gravest first."""
+
+VOIDS = frozenset(
+    {
+        *("no_result", "incomplete", "control_differs", "too_few_repetitions", "capture_failed", "unstable_window"),
+        *("failed_requests",),
+    }
+)
+NOTES = frozenset({"repeated", "discarded", "cpu_contended"})
+"""Trials that were repeated or left out are in no figure; a closed loop allows for a generator that waits for a CPU."""
+
+
+def severity(code: str) -> Severity:
+    """The severity of a warning by its code; whatever is in neither list widens."""
+    if code in VOIDS:
+        return "voids"
+    return "note" if code in NOTES else "widens"

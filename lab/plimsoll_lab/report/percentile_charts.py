@@ -1,0 +1,66 @@
+"""Percentile curves: one chart a setting, one line a contender, on the axis that HdrHistogram's own plots have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
+from plimsoll_lab.store.records import Json
+
+TICKS = (2, 4, 10, 100, 1000, 10000)
+LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '100': '99 %', '1000': '99.9 %', '10000': '99.99 %'}"
+"""The share of requests that an axis value of 1 / (1 - q) stands for."""
+
+
+def percentile_charts(curves: Sequence[Json], shape: Shape) -> dict[str, tuple[Json, str]]:
+    """By name, each chart's specification and caption."""
+    places: dict[str, list[Json]] = {level: [] for level in shape.levels}
+    for curve in curves:
+        setting = dict(cast("Json", curve["point"]))
+        contender = formatting.value(setting.pop(shape.compare)) if shape.compare else "all"
+        times = cast("list[list[float]]", curve["quantiles"])
+        rows = [{"contender": contender, "x": round(1 / (1 - q)), "y": float(f"{us / 1e3:.6g}")} for q, us in times]
+        places[formatting.setting(setting)].extend(rows)
+    return {
+        f"percentiles-{number}": (_spec(rows, shape), f"Response time by percentile, {place}; lower is better.")
+        for number, (place, rows) in enumerate(places.items())
+        if rows
+    }
+
+
+def _spec(rows: Sequence[Json], shape: Shape) -> Json:
+    domain = list(shape.contenders)
+    most = max(cast("float", row["x"]) for row in rows) * 1.01
+    x: Json = {
+        "field": "x",
+        "type": "quantitative",
+        "title": "share of requests below",
+        "scale": {"type": "log", "nice": False},
+        "axis": {"values": [each for each in TICKS if each <= most], "labelExpr": f"({LABELS})[datum.value]"},
+    }
+    y: Json = {
+        "field": "y",
+        "type": "quantitative",
+        "title": "ms",
+        "scale": {"type": "log", "nice": False, "padding": 12},
+        "axis": {"tickCount": 4, "format": ",.4~r"},
+    }
+    colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
+    marks = [SHAPES[place % len(SHAPES)] for place in range(len(domain))]
+    form = {"field": "contender", "type": "nominal", "scale": {"domain": domain, "range": marks}, "legend": None}
+    tooltip = [{"field": "contender"}, {"field": "y", "title": "ms"}]
+    return {
+        "$schema": SCHEMA,
+        "width": 520,
+        "height": 240,
+        "data": {"values": list(rows)},
+        "layer": [
+            {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {"x": x, "y": y, "color": colour}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
+                "encoding": {"x": x, "y": y, "color": colour, "shape": form, "tooltip": tooltip},
+            },
+        ],
+    }

@@ -1,0 +1,92 @@
+"use strict";
+// Draws the charts in the reader's colours in place of the still pictures, and opens every fold on paper.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const MARGIN = 130; // pixels that labels and titles take beside a plot
+  const MOST = 760; // pixels: a wider plot says no more
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  function look() {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const text = {
+      labelColor: colour("--soft"), titleColor: colour("--soft"), labelFont: "system-ui, sans-serif",
+      titleFont: "system-ui, sans-serif", labelFontSize: 11, titleFontSize: 11, titleFontWeight: 400,
+    };
+    return {
+      background: "transparent",
+      font: "system-ui, sans-serif",
+      view: { stroke: null },
+      aria: false, // the caption and the table beside a chart say the same
+      title: { color: colour("--ink"), font: "system-ui, sans-serif" },
+      text: { color: colour("--ink") },
+      axis: { ...text, gridColor: colour("--line"), domainColor: colour("--line"), tickColor: colour("--line") },
+      range: { category: [0, 1, 2, 3, 4, 5, 6].map((place) => colour(`--c${place}`)) },
+    };
+  }
+
+  async function draw(element, spec) {
+    const canvas = document.createElement("div");
+    const room = Math.max(160, element.clientWidth - MARGIN);
+    const width = typeof spec.width === "number" ? { width: Math.min(MOST, room) } : {};
+    const drawn = await vegaEmbed(canvas, { ...spec, ...width, datasets: data.rows }, {
+      ast: true, // no eval: the page's Content-Security-Policy forbids it
+      config: look(),
+      renderer: "svg",
+      logLevel: 1, // errors: a point with too few trials for an interval is not worth a warning
+      actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: element.dataset.chart,
+    });
+    element.dataset.drawn = "yes";
+    element.replaceChildren(canvas);
+    return drawn;
+  }
+
+  // A chart is drawn when it comes near the screen: a page of fifty opens at once.
+  const specs = new Map(data.charts.map(({ name, spec }) => [name, spec]));
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      draw(target, specs.get(target.dataset.chart));
+    }
+  }, { rootMargin: "600px" });
+  const places = [...document.querySelectorAll("[data-chart]")].filter((each) => specs.has(each.dataset.chart));
+  places.forEach((each) => near.observe(each));
+  dark.addEventListener("change", () => {
+    for (const each of places.filter((place) => place.dataset.drawn)) draw(each, specs.get(each.dataset.chart));
+  });
+
+  // A click on a column's name sorts by what its cells begin with: numbers as numbers.
+  const unit = { us: 1e-6, ms: 1e-3, s: 1, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
+  const worth = (cell) => {
+    const [, number, name] = /^(-?[\d,.]+)\s*(\w*)/.exec(cell.textContent.trim()) ?? [];
+    return number === undefined ? NaN : parseFloat(number.replaceAll(",", "")) * (unit[name] ?? 1);
+  };
+  for (const table of document.querySelectorAll("table")) {
+    const body = table.tBodies[0];
+    if (body.rows.length < 3 || body.querySelector(".group")) continue;
+    for (const head of table.tHead.rows[0].cells) {
+      if (!head.textContent) continue;
+      const button = document.createElement("button");
+      button.textContent = head.textContent;
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const up = head.getAttribute("aria-sort") !== "ascending";
+        const sorted = [...body.rows].sort((a, b) => {
+          const [x, y] = [a.cells[head.cellIndex], b.cells[head.cellIndex]];
+          const [m, n] = [worth(x), worth(y)];
+          const order = Number.isNaN(m) || Number.isNaN(n) ? x.textContent.localeCompare(y.textContent) : m - n;
+          return up ? order : -order;
+        });
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        body.append(...sorted);
+      });
+    }
+  }
+
+  addEventListener("beforeprint", () => {
+    for (const each of document.querySelectorAll("details:not([open])")) each.open = true;
+  });
+})();
