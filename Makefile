@@ -20,7 +20,7 @@ OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt peers bench million soak fuzz docs build install lock clean binary
+.PHONY: help demo test lint fmt peers bench measure million soak fuzz docs build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -54,15 +54,17 @@ fmt: $(VENV)/.locked ## format everything
 	$(VENV)/bin/ruff check --fix-only --quiet $(SOURCES)
 	$(VENV)/bin/ruff format $(SOURCES)
 
+measure: $(FORTIO) ## test what takes how long, on a machine that does nothing else
+	$(RUST_TEST) -p plimsoll --test measure -- --nocapture --test-threads 1
+
 million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server and one generator command
 	$(PYTHON) bench/scale.py
 
 soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections, every model churned for long under Valgrind, judgement over many seeds, the forwarder tortured
 	PLIMSOLL_TORTURE_CONNECTIONS=1000000 $(RUST_TEST) -p plimsoll --test whole forward_torture::
 	PLIMSOLL_VALGRIND_TIMES=10 $(RUST_TEST) -p plimsoll --test whole valgrind::
-	PLIMSOLL_PARITY_ROUNDS=5 $(RUST_TEST) -p plimsoll --test whole load_parity:: -- --nocapture --test-threads 1
 	PLIMSOLL_DESCRIPTOR_ROUNDS=10000 $(RUST_TEST) -p plimsoll --test whole serve_http::descriptors
-	PLIMSOLL_FAIRNESS_ROUNDS=50 $(RUST_TEST) -p plimsoll --test whole serve_fairness::
+	$(MAKE) measure PLIMSOLL_PARITY_ROUNDS=5 PLIMSOLL_FAIRNESS_ROUNDS=50
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 	$(PYTHON) bench/relayed.py
 	$(LAB) PLIMSOLL_KILLS=20 $(PYTHON) -m pytest tests/test_killed_runs.py

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::peer::{answer, command, echo, load, outcome, serve, shown_in_one_of_three};
+use crate::support::peer::{answer, command, echo, load, outcome, serve};
 use plimsoll_sys::net::reset_on_close;
 
 #[test]
@@ -217,14 +217,48 @@ fn connections_are_opened_at_the_rate_asked_for() {
     assert!(run.figure("elapsed_s") >= 0.2, "20 intervals of 10 ms");
 }
 
+/// When each request was meant to start, by the request log: a row is written at its end.
+fn intended_starts(arguments: &str) -> Vec<f64> {
+    let path = std::env::temp_dir().join(format!("plimsoll-starts-{}-{}", std::process::id(), arguments.len()));
+    let run = load(echo(), &format!("{arguments} --request-log {}", path.display()));
+    let text = std::fs::read_to_string(&path).expect("the log is written");
+    let _ = std::fs::remove_file(&path);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let names: Vec<&str> = text.lines().next().expect("a header").split(',').collect();
+    let place =
+        |name: &str| names.iter().position(|each| *each == name).unwrap_or_else(|| panic!("{name} in {names:?}"));
+    let (time, response) = (place("time"), place("response_time_us"));
+    let start = |line: &str| {
+        let number =
+            |place: usize| line.split(',').nth(place).and_then(|cell| cell.parse::<f64>().ok()).expect("a number");
+        number(time) - number(response) / 1e6
+    };
+    text.lines().skip(1).map(start).collect()
+}
+
 #[test]
-fn think_time_separates_requests_and_only_lockstep_begins_at_once() {
-    let spread = load(echo(), "-c 10 --each 3 --think 50ms");
-    let lockstep = load(echo(), "-c 10 --each 3 --think 50ms --lockstep");
-    assert_eq!((spread.count("requests.completed"), lockstep.count("requests.completed")), (30, 30));
-    assert!(lockstep.figure("elapsed_s") >= 0.1, "two pauses");
-    assert_eq!(lockstep.count("schedule_lag_us.count"), 30);
-    assert_eq!(lockstep.count("service_time_us.count"), 30);
+fn first_requests_are_spread_over_the_think_time_and_only_lockstep_begins_at_once() {
+    let range = |mut starts: Vec<f64>| {
+        assert_eq!(starts.len(), 20);
+        starts.sort_by(f64::total_cmp);
+        starts[19] - starts[0]
+    };
+    // Times as they were meant to be: a late generator does not move them. That twenty even phases fall within half of the time
+    // has a probability of 2 in 100,000.
+    let spread = range(intended_starts("-c 20 --each 1 --think 4s -t 1"));
+    let lockstep = range(intended_starts("-c 20 --each 1 --think 4s -t 1 --lockstep"));
+    assert!((2.0..=4.1).contains(&spread), "{spread} s");
+    assert!(lockstep < 2.0, "{lockstep} s");
+}
+
+#[test]
+fn think_time_separates_requests() {
+    for arguments in ["", "--lockstep"] {
+        let run = load(echo(), &format!("-c 10 --each 3 --think 50ms {arguments}"));
+        assert_eq!(run.count("requests.completed"), 30);
+        assert!(run.figure("elapsed_s") >= 0.1, "two pauses");
+        assert_eq!((run.count("schedule_lag_us.count"), run.count("service_time_us.count")), (30, 30));
+    }
 }
 
 #[test]
@@ -277,15 +311,17 @@ fn a_missed_limit_is_exit_code_3_and_a_met_one_is_not() {
     let mut met = command("echo", &echo().to_string(), "-n 2000 -c 1");
     let run = outcome(&met.args(["--limit", "response_time.p99 < 1h"]).output().expect("the binary runs"));
     assert_eq!(run.code, Some(0));
-    // One connection: while the server has its request the generator has nothing to do, so that it is not the limit. Where the machine was all the same, that is what is said.
+    // One connection: while the server has its request the generator has nothing to do, so that it is not the limit. Where the
+    // machine was all the same, that is the exit code.
     let missed = || {
         let mut missed = command("echo", &echo().to_string(), "-n 2000 -c 1");
         let run = outcome(&missed.args(["--limit", "completed_rate > 100M"]).output().expect("the binary runs"));
         assert_eq!(run.summary()["limits"][0]["met"], false);
-        assert_eq!(run.told, Some(if run.summary()["valid"] == true { 3 } else { 4 }));
-        run
+        let valid = run.summary()["valid"] == true;
+        assert_eq!(run.told, Some(if valid { 3 } else { 4 }));
+        valid
     };
-    shown_in_one_of_three(missed, |run| run.told == Some(3));
+    assert!((0..20).any(|_| missed()), "one connection never is the generator's limit");
 }
 
 #[test]

@@ -90,12 +90,6 @@ pub(crate) fn command(protocol: &str, target: &str, arguments: &str) -> Command 
     command
 }
 
-/// Runs until a run shows what it has to, at most three times: what else goes on may hold up generator or server in one of them, and a generator that is wrong is so in all.
-pub(crate) fn shown_in_one_of_three(mut run: impl FnMut() -> Run, shows: impl Fn(&Run) -> bool) {
-    let runs: Vec<Run> = (0..3).map(|_| run()).take_while(|run| !shows(run)).collect();
-    assert!(runs.len() < 3, "{:?}", runs.iter().map(Run::summary).collect::<Vec<_>>());
-}
-
 /// Runs `plimsoll load echo`.
 pub(crate) fn load(target: SocketAddr, arguments: &str) -> Run {
     outcome(&command("echo", &target.to_string(), arguments).output().expect("the binary runs"))

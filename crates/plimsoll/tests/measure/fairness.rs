@@ -1,7 +1,4 @@
 //! One peer that floods and one that stalls, and what the others of the same worker notice of them.
-//!
-//! In a file of its own: cargo runs test programs one after the other, so nothing else of ours takes CPU time meanwhile.
-#![allow(clippy::print_stderr, reason = "a timed test says what it saw")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
