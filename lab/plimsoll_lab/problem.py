@@ -14,6 +14,10 @@ class LabError(Exception):
         self.exit_code = exit_code
 
 
+class StartError(LabError):
+    """A program is missing or may not be run: of a contender, that is its outcome, and the others go on."""
+
+
 class Interrupted(Exception):  # noqa: N818 - a person's wish, not an error
     """SIGINT or SIGTERM arrived: the trial in flight is discarded and the run stays as it is on disk."""
 

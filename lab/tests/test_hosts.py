@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import lab_environment
 
 from plimsoll_lab.hosts import cgroup
 from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
@@ -89,6 +91,49 @@ def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(launcher: Launch
     with launcher.start(python(flood), role="server", metered=False) as process:
         assert lines(process, 1) == ["through"]
         assert len(process.stderr_tail()) <= 4096
+
+
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+time.sleep(float(sys.argv[1]))
+"""
+"""A server that becomes a daemon: in a session of its own, a child of nobody."""
+
+
+@pytest.mark.parametrize("stays_s", ["0", "600"])
+def test_a_daemon_without_a_control_group_ends_with_its_process(launcher: Launcher, stays_s: str) -> None:
+    with launcher.start([*python(DAEMON), stays_s], role="server", metered=False) as process:
+        daemon = Path(f"/proc/{lines(process, 1)[0]}")
+        assert daemon.exists()
+    wait_until(lambda: not daemon.exists())
+
+
+def test_a_daemon_ends_with_the_lab_that_is_killed() -> None:
+    lab = (
+        "import sys, time\n"
+        "from plimsoll_lab.hosts.processes import Launcher, wait_for\n"
+        "with Launcher() as launcher:\n"
+        f"    with launcher.start([sys.executable, '-c', {DAEMON!r}, '0'], role='server', metered=False) as daemon:\n"
+        "        found = []\n"
+        "        while not found:\n"
+        "            wait_for([daemon], 60.0)\n"
+        "            found = daemon.take_lines()\n"
+        "        print(found[0], flush=True)\n"
+        "        time.sleep(600)\n"
+    )
+    with subprocess.Popen(python(lab), stdout=subprocess.PIPE, text=True, env=lab_environment()) as killed:
+        assert killed.stdout is not None
+        daemon = Path(f"/proc/{killed.stdout.readline().strip()}")
+        assert daemon.exists()
+        killed.kill()
+    wait_until(lambda: not daemon.exists())
 
 
 def test_a_program_that_is_missing_is_said(launcher: Launcher) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +17,7 @@ from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.secrets import redact, secrets_of
 
 
 def _capacity(options: argparse.Namespace) -> int:
@@ -24,7 +26,8 @@ def _capacity(options: argparse.Namespace) -> int:
     plan = make_plan(asked.text, source="capacity", directory=str(Path.cwd()), request=request, seed=1)
     binary = find_binary()
     with LocalHost() as host:
-        folder = new_run(Path(options.out))
+        secrets = secrets_of(plan, asked.command, asked.subject)
+        folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets))
         with folder.lock():
             record = begin(folder, plan, request, binary, host.metering)
             record["command"] = asked.command

@@ -24,10 +24,10 @@ def _list(options: argparse.Namespace) -> int:
         done, planned = folder.count_trials(), len(cast("list[object]", run["trials"]))
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(cast("float", run["started_unix_s"])))
         if options.json:
-            row = {"run": str(folder.path), "suite": suite["name"], "status": run["status"]}
+            row = {"run": str(folder.path), "suite": suite["name"], "status": folder.status(run)}
             say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run["started_unix_s"]}))
         else:
-            say(f"{folder.path}  {began}  {suite['name']:<16} {run['status']:<12} {done}/{planned} trials")
+            say(f"{folder.path}  {began}  {suite['name']:<16} {folder.status(run):<12} {done}/{planned} trials")
     return DONE
 
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.cli.outcome import enter_networks, measure
 from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.plan import plan_again
+from plimsoll_lab.experiment.run import changed_since
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.secrets import redact, secrets_of
 from plimsoll_lab.suite.spec import Plan
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, such as runs/0007")
+    parser.add_argument(
+        "--anyway", action="store_true", help="go on although the build or the kernel is another than at the beginning"
+    )
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -26,7 +33,14 @@ def _resume(options: argparse.Namespace) -> int:
     binary = find_binary()
     with folder.lock():
         record = folder.read_run()
+        changed = changed_since(record, binary)
+        if changed and not options.anyway:
+            raise LabError(
+                f"{folder.path}: its trials would not be alike: {'; '.join(changed)}; "
+                "resume with the build and the kernel that began it, begin a new run, or add --anyway"
+            )
         plan = plan_again(record)
+        folder = replace(folder, hide=partial(redact, secrets=secrets_of(plan)))
         # Before the host: a user namespace is entered by a process of one thread, and its children with it.
         enter_networks(plan)
         with LocalHost() as host:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from plimsoll_lab.cli.outcome import enter_networks, measure
@@ -12,6 +13,7 @@ from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.store.folder import new_run
+from plimsoll_lab.suite.secrets import redact, secrets_of
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +26,7 @@ def _run(options: argparse.Namespace) -> int:
     binary = find_binary()
     enter_networks(plan)
     with LocalHost() as host:
-        folder = new_run(Path(options.out))
+        folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets_of(plan)))
         with folder.lock():
             record = begin(folder, plan, request, binary, host.metering)
             return measure(folder, record, plan, host, binary, options)

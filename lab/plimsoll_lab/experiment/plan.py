@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.secrets import HIDDEN, redact, secrets_of
 from plimsoll_lab.suite.spec import Plan, Value
 
 FAST_REPEAT = 2
@@ -62,6 +65,8 @@ def plan_again(record: Json) -> Plan:
         for path, value in cast("dict[str, Value]", asked["changes"]).items()
     }
     request = Request(suite=str(asked["suite"]), changes=changes, only=cast("dict[str, list[str]]", asked["only"]))
+    if HIDDEN in json.dumps([suite, asked]):
+        suite = suite | {"text": _text_with_secrets(suite, asked)}
     plan = make_plan(
         suite["text"],
         source=suite["source"],
@@ -75,3 +80,16 @@ def plan_again(record: Json) -> Plan:
             "this lab would measure in another order than the run was begun with; resume with the lab that began it"
         )
     return plan
+
+
+def _text_with_secrets(suite: Mapping[str, str], asked: Mapping[str, object]) -> str:
+    """The suite's own file, which has the secrets that the run's files do not; refused where it has changed."""
+    source = suite["source"]
+    begin = f"the run was begun with secrets, which its files do not hold; {source}"
+    if HIDDEN in json.dumps(asked) or not Path(source).is_file():
+        raise LabError(f"{begin} does not hold them either; begin a new run")
+    text = Path(source).read_text(encoding="utf-8")
+    plain = make_plan(text, source=source, directory=suite["directory"], request=Request(suite=source), seed=0)
+    if redact(text, secrets_of(plain)) != suite["text"]:
+        raise LabError(f"{begin} has changed since; undo the change, or begin a new run")
+    return text

@@ -11,7 +11,7 @@ from typing import cast
 
 from plimsoll_lab import __version__
 from plimsoll_lab.experiment.plan import Request, reproducing_command
-from plimsoll_lab.hosts.binary import binary_version
+from plimsoll_lab.hosts.binary import binary_digest, binary_version
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.problem import Interrupted
@@ -33,7 +33,7 @@ REPEAT_BUDGET = 0.25
 
 
 def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> Json:
-    """Write the run's own record, before the first trial."""
+    """Write the run's own record, before the first trial. The folder is one that hides the plan's secrets."""
     axis = contender_axis(plan)
     record: Json = {
         "schema_version": SCHEMA_VERSION,
@@ -56,7 +56,7 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
         "seed": plan.seed,
         "started_unix_s": time.time(),
         "finished_unix_s": None,
-        "versions": {"plimsoll": binary_version(binary), "lab": __version__},
+        "versions": build_of(binary),
         "environment": read_environment(metering),
         "axes": [asdict(each) for each in plan.suite.matrix],
         "points": [asdict(point) for point in plan.points],
@@ -76,6 +76,24 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
         record["family"] = cast("Json", record["family"]) | {"figures": [CAPACITY]}
     folder.write_run(record)
     return record
+
+
+def build_of(binary: str) -> dict[str, str]:
+    """What measures: the versions, and a digest of the binary, as two builds may have one version."""
+    return {"plimsoll": binary_version(binary), "plimsoll_sha256": binary_digest(binary), "lab": __version__}
+
+
+def changed_since(record: Json, binary: str) -> list[str]:
+    """What measures otherwise than when the run was begun, each in words: the build, and the kernel."""
+    before, now = cast("dict[str, str]", record["versions"]), build_of(binary)
+    changed = [
+        f"{name.replace('_', ' ')} was {before.get(name, 'not recorded')} and is {value}"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+    system = cast("Json", record["environment"]).get("system")
+    here = read_environment("")["system"]
+    return changed + ([f"the kernel was {system} and is {here}"] if system != here else [])
 
 
 def searched(search: SearchSettings) -> Json:
@@ -120,7 +138,12 @@ def _measure(
 
 
 def carry_out(
-    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, on_trial: Callable[[TrialRecord], None]
+    folder: RunFolder,
+    record: Json,
+    plan: Plan,
+    host: LocalHost,
+    binary: str,
+    on_trial: Callable[[TrialRecord], None],
 ) -> Interrupted | None:
     """Measure whatever the folder does not hold yet. The status on disk says how it ended.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -32,6 +33,15 @@ def find_binary() -> str:
             f"install it with 'pip install .', or set {VARIABLE} to where it is"
         )
     return found
+
+
+def binary_digest(binary: str) -> str:
+    """The SHA-256 of the binary's file: two builds of one version differ in it."""
+    try:
+        with Path(binary).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LabError(f"cannot read {binary}: {error.strerror}; is it the right program?") from None
 
 
 def binary_version(binary: str) -> str:

@@ -1,8 +1,9 @@
 """Outlives the lab by a moment, so that nothing else does.
 
 A run starts one guard. It reads lines from the lab and sleeps; when the lab ends, however it ends, the pipe closes, and
-the guard kills every process group and control group it was told of. PR_SET_PDEATHSIG alone would not do: it reaches
-the direct child, not what a foreign server has forked.
+the guard kills every process group and control group it was told of, and every process that has a mark it was told of
+in its environment: a server that became a daemon has left its process group (setsid(2)). PR_SET_PDEATHSIG alone would
+not do: it reaches the direct child, not what a foreign server has forked.
 
 It runs as a script of its own, without the rest of the lab: `python -I -S guard.py`.
 """
@@ -15,16 +16,19 @@ import signal
 import sys
 import time
 
+MARK = "PLIMSOLL_PROCESS"
+"""A variable in the environment of every process of an agent: the agent's own text, and the process's number."""
 ROUNDS = 100
 """Attempts to empty and remove a control group, 10 ms apart: thousands that were killed take time to be reaped."""
 
 
 def main() -> None:
-    """Read `group PGID`, `forget PGID`, `folder PATH` until the end of the input, then clear away."""
+    """Read `group PGID`, `forget PGID`, `folder PATH`, `mark TEXT` until the end of the input, then clear away."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
     folders: list[str] = []
+    marks: list[str] = []
     for line in sys.stdin:
         word, _, rest = line.rstrip("\n").partition(" ")
         if word == "group":
@@ -33,11 +37,39 @@ def main() -> None:
             groups.discard(int(rest))
         elif word == "folder":
             folders.append(rest)
+        elif word == "mark":
+            marks.append(rest)
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
     for folder in folders:
         clear(folder)
+    for mark in marks:
+        kill_marked(mark)
+
+
+def kill_marked(mark: str) -> int:
+    """Kill every process whose environment has a variable of MARK that begins so; how many there were.
+
+    A process that is forked meanwhile is found by the next look: it is over when one finds none.
+    """
+    begins = f"{MARK}={mark}".encode()
+    killed = 0
+    for _ in range(ROUNDS):
+        found = 0
+        for name in os.listdir("/proc"):  # noqa: PTH208 - this script imports as little as it can
+            if name.isdigit() and int(name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
+                        variables = file.read().split(b"\0")
+                    if any(each.startswith(begins) for each in variables):
+                        os.kill(int(name), signal.SIGKILL)
+                        found += 1
+        if not found:
+            break
+        killed += found
+        time.sleep(0.01)
+    return killed
 
 
 def clear(root: str) -> None:

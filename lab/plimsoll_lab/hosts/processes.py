@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from typing import IO, Self
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
 from plimsoll_lab.hosts.samplers.usage import Meter, ProcMeter, Usage
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import StartError
 
 STDERR_KEPT = 4096
 """Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a flood to hurt."""
@@ -36,8 +37,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class LocalProcess:
     """A process on this machine, its pipes read without blocking."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], group: Group | None, *, metered: bool) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], group: Group | None, mark: str, *, metered: bool) -> None:
         self.pid = popen.pid
+        self._mark = mark
         self._popen = popen
         self._group = group
         self._meter: Meter | None = None
@@ -91,6 +93,9 @@ class LocalProcess:
             self._group.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        if self._group is None:
+            # What became a daemon has left the process group; a control group would have held it.
+            guard.kill_marked(self._mark)
 
     def close(self) -> None:
         """Let go of everything that was opened for it."""
@@ -133,6 +138,7 @@ class Launcher:
 
     def __init__(self) -> None:
         self._groups: Groups | None = None
+        self._mark = f"{os.getpid()}-{secrets.token_hex(8)}-"
         self._guard: subprocess.Popen[bytes] | None = None
         self._started = 0
 
@@ -143,6 +149,7 @@ class Launcher:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
+        self._tell_guard(f"mark {self._mark}")
         if self._groups is not None:
             for root in self._groups.roots:
                 self._tell_guard(f"folder {root}")
@@ -173,14 +180,15 @@ class Launcher:
         # that has started must be known before one may end the lab.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
-            popen = self._spawn(argv, role, group, before)
+            mark = f"{self._mark}{self._started}."
+            popen = self._spawn(argv, role, group, before, mark)
         except BaseException:
             if group is not None:
                 group.remove()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             raise
         self._tell_guard(f"group {popen.pid}")
-        process = LocalProcess(popen, group, metered=metered)
+        process = LocalProcess(popen, group, mark, metered=metered)
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             yield process
@@ -190,7 +198,7 @@ class Launcher:
             self._tell_guard(f"forget {popen.pid}")
 
     def _spawn(
-        self, argv: Sequence[str], role: str, group: Group | None, mask: set[signal.Signals] | set[int]
+        self, argv: Sequence[str], role: str, group: Group | None, mask: set[signal.Signals] | set[int], mark: str
     ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
         doors = (
@@ -213,14 +221,15 @@ class Launcher:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                env=os.environ | {guard.MARK: mark},
                 preexec_fn=enter,  # noqa: PLW1509 - see enter()
             )
         except OSError as error:
-            raise LabError(
+            raise StartError(
                 f"cannot start the {role} '{argv[0]}': {error.strerror}; is it installed, and may it be run?"
             ) from None
         except subprocess.SubprocessError as error:
-            raise LabError(f"cannot start the {role} '{argv[0]}': {error}") from None
+            raise StartError(f"cannot start the {role} '{argv[0]}': {error}") from None
         finally:
             for door in doors:
                 os.close(door)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -16,6 +18,12 @@ from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
 
 DIGITS = 4
+LOOKED_AT_S = 0.1
+"""Whoever looks whether a run is locked takes the lock for microseconds; a lab at work keeps it."""
+
+
+def _as_it_is(record: object) -> object:
+    return record
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +32,8 @@ class RunFolder:
 
     path: Path
     """Where it is."""
+    hide: Callable[[object], object] = _as_it_is
+    """Takes the secrets out of a record before it is written."""
 
     @property
     def report(self) -> Path:
@@ -45,7 +55,7 @@ class RunFolder:
 
     def write_run(self, record: Json) -> None:
         """Write the run's own record."""
-        write_atomically(self.path / "run.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(self.path / "run.json", json.dumps(self.hide(record), indent=1, ensure_ascii=False) + "\n")
 
     def read_run(self) -> Json:
         """The run's own record."""
@@ -70,7 +80,7 @@ class RunFolder:
 
     def _write_trial(self, kind: str, trial: TrialRecord) -> None:
         path = self.path / kind / f"{trial.number:0{DIGITS}d}.json"
-        write_atomically(path, json.dumps(trial.to_json(), ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(self.hide(trial.to_json()), ensure_ascii=False) + "\n")
 
     def _read_trials(self, kind: str) -> list[TrialRecord]:
         return [TrialRecord.from_json(_read(path)) for path in sorted((self.path / kind).glob("*.json"))]
@@ -79,21 +89,50 @@ class RunFolder:
         """How many trials there are."""
         return len(list((self.path / "trials").glob("*.json")))
 
+    def is_locked(self) -> bool:
+        """Whether a lab works on it at this moment."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def status(self, record: Json) -> str:
+        """The status of its record, where a run that nobody works on any more is `killed` and not `running`."""
+        status = cast("str", record["status"])
+        return "killed" if status == "running" and not self.is_locked() else status
+
+    def remove(self) -> None:
+        """Remove it for good; first its record, so that what is left after a crash is no run."""
+        with self.lock():
+            (self.path / "run.json").unlink()
+            shutil.rmtree(self.path)
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Only one lab at a time works on a run; the kernel lets go of the lock when the lab dies."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise LabError(f"{self.path}: another lab is working on this run; wait until it has ended") from None
+            deadline = time.monotonic() + LOOKED_AT_S
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise LabError(
+                            f"{self.path}: another lab is working on this run; wait until it has ended"
+                        ) from None
+                    time.sleep(LOOKED_AT_S / 10)
             yield
         finally:
             os.close(descriptor)
 
 
-def new_run(out: Path) -> RunFolder:
+def new_run(out: Path, hide: Callable[[object], object] = _as_it_is) -> RunFolder:
     """Take the next free number below `out`: mkdir either makes the folder or fails, so two labs never share one."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -102,7 +141,7 @@ def new_run(out: Path) -> RunFolder:
             with contextlib.suppress(FileExistsError):
                 path.mkdir()
                 (path / "trials").mkdir()
-                return RunFolder(path=path)
+                return RunFolder(path=path, hide=hide)
     except OSError as error:
         raise LabError(f"cannot make a run in {out}: {error.strerror}; choose another folder with --out") from None
 
@@ -125,16 +164,25 @@ def list_runs(out: Path) -> list[RunFolder]:
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that it is either the old or the new one, whatever happens, and the new one once this returns."""
     draft = path.with_name(path.name + ".tmp")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        mend = "free some space there, then" if full else "correct that, then"
+        raise LabError(
+            f"cannot write {path}: {error.strerror}; {mend} 'plimsoll lab resume' goes on with what is stored"
+        ) from None
 
 
 def _numbers(out: Path) -> list[int]:

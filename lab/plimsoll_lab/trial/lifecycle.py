@@ -17,6 +17,7 @@ from typing import cast
 
 from plimsoll_lab.hosts.external_server import external_server
 from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.problem import StartError
 from plimsoll_lab.store.records import Doubt, Json, Outcome, TrialRecord
 from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.rack import LOCAL, SERVER, start_order
@@ -222,7 +223,13 @@ def _start_parts(
         started: AbstractContextManager[Process] = (
             host.start(command, role=name, metered=True) if command else external_server()
         )
-        process = stack.enter_context(started)
+        try:
+            process = stack.enter_context(started)
+        except StartError as missing:
+            # Ours are one file, which every trial needs; what a suite names is one contender's.
+            if command[0] == binary:
+                raise
+            raise TrialFailure(str(missing)) from None
         record["metering"] = process.meter_source
         addresses[name] = host.addresses[0]
         if must_be_ready:

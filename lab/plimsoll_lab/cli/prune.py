@@ -1,0 +1,56 @@
+"""`plimsoll lab prune`: removes old runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.folder import list_runs
+from plimsoll_lab.suite import units
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep", type=int, metavar="N", help="keep the newest N runs")
+    parser.add_argument("--older", metavar="D", help="remove only runs that began longer ago than this, such as 720h")
+    parser.add_argument("--yes", action="store_true", help="remove them; without it they are only listed")
+    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+
+
+def _prune(options: argparse.Namespace) -> int:
+    if options.keep is None and options.older is None:
+        raise LabError("prune: say which runs may go, with --keep N or --older D", exit_code=USAGE)
+    if options.keep is not None and options.keep < 0:
+        raise LabError(f"prune: --keep {options.keep}: write a whole number of at least 0", exit_code=USAGE)
+    try:
+        age_s = units.duration_s(options.older) if options.older is not None else 0.0
+    except ValueError as refusal:
+        raise LabError(f"prune: --older: {refusal}", exit_code=USAGE) from None
+    runs = list_runs(Path(options.out))
+    old = runs[: max(0, len(runs) - options.keep)] if options.keep is not None else runs
+    for folder in old:
+        began_s = cast("float", folder.read_run()["started_unix_s"])
+        if time.time() - began_s < age_s or folder.is_locked():
+            continue
+        if options.yes:
+            folder.remove()
+        done = "removed" if options.yes else "would remove"
+        say(json.dumps({"run": str(folder.path), "removed": options.yes}) if options.json else f"{done} {folder.path}")
+    return DONE
+
+
+VERB = Verb(
+    name="prune",
+    summary="remove old runs",
+    examples="""examples:
+  plimsoll lab prune --keep 10               which runs would go, all but the newest ten
+  plimsoll lab prune --keep 10 --yes         remove them; a run that is under way stays
+  plimsoll lab prune --older 720h --yes      remove those that began more than thirty days ago
+""",
+    arguments=_arguments,
+    perform=_prune,
+)

@@ -1,0 +1,119 @@
+"""What becomes of runs: a full disk, a killed lab, another build, old runs, a contender whose program is missing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SUITE, Lab
+
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.folder import RunFolder, open_run, write_atomically
+
+
+@pytest.mark.parametrize(
+    ("number", "says"), [(errno.ENOSPC, "No space left on device; free some space"), (errno.EACCES, "correct that")]
+)
+def test_a_disk_that_cannot_be_written_stops_with_what_to_do_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: str
+) -> None:
+    path = tmp_path / "run.json"
+    path.write_text("old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LabError, match=says) as stopped:
+        write_atomically(path, "new")
+    assert "plimsoll lab resume" in str(stopped.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
+    assert path.read_text() == "old"
+
+
+def small_run(tmp_path: Path, lab: Lab) -> Path:
+    (tmp_path / "small.toml").write_text(SUITE)
+    done = lab("run", "small.toml", "--json", "--only", "server.model=epoll", "--repeat", "1")
+    assert done.returncode in {0, 4}, done.stderr
+    return tmp_path / "runs/0001"
+
+
+def change(run: Path, **values: object) -> None:
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | values))
+
+
+def statuses(lab: Lab) -> list[str]:
+    return [json.loads(line)["status"] for line in lab("list", "--json").stdout.splitlines()]
+
+
+def test_a_killed_run_is_told_from_one_that_is_under_way(tmp_path: Path, lab: Lab) -> None:
+    run = small_run(tmp_path, lab)
+    assert statuses(lab) == ["complete"]
+    change(run, status="running")
+    assert statuses(lab) == ["killed"]
+    with open_run(run).lock():
+        assert statuses(lab) == ["running"]
+        assert "another lab is working" in lab("resume", "runs/0001").stderr
+
+
+def test_resume_refuses_another_build_and_another_kernel_unless_told(tmp_path: Path, lab: Lab) -> None:
+    run = small_run(tmp_path, lab)
+    record = json.loads((run / "run.json").read_text())
+    (run / "trials/0002.json").unlink()
+    change(run, versions=record["versions"] | {"plimsoll_sha256": "0" * 64})
+    refused = lab("resume", "runs/0001")
+    assert refused.returncode == 1
+    assert "plimsoll sha256 was 000" in refused.stderr
+    assert "--anyway" in refused.stderr
+    change(run, versions=record["versions"], environment=record["environment"] | {"system": "Linux 1.0"})
+    assert "the kernel was Linux 1.0 and is" in lab("resume", "runs/0001").stderr
+    assert not (run / "trials/0002.json").exists()
+    assert lab("resume", "runs/0001", "--anyway", "--json").returncode in {0, 4}
+    assert (run / "trials/0002.json").exists()
+
+
+def test_prune_removes_the_oldest_runs_and_none_under_way(tmp_path: Path, lab: Lab) -> None:
+    run = small_run(tmp_path, lab)
+    names = ["0002", "0003", "0004"]
+    for name in names:
+        run.with_name(name).mkdir()
+        (run.with_name(name) / "run.json").write_bytes((run / "run.json").read_bytes())
+    assert "say which runs may go" in lab("prune").stderr
+    assert lab("prune", "--keep", "1").stdout.count("would remove") == 3
+    assert sorted(path.name for path in run.parent.iterdir()) == ["0001", *names]
+    change(run.with_name("0004"), started_unix_s=time.time() - 100_000)
+    with open_run(run.with_name("0002")).lock():
+        assert lab("prune", "--keep", "1", "--yes").stdout.split() == ["removed", "runs/0001", "removed", "runs/0003"]
+    assert sorted(path.name for path in run.parent.iterdir()) == ["0002", "0004"]
+    assert lab("prune", "--older", "24h", "--yes").stdout == "removed runs/0004\n"
+
+
+def test_a_missing_program_is_the_outcome_of_its_contender_alone(tmp_path: Path, lab: Lab) -> None:
+    matrix = """
+[[role]]
+name = "helper"
+kind = "command"
+command = ["true"]
+[matrix]
+"role.helper.command" = [["/no/such/helper"], ["true"]]
+[run]
+repeat = 2
+seed = 7
+"""
+    (tmp_path / "two.toml").write_text(SUITE.partition("[matrix]")[0] + matrix)
+    done = lab("run", "two.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout.splitlines()[-1])["points"]
+    assert [point["outcome"] for point in points] == ["failed", "ok"]
+    assert "cannot start the helper '/no/such/helper'" in points[0]["reason"]
+
+
+def test_a_folder_hides_what_it_is_told_to(tmp_path: Path) -> None:
+    folder = RunFolder(path=tmp_path, hide=lambda _: {"schema_version": 1, "hidden": True})
+    folder.write_run({"secret": 1})
+    assert folder.read_run() == {"schema_version": 1, "hidden": True}

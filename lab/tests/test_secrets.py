@@ -1,0 +1,115 @@
+"""No file of a run holds a secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import SUITE, Lab
+
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.secrets import redact, secrets_of
+from plimsoll_lab.suite.spec import Plan
+
+HTTP = """
+name = "one"
+question = "How fast?"
+[server]
+command = {command}
+ready = "tcp:{{port}}"
+[load]
+protocol = "http"
+duration = "20ms"
+header = {header}
+{target}
+"""
+
+
+def plan(*, command: str = '["server"]', header: str = "[]", target: str = "") -> Plan:
+    return expand(
+        read_text(HTTP.format(command=command, header=header, target=target), source="one.toml", directory="."), seed=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "secret"),
+    [
+        ("Authorization: Bearer abc.def-123", "abc.def-123"),
+        ("authorization:Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ("Cookie: session=12345; theme=dark", "session=12345; theme=dark"),
+        ("X-Api-Key: 0123456789", "0123456789"),
+        ("X-Auth: 0123456789", "0123456789"),
+        ("X-Amz-Security-Token: 0123456789", "0123456789"),
+    ],
+)
+def test_the_value_of_a_header_that_opens_doors_is_a_secret(header: str, secret: str) -> None:
+    assert secrets_of(plan(header=json.dumps([header]))) == (secret,)
+
+
+@pytest.mark.parametrize(
+    "header", ["Accept: text/html", "Accept-Encoding: gzip", "X-Author: somebody", "Host: example"]
+)
+def test_the_value_of_any_other_header_is_none(header: str) -> None:
+    assert secrets_of(plan(header=json.dumps([header]))) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "secret"),
+    [
+        (["server", "--password", "hunter22"], "hunter22"),
+        (["server", "--db-password=hunter22", "--verbose"], "hunter22"),
+        (["env", "API_TOKEN=hunter22", "server"], "hunter22"),
+        (["server", "postgres://user:hunter22@127.0.0.1/db"], "hunter22"),
+        (["server", "--callback", "http://127.0.0.1/?access_token=hunter22&x=1"], "hunter22"),
+    ],
+)
+def test_a_command_tells_its_secrets_by_the_names_of_its_words(command: list[str], secret: str) -> None:
+    assert secrets_of(plan(command=json.dumps(command))) == (secret,)
+
+
+def test_the_longest_secret_is_taken_out_first() -> None:
+    assert redact({"a": ["token-1234", "token"]}, ("token-1234", "token")) == {"a": ["[redacted]", "[redacted]"]}
+
+
+def test_a_secret_too_short_to_be_found_is_refused() -> None:
+    with pytest.raises(SuiteError, match="fewer than 4 characters"):
+        secrets_of(plan(header='["Authorization: abc"]'))
+
+
+SECRET = "s3cr3t-s3cr3t"
+WITH_SECRET = (
+    SUITE
+    + f"""
+[[role]]
+name = "helper"
+kind = "command"
+command = ["sh", "-c", "echo $0 >&2; sleep 600", "token={SECRET}"]
+"""
+)
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    return [str(path) for path in folder.rglob("*") if path.is_file() and text in path.read_text(errors="replace")]
+
+
+def test_no_file_of_a_run_holds_a_secret_and_resume_takes_it_from_the_suite(tmp_path: Path, lab: Lab) -> None:
+    suite = tmp_path / "small.toml"
+    suite.write_text(WITH_SECRET)
+    done = lab("run", "small.toml", "--json", "--only", "server.model=epoll", "--repeat", "1")
+    assert done.returncode in {0, 4}, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    runs = tmp_path / "runs"
+    assert files_with(runs, SECRET) == []
+    assert len(files_with(runs, "[redacted]")) >= 3
+    (runs / "0001/trials/0002.json").unlink()
+    again = lab("resume", "runs/0001", "--json")
+    assert again.returncode in {0, 4}, again.stderr
+    assert (runs / "0001/trials/0002.json").is_file()
+    assert files_with(runs, SECRET) == []
+    suite.write_text(WITH_SECRET.replace("sleep 600", "sleep 300"))
+    refused = lab("resume", "runs/0001")
+    assert refused.returncode == 1
+    assert "has changed since" in refused.stderr
