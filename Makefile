@@ -10,7 +10,7 @@ LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
 # Tests use a binary that links fast and checks its own arithmetic (profile `checked` in Cargo.toml); measurements use the release.
 CHECKED_LAB = PLIMSOLL_BIN=$(CURDIR)/$(CHECKED) PYTHONPATH=$(CURDIR)/lab
 RUST_TEST   = $(CARGO) test --profile checked --locked --quiet
-SOURCES = lab tests bench
+SOURCES = lab tests bench suites
 
 # Rows of ratios; the others ask questions of their own.
 BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py,$(wildcard bench/*.py))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 
 DEFAULT_FILE = "my-server.toml"
@@ -77,7 +78,9 @@ def _init(options: argparse.Namespace) -> int:
     asks = options.command is None and sys.stdin.isatty() and not options.json
     if options.command is None and not asks:
         raise LabError("there is no terminal to ask: say how the server starts, with --command CMD", exit_code=USAGE)
-    command = options.command or _ask("How does your server start? {port} is a free port", DEFAULT_COMMAND)
+    command = options.command
+    if command is None:
+        command = _ask("How does your server start? {port} is a free port", DEFAULT_COMMAND)
     protocol = options.protocol or (_ask("Does it speak http or echo?", "http") if asks else "http")
     wanted = options.path or (_ask("Which path is asked for?", "/") if asks and protocol == "http" else "/")
     words = shlex.split(command)
@@ -101,7 +104,7 @@ def _init(options: argparse.Namespace) -> int:
         target=f"path     = {_toml(wanted)}\n" if protocol == "http" else "",
     )
     # Whatever was answered, the file is one that `run` reads; a bad value is refused before it is written.
-    read_text(text, source=str(path), directory=str(path.resolve().parent))
+    expand(read_text(text, source=str(path), directory=str(path.resolve().parent)), seed=0)
     path.write_text(text, encoding="utf-8")
     say(json.dumps({"event": "written", "file": str(path)}) if options.json else f"{path} written; next:")
     if not options.json:
