@@ -319,3 +319,54 @@ def test_a_control_is_measured_in_every_block_and_stands_beside_the_verdicts(lab
     (verdict,) = summary["verdicts"]
     assert verdict["noise_floor"] >= control["floor"]
     assert "The A/A control" in (tmp_path / summary["report"]).read_text()
+
+
+NAMED = """
+name = "named"
+question = "Which?"
+[load]
+duration = "20ms"
+connections = 100
+[contender.mine]
+model = "epoll"
+[contender.yours]
+model = "poll"
+[run]
+repeat = 6
+seed = 1
+[verdict]
+figures = ["completed_rate"]
+[expect]
+"connections.established" = "== load.connections"
+"""
+
+
+def test_contenders_are_called_by_their_names_everywhere(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "named.toml").write_text(NAMED)
+    done = lab("run", "named.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = last(done.stdout)
+    valid(summary, "summary")
+    valid(json.loads((tmp_path / summary["run"] / "run.json").read_text()), "run")
+    assert [point["point"] for point in summary["points"]] == [{"contender": "mine"}, {"contender": "yours"}]
+    assert set(summary["verdicts"][0]["contenders"]) == {"mine", "yours"}
+    assert "mine" in " ".join(summary["answer"])
+
+
+def test_a_trial_that_is_not_what_was_expected_has_failed_with_both_values(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "named.toml").write_text(NAMED.replace("== load.connections", "== load.connections + 1"))
+    done = lab("run", "named.toml", "--json", "--fast")
+    point = last(done.stdout)["points"][0]
+    assert (done.returncode, point["outcome"]) == (1, "failed")
+    assert point["reason"].endswith("it is 100, and the expression is 101")
+
+
+def test_what_the_binary_refuses_is_refused_before_the_first_trial(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "named.toml").write_text(
+        NAMED.replace('duration = "20ms"', 'duration = "20ms"\nrate = 100\nthink = "1s"')
+    )
+    for verb in ("plan", "run"):
+        done = lab(verb, "named.toml")
+        assert done.returncode == 2
+        assert "[load]: plimsoll refuses this: --rate cannot be used with --think" in done.stderr
+    assert not (tmp_path / "runs").exists()

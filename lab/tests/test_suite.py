@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from plimsoll_lab.suite import shipped, units
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.expand import expand, trial_s
+from plimsoll_lab.suite.expand import contender_path, expand, trial_s
+from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.flags import MODELS, as_arguments
 from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.read import read_file, read_text
@@ -45,7 +46,51 @@ range = [1, 60000]
 """
 )
 
+CONTENDERS = (
+    GOOD.replace('[server]\nprotocol = "echo"\n', "")
+    + """
+[contender.old]
+command = ["./old", "{port}"]
+ready = "tcp:{port}"
+[contender.new]
+command = ["./new", "{port}"]
+ready = "tcp:{port}"
+"""
+)
+
 REFUSALS = {
+    "a contender's unknown key": (
+        CONTENDERS + 'comand = ["./new"]\n',
+        "[server] comand: unknown key; did you mean 'command'?",
+    ),
+    "a misspelt command": (
+        GOOD.replace('protocol = "echo"', 'comand = ["a"]'),
+        "[server] comand: unknown key; did you mean 'command'?",
+    ),
+    "a contender without a table": (GOOD + "[contender]\nold = 1\n", "contender.old: not a table"),
+    "a point that sets nothing": (GOOD + "[[point]]\nname = 'a'\n", "[[point]] 1: it sets nothing"),
+    "an unquoted path in a point": (GOOD + "[[point]]\nload.connections = 1\n", "a path has to be quoted"),
+    "a path of a point": (GOOD + '[[point]]\n"run.repeat" = 1\n', "[[point]] 1 run.repeat: not a path that can vary"),
+    "a point without the contender": (
+        GOOD + '[matrix]\n"server.model" = ["epoll"]\n[[point]]\n"load.connections" = 1\n',
+        '[[point]] 1: the contenders differ in server.model; add "server.model" = ...',
+    ),
+    "an exclusion of nothing": (
+        GOOD + '[matrix]\n"load.connections" = [1, 2]\nexclude = [{ "load.connections" = 3 }]\n',
+        "'load.connections' never is 3; its values are 1, 2",
+    ),
+    "an exclusion along no axis": (
+        GOOD + '[matrix]\n"load.connections" = [1, 2]\nexclude = [{ "load.connection" = 3 }]\n',
+        "not an axis of the matrix; did you mean 'load.connections'?",
+    ),
+    "an expectation without an operator": (
+        GOOD + '[expect]\nendpoints = "3"\n',
+        "[expect] endpoints: '3' is not a condition",
+    ),
+    "an expectation that cannot be read": (
+        GOOD + '[expect]\nendpoints = "== 3 / 4"\n',
+        "[expect] endpoints: cannot read",
+    ),
     "unknown table": (GOOD + "[serverr]\n", "it.toml: 'serverr': unknown key; did you mean 'server'?"),
     "unknown run key": (GOOD + "[run]\nrepeats = 3\n", "[run] repeats: unknown key; did you mean 'repeat'?"),
     "unknown load key": (GOOD + "conections = 3\n", "[load] conections: unknown key; did you mean 'connections'?"),
@@ -220,3 +265,63 @@ def test_an_order_comes_again_from_its_seed() -> None:
     assert orders[0] == orders[1] != orders[2]
     # Written down once: whoever changes how an order is drawn breaks the resuming of every run that was begun.
     assert orders[0] == (3, 1, 0, 4, 2, 3, 1, 0, 4, 2, 0, 1, 4, 2, 3, 0, 4, 3, 1, 2)
+
+
+def test_contenders_have_names_and_their_tables_lie_over_the_server() -> None:
+    planned = plan(CONTENDERS + '[matrix]\n"load.connections" = [1, 2]\n')
+    assert [dict(point.setting) for point in planned.points] == [
+        {"contender": "old", "load.connections": 1},
+        {"contender": "old", "load.connections": 2},
+        {"contender": "new", "load.connections": 1},
+        {"contender": "new", "load.connections": 2},
+    ]
+    assert [point.server["command"][0] for point in planned.points if isinstance(point.server["command"], tuple)] == [
+        "./old", "./old", "./new", "./new"
+    ]  # fmt: skip
+    assert contender_path(planned) == "contender"
+    mixed = plan(GOOD + '[contender.a]\nmodel = "poll"\n[contender.b]\nmodel = "uring"\n')
+    assert [(dict(point.setting), point.server["model"]) for point in mixed.points] == [
+        ({"contender": "a"}, "poll"),
+        ({"contender": "b"}, "uring"),
+    ]
+
+
+def test_points_stand_beside_the_matrix_less_what_is_excluded_each_with_every_contender() -> None:
+    planned = plan(
+        CONTENDERS
+        + '[matrix]\n"load.connections" = [1, 2]\nexclude = [{ contender = "old", "load.connections" = 2 }]\n'
+        + '[[point]]\nname = "case 5"\n"load.connections" = 3000\n"load.think" = "250ms"\n'
+    )
+    assert [tuple(point.setting.values()) for point in planned.points] == [
+        ("old", 1),
+        ("new", 1),
+        ("new", 2),
+        ("old", "case 5", 3000, "250ms"),
+        ("new", "case 5", 3000, "250ms"),
+    ]
+    assert len({point.number for point in planned.points}) == 5
+    assert planned.points[-1].load["think"] == "250ms"
+    alone = plan(GOOD + '[[point]]\n"load.connections" = 7\n[[point]]\n"load.connections" = 9\n')
+    assert [dict(point.setting) for point in alone.points] == [{"load.connections": 7}, {"load.connections": 9}]
+
+
+@pytest.mark.parametrize(
+    ("condition", "seen", "told"),
+    [
+        ("== load.connections + 1", 101, None),
+        ("== load.connections + 1", 100, "expected x == load.connections + 1: it is 100, and the expression is 101"),
+        ("<= 2 * load.connections - 50", 150, None),
+        (">= 1 + 2 * load.connections * 3", 600, "it is 600, and the expression is 601"),
+        ("< 5ms", 0.004, None),
+        ("!= 4KiB", 4096, "and the expression is 4096"),
+        ("== load.nothing", 1, "load.nothing has no value here"),
+        ("== 1", None, "the trial has no such figure"),
+    ],
+)
+def test_an_expectation_is_an_expression_over_the_settings(
+    condition: str, seen: float | None, told: str | None
+) -> None:
+    expectation = read_expectation("x", condition, source="it.toml")
+    said = missed(expectation, {"x": seen}.get, {"load.connections": 100.0}.get)
+    assert (said is None) == (told is None)
+    assert told is None or told in str(said)

@@ -49,6 +49,8 @@ def value(given: object) -> str:
 
 def _one_setting(path: str, given: object) -> str:
     key = path.rpartition(".")[2].replace("_", " ")
+    if path in {"point", "contender"}:
+        return str(given)  # names say what they are
     if isinstance(given, bool):
         return key if given else f"no {key}"
     if isinstance(given, int):

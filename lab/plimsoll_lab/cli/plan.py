@@ -7,6 +7,8 @@ import json
 
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import DONE, Verb, colour, say
+from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
+from plimsoll_lab.hosts.binary import find_binary
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -14,6 +16,7 @@ def _plan(options: argparse.Namespace) -> int:
     from plimsoll_lab.report.plan import render_plan  # noqa: PLC0415
 
     plan, _ = read_plan(options)
+    refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
     say(json.dumps(described) if options.json else render_plan(described, colour=colour(options)))
     return DONE

@@ -9,6 +9,7 @@ from pathlib import Path
 from plimsoll_lab.cli.outcome import enter_networks, measure
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
@@ -24,6 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     plan, request = read_plan(options)
     binary = find_binary()
+    refuse_what_the_binary_refuses(plan, binary)
     enter_networks(plan)
     with LocalHost() as host:
         folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets_of(plan)))

@@ -13,7 +13,7 @@ from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything, detectable_ratio
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.expand import as_text, contender_axis, predicted_s
+from plimsoll_lab.suite.expand import as_text, contender_path, predicted_s
 from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.spec import Plan
@@ -30,8 +30,7 @@ def _detectable(repeat: int, comparisons: int) -> Json:
 
 def describe_plan(plan: Plan) -> Json:
     """A plan, as data."""
-    axis = contender_axis(plan)
-    compare = axis.path if axis else None
+    compare = contender_path(plan)
     settings = {
         repr({path: value for path, value in point.setting.items() if path != compare}) for point in plan.points
     }

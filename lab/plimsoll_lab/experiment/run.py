@@ -18,7 +18,7 @@ from plimsoll_lab.problem import Interrupted
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
 from plimsoll_lab.store.timelines import write_timelines
-from plimsoll_lab.suite.expand import contender_axis
+from plimsoll_lab.suite.expand import contender_path
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
@@ -34,7 +34,6 @@ REPEAT_BUDGET = 0.25
 
 def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> Json:
     """Write the run's own record, before the first trial. The folder is one that hides the plan's secrets."""
-    axis = contender_axis(plan)
     record: Json = {
         "schema_version": SCHEMA_VERSION,
         "run": folder.path.name,
@@ -58,13 +57,13 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
         "finished_unix_s": None,
         "versions": build_of(binary),
         "environment": read_environment(metering),
-        "axes": [asdict(each) for each in plan.suite.matrix],
+        "axes": [asdict(each) for each in plan.suite.axes],
         "points": [asdict(point) for point in plan.points],
         "trials": [asdict(trial) for trial in plan.trials],
         "settings": asdict(plan.suite.run),
         "limits": [asdict(limit) for limit in plan.suite.limits],
         "family": {
-            "compare": axis.path if axis else None,
+            "compare": contender_path(plan),
             "figures": list(plan.suite.verdict.figures),
             "margin": plan.suite.verdict.margin,
         },

@@ -260,7 +260,7 @@ class SearchRun:
 
     def _write(self, status: str) -> None:
         loads = sorted({load for _, load in self.points})
-        axes = [asdict(axis) for axis in self._plan.suite.matrix]
+        axes = [asdict(axis) for axis in self._plan.suite.axes]
         self._record |= {
             "status": status,
             "finished_unix_s": None if status == "running" else time.time(),

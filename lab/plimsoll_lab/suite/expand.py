@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.rack import settle, vary
-from plimsoll_lab.suite.read import check_point
-from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, Settings, Suite, Value
+from plimsoll_lab.suite.read import check_point, compete_along
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Settings, Suite, Value
 
 TRIAL_OVERHEAD_S = 0.03
 """Start, readiness, connecting and stopping of a trial with few connections, as measured on two cores."""
@@ -34,27 +35,19 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
 
 def _controls(suite: Suite, points: Sequence[Point]) -> list[Point]:
     """The first contender of each setting once more: what two that are alike differ by is the noise floor."""
-    axis = _competing(suite)
-    if not suite.verdict.control or axis is None or suite.search is not None:
+    compare = compete_along(suite)
+    if not suite.verdict.control or compare is None or suite.search is not None:
         return []
     first: dict[str, Point] = {}
     for point in points:
-        first.setdefault(repr({path: value for path, value in point.setting.items() if path != axis.path}), point)
+        first.setdefault(repr({path: value for path, value in point.setting.items() if path != compare}), point)
     after = 1 + max(point.number for point in points)
     return [replace(point, number=after + place, control=True) for place, point in enumerate(first.values())]
 
 
-def contender_axis(plan: Plan) -> Axis | None:
-    """The axis whose values compete: the stated one, else the first axis if it varies the server."""
-    return _competing(plan.suite)
-
-
-def _competing(suite: Suite) -> Axis | None:
-    if suite.verdict.compare is not None:
-        return next(axis for axis in suite.matrix if axis.path == suite.verdict.compare)
-    if suite.matrix and suite.matrix[0].path.startswith("server."):
-        return suite.matrix[0]
-    return None
+def contender_path(plan: Plan) -> str | None:
+    """The path whose values compete; None where nothing does."""
+    return compete_along(plan.suite)
 
 
 def predicted_s(plan: Plan) -> float:
@@ -86,19 +79,11 @@ def trial_s(load: Settings) -> float:
 
 
 def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
-    for path in only:
-        axes = [axis.path for axis in suite.matrix]
-        if path not in axes:
-            raise SuiteError(f"{suite.source}: --only {path}: not an axis of the matrix{suggest(path, axes)}")
-        known = [as_text(value) for axis in suite.matrix if axis.path == path for value in axis.values]
-        for wanted in only[path]:
-            if wanted not in known:
-                raise SuiteError(f"{suite.source}: --only {path}={wanted}: no such value{suggest(wanted, known)}")
+    settings = _settings(suite)
+    _check_only(suite, only, [each for each in settings if each is not None])
     points = []
-    cells = itertools.product(*(axis.values for axis in suite.matrix))
-    for number, cell in enumerate(cells):
-        setting: dict[str, Value] = {axis.path: value for axis, value in zip(suite.matrix, cell, strict=True)}
-        if any(as_text(setting[path]) not in wanted for path, wanted in only.items()):
+    for number, setting in enumerate(settings):
+        if setting is None or any(as_text(setting.get(path, "")) not in wanted for path, wanted in only.items()):
             continue
         server, load, network, roles = vary(suite, setting)
         place, roles = settle(network, suite.place, roles, source=suite.source)
@@ -108,6 +93,30 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
         check_point(suite, point)
         points.append(point)
     return points
+
+
+def _settings(suite: Suite) -> list[Settings | None]:
+    """The setting of every cell of the matrix, None where it is excluded, and of every single point."""
+    found: list[Settings | None] = []
+    if suite.matrix or not suite.single_points:
+        for cell in itertools.product(*(axis.values for axis in suite.axes)):
+            setting: dict[str, Value] = {axis.path: value for axis, value in zip(suite.axes, cell, strict=True)}
+            excluded = any(all(setting[path] == value for path, value in each.items()) for each in suite.excluded)
+            found.append(None if excluded else setting)
+    named: list[Settings] = [{CONTENDER: name} for name in suite.contenders] or [{}]
+    found += [{**contender, **point} for contender in named for point in suite.single_points]
+    return found
+
+
+def _check_only(suite: Suite, only: Mapping[str, Sequence[str]], settings: Sequence[Settings]) -> None:
+    for path, wanted in only.items():
+        paths = {each for setting in settings for each in setting}
+        if path not in paths:
+            raise SuiteError(f"{suite.source}: --only {path}: not an axis of the matrix{suggest(path, paths)}")
+        known = dict.fromkeys(as_text(setting[path]) for setting in settings if path in setting)
+        for each in wanted:
+            if each not in known:
+                raise SuiteError(f"{suite.source}: --only {path}={each}: no such value{suggest(each, known)}")
 
 
 def as_text(value: Value) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
+from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.spec import Place, Role, Settings, Suite, Value
@@ -232,12 +233,17 @@ def change_role(tables: dict[str, object], path: str, value: Value, *, source: s
 
 def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:
     """Server, load, network and roles of one cell of the matrix."""
-    server, load = dict(suite.server), dict(suite.load)
+    server: dict[str, Value] = dict(suite.server)
+    load: dict[str, Value] = dict(suite.load)
     network = dict(suite.network) if suite.network is not None else None
     roles = {role.name: role for role in suite.roles}
     for path, value in setting.items():
         table, _, key = path.partition(".")
-        if table == SERVER:
+        if path == CONTENDER:
+            server |= suite.contenders[str(value)]
+        elif path == POINT:
+            continue
+        elif table == SERVER:
             server[key] = value
         elif table == LOAD:
             load[key] = value

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.contenders import CONTENDER, check_path, read_contenders, read_exclusions, read_points
 from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
@@ -20,7 +23,7 @@ Table = Mapping[str, object]
 
 TABLES = (
     *("name", "question", "capture", "server", "load", "matrix", "run", "limits", "verdict", "search"),
-    *("network", "place", "role"),
+    *("network", "place", "role", "contender", "point", "expect"),
 )
 COMMAND_KEYS = ("command", "ready")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -47,6 +50,10 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
     for path, value in (changes or {}).items():
         _change(tables, path, value, source=source)
     _refuse_unknown(tables, TABLES, where="", source=source)
+    contenders = _read_contenders(tables, source=source)
+    if contenders:
+        tables.setdefault("server", {})
+    matrix = _matrix(_table(tables, "matrix", source=source), source=source)
     suite = Suite(
         name=_name(tables, source=source),
         question=_text(tables, "question", source=source),
@@ -55,7 +62,7 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
         text=text,
         server=_settings(tables, "server", source=source),
         load=_settings(tables, "load", source=source),
-        matrix=_matrix(_table(tables, "matrix", source=source), source=source),
+        matrix=matrix,
         run=_run(_table(tables, "run", source=source), source=source),
         limits=_limits(_table(tables, "limits", source=source), source=source),
         verdict=_verdict(_table(tables, "verdict", source=source), source=source),
@@ -64,16 +71,43 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
         place=read_place(_table(tables, "place", source=source), source=source),
         roles=read_roles(tables.get("role", []), source=source),
         capture=_switch(tables, "capture", source=source),
+        contenders=contenders,
+        single_points=read_points(tables.get("point", []), _reader(source), source=source),
+        expectations=tuple(
+            read_expectation(figure, condition, source=source)
+            for figure, condition in _flat(_table(tables, "expect", source=source)).items()
+        ),
     )
+    exclude = _table(tables, "matrix", source=source).get("exclude", [])
+    suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, _reader(source), source=source))
     if suite.search is not None:
         check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
-    compare = suite.verdict.compare
-    if compare is not None and compare not in {axis.path for axis in suite.matrix}:
-        axes = [axis.path for axis in suite.matrix]
+    _check_compare(suite)
+    return suite
+
+
+def _check_compare(suite: Suite) -> None:
+    """What competes has to be an axis, and stated by every point beside the matrix."""
+    source, compare = suite.source, suite.verdict.compare
+    axes = [axis.path for axis in suite.axes]
+    if compare is not None and compare not in axes:
         raise SuiteError(
             f"{source}: [verdict] compare: '{compare}' is not an axis of the matrix{suggest(compare, axes)}"
         )
-    return suite
+    path = compete_along(suite)
+    if path in {None, CONTENDER}:
+        return
+    for number, settings in enumerate(suite.single_points, start=1):
+        if path not in settings:
+            raise SuiteError(f'{source}: [[point]] {number}: the contenders differ in {path}; add "{path}" = ...')
+
+
+def compete_along(suite: Suite) -> str | None:
+    """The path whose values compete: as stated, else the contenders, else the first axis if it varies the server."""
+    if suite.verdict.compare is not None:
+        return suite.verdict.compare
+    first = suite.axes[0].path if suite.axes else ""
+    return first if first == CONTENDER or first.startswith("server.") else None
 
 
 def check_point(suite: Suite, point: Point) -> None:
@@ -101,6 +135,10 @@ def _check_server(source: str, table: str, server: Settings) -> None:
     elif "command" in server:
         _check_command(source, table, server)
     else:
+        for key in server:
+            near = suggest(key, (*COMMAND_KEYS, "address"))
+            if near.startswith("; did you mean"):
+                raise SuiteError(f"{source}: [{table}] {key}: unknown key{near}")
         _check_flags(source, table, SERVER_FLAGS, server)
 
 
@@ -224,7 +262,7 @@ def _value(raw: object, *, where: str, source: str) -> Value:
 
 def _settings(tables: Table, key: str, *, source: str) -> Settings:
     if key not in tables:
-        raise SuiteError(f"{source}: [{key}]: missing; a suite needs a [server] and a [load]")
+        raise SuiteError(f"{source}: [{key}]: missing; a suite needs a [server] (or contenders) and a [load]")
     table = _table(tables, key, source=source)
     return {name: _value(raw, where=f"[{key}] {name}", source=source) for name, raw in table.items()}
 
@@ -236,17 +274,29 @@ def _switch(tables: Table, key: str, *, source: str) -> bool:
     return value
 
 
+def _read_contenders(tables: Table, *, source: str) -> Mapping[str, Settings]:
+    return read_contenders(tables.get("contender", {}), _reader(source), source=source)
+
+
+def _reader(source: str) -> Callable[[object, str], Value]:
+    return lambda raw, where: _value(raw, where=where, source=source)
+
+
+def _flat(table: Table, prefix: str = "") -> dict[str, object]:
+    """Unquoted dotted keys are nested tables in TOML: back to dotted paths."""
+    found: dict[str, object] = {}
+    for key, value in table.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
 def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
     axes = []
     for path, raw in table.items():
+        if path == "exclude":
+            continue
         where = f"[matrix] {path}"
-        head, _, key = path.partition(".")
-        # A role's path has its name in the middle.
-        if head not in {"server", "load", "network", "role"} or not key or key.count(".") != (head == "role"):
-            raise SuiteError(
-                f'{source}: {where}: not a path that can vary; write "server.KEY", "load.KEY", "network.KEY" '
-                'or "role.NAME.KEY", quoted'
-            )
+        check_path(path, where=where, source=source)
         if not isinstance(raw, list) or not raw:
             raise SuiteError(f"{source}: {where}: {raw!r} is not a list of values")
         values = tuple(_value(each, where=where, source=source) for each in raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from plimsoll_lab.suite.expect import Expectation
 from plimsoll_lab.suite.topology import Topology
 
 Value = str | int | float | bool | tuple[str, ...]
@@ -167,6 +168,20 @@ class Suite:
     """Further parts."""
     capture: bool = False
     """Whether the packets of the server's host are captured."""
+    contenders: Mapping[str, Settings] = field(default_factory=dict)
+    """What competes, by name: each table is laid over [server]."""
+    excluded: tuple[Settings, ...] = ()
+    """Cells of the matrix that are left out."""
+    single_points: tuple[Settings, ...] = ()
+    """Points beside the matrix, each by its settings."""
+    expectations: tuple[Expectation, ...] = ()
+    """What has to hold in every trial."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Whatever varies: the contenders, then the matrix."""
+        named = (Axis(path="contender", values=tuple(self.contenders)),) if self.contenders else ()
+        return (*named, *self.matrix)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,9 +189,9 @@ class Point:
     """One cell of the matrix."""
 
     number: int
-    """Position in the matrix, from 0, first axis slowest."""
+    """Position among all cells of the matrix, from 0, first axis slowest, and then among the single points."""
     setting: Settings
-    """The matrix's settings alone, by dotted path."""
+    """What varies, by dotted path; a contender's name under `contender`, a point's under `point`."""
     server: Settings
     """The whole server table of this point."""
     load: Settings

@@ -26,6 +26,7 @@ from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
+from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.figures import Told, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
@@ -110,6 +111,22 @@ def run_trial(
         except TrialFailure as failure:
             outcome = cast("Outcome", failure.outcome)
             judgement = Judgement(outcome=outcome, reason=str(failure), warnings=())
+    told = Told(
+        load=seen.load,
+        connections=seen.connections,
+        server=seen.server,
+        roles=seen.roles,
+        hosts=seen.hosts,
+        captures=seen.captures,
+        window=seen.window,
+    )
+    figures = trial_figures(told, point)
+    if judgement.outcome == "ok":
+        summaries = {"load": seen.load.get("summary"), "server": seen.server.get("summary")}
+        captured = {"capture": seen.captures[0].get("summary")} if seen.captures else {}
+        unmet = first_unmet(suite, point, figures, summaries | captured)
+        if unmet is not None:
+            judgement = Judgement(outcome="failed", reason=unmet, warnings=judgement.warnings)
     return TrialRecord(
         number=planned.number,
         block=planned.block,
@@ -118,18 +135,7 @@ def run_trial(
         outcome=judgement.outcome,
         reason=judgement.reason,
         warnings=judgement.warnings,
-        figures=trial_figures(
-            Told(
-                load=seen.load,
-                connections=seen.connections,
-                server=seen.server,
-                roles=seen.roles,
-                hosts=seen.hosts,
-                captures=seen.captures,
-                window=seen.window,
-            ),
-            point,
-        ),
+        figures=figures,
         started_unix_s=started_unix_s,
         elapsed_s=time.monotonic() - started,
         server=seen.server,

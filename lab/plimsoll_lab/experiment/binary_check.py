@@ -1,0 +1,84 @@
+"""Asks the binary whether it would refuse a plan's settings, before the first trial: only it knows all its rules.
+
+A generator is started against a port where nothing listens, a server on a free port; each is ended at its first event.
+"""
+
+from __future__ import annotations
+
+import selectors
+import subprocess
+from collections.abc import Collection, Iterator, Sequence
+from typing import IO, cast
+
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.flags import DESTINATIONS, as_arguments
+from plimsoll_lab.suite.spec import Plan, Settings
+
+USAGE = 2
+"""The exit code by which the binary refuses its arguments."""
+CLOSED = "127.0.0.1:1"
+"""tcpmux (RFC 1078), which nobody runs: a connection is refused at once."""
+PATIENCE_S = 5.0
+"""A generator or server says its first word within milliseconds; longer than this is no refusal."""
+
+
+def refuse_what_the_binary_refuses(plan: Plan, binary: str) -> None:
+    """Raise SuiteError for the first point whose server or load the binary refuses."""
+    asked: set[tuple[str, ...]] = set()
+    for table, arguments in _commands(plan):
+        if tuple(arguments) in asked:
+            continue
+        asked.add(tuple(arguments))
+        said = _refusal([binary, *arguments])
+        if said is not None:
+            raise SuiteError(f"{plan.suite.source}: [{table}]: plimsoll refuses this: {said}")
+
+
+def _commands(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    for point in plan.points:
+        if "command" not in point.server and "address" not in point.server:
+            protocol = str(point.server.get("protocol", "echo"))
+            flags = _flags(point.server, plan, ())
+            yield "server", ["serve", protocol, *flags, "--listen", "127.0.0.1:0", "--json"]
+        protocol = str(point.load.get("protocol", "echo"))
+        load = {**point.load}
+        if plan.suite.search is not None:
+            load[plan.suite.search.key] = plan.suite.search.lowest
+        target = CLOSED if protocol == "echo" else f"http://{CLOSED}/"
+        flags = _flags(load, plan, DESTINATIONS[protocol])
+        warm_up = ["--warm-up", plan.suite.run.warm_up] if plan.suite.run.warm_up else []
+        yield "load", ["load", protocol, target, *flags, *warm_up, "--json", "--quiet"]
+
+
+def _flags(settings: Settings, plan: Plan, ours: Collection[str]) -> list[str]:
+    return as_arguments(
+        {
+            key: value.replace("{dir}", plan.suite.directory) if isinstance(value, str) else value
+            for key, value in settings.items()
+            if key != "protocol" and key not in ours
+        }
+    )
+
+
+def _refusal(command: Sequence[str]) -> str | None:
+    """What the binary says, if it refuses its arguments."""
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        selectors.DefaultSelector() as selector,
+    ):
+        out, err = cast("IO[str]", process.stdout), cast("IO[str]", process.stderr)
+        selector.register(out, selectors.EVENT_READ)
+        silent = not selector.select(PATIENCE_S)
+        # A process that closes its output without a word is about to end.
+        code = None if silent or out.readline() else _ended(process)
+        process.kill()
+        said = err.read()
+    first = said.strip().splitlines()
+    return (first[0].removeprefix("error: ") if first else "no reason given") if code == USAGE else None
+
+
+def _ended(process: subprocess.Popen[str]) -> int | None:
+    try:
+        return process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return None

@@ -1,0 +1,98 @@
+"""Contenders by name, points one by one, and cells of the matrix to leave out: the tables beside [matrix], typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.spec import Axis, Settings, Value
+
+CONTENDER = "contender"
+"""The path under which a contender's name stands in a point's setting."""
+POINT = "point"
+"""The path under which the name of a point stands in its setting."""
+VARIED = ("server", "load", "network", "role")
+"""Tables whose settings may vary."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+ReadValue = Callable[[object, str], Value]
+"""`read(raw, where)`: a plain value, or a refusal that names the place."""
+
+
+def read_contenders(raw: object, read: ReadValue, *, source: str) -> Mapping[str, Settings]:
+    """[contender.NAME]: each table is laid over [server]."""
+    if not isinstance(raw, dict):
+        raise SuiteError(
+            f"{source}: contender: not a table; write [contender.NAME] and what differs from [server] below"
+        )
+    found: dict[str, Settings] = {}
+    for name, table in raw.items():
+        if not _NAME.fullmatch(name):
+            raise SuiteError(f"{source}: [contender.{name}]: not a plain name; use letters, digits, dots and dashes")
+        if not isinstance(table, dict):
+            raise SuiteError(
+                f"{source}: contender.{name}: not a table; write [contender.{name}] and its settings below"
+            )
+        found[name] = {key: read(value, f"[contender.{name}] {key}") for key, value in table.items()}
+    return found
+
+
+def check_path(path: str, *, where: str, source: str) -> None:
+    """Refuse a path that cannot vary."""
+    head, _, key = path.partition(".")
+    # A role's path has its name in the middle.
+    if head not in VARIED or not key or key.count(".") != (head == "role"):
+        raise SuiteError(
+            f'{source}: {where}: not a path that can vary; write "server.KEY", "load.KEY", "network.KEY" '
+            'or "role.NAME.KEY", quoted'
+        )
+
+
+def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings, ...]:
+    """[[point]]: the settings of one point each, by dotted path; a name, where it has one, under `point`."""
+    if not isinstance(raw, list) or not all(isinstance(each, dict) for each in raw):
+        raise SuiteError(f"{source}: point: not a list of tables; write [[point]] above the settings of each")
+    points: list[Settings] = []
+    for number, table in enumerate(cast("list[dict[str, object]]", raw), start=1):
+        where = f"[[point]] {number}"
+        settings: dict[str, Value] = {}
+        for path, value in table.items():
+            if path == "name":
+                if not isinstance(value, str) or not value.strip():
+                    raise SuiteError(f"{source}: {where} name: {value!r} is not a text")
+                settings[POINT] = value
+                continue
+            if isinstance(value, dict):
+                raise SuiteError(f'{source}: {where} {path}: a path has to be quoted, such as "{path}.KEY" = ...')
+            check_path(path, where=f"{where} {path}", source=source)
+            settings[path] = read(value, f"{where} {path}")
+        if settings.keys() <= {POINT}:
+            raise SuiteError(f'{source}: {where}: it sets nothing; write such as "load.connections" = 3000')
+        if settings in points:
+            raise SuiteError(
+                f"{source}: {where}: the same point stands there twice; repetitions belong to [run] repeat"
+            )
+        points.append(settings)
+    return tuple(points)
+
+
+def read_exclusions(raw: object, axes: Sequence[Axis], read: ReadValue, *, source: str) -> tuple[Settings, ...]:
+    """`exclude` in [matrix]: cells that agree with all settings of one of these tables are left out."""
+    where = "[matrix] exclude"
+    if not isinstance(raw, list) or not all(isinstance(each, dict) and each for each in raw):
+        raise SuiteError(f'{source}: {where}: not a list of tables; write [{{ "server.model" = "select" }}]')
+    values = {axis.path: axis.values for axis in axes}
+    excluded = []
+    for table in cast("list[dict[str, object]]", raw):
+        settings = {path: read(value, f"{where} {path}") for path, value in table.items()}
+        for path, value in settings.items():
+            if path not in values:
+                raise SuiteError(f"{source}: {where}: '{path}' is not an axis of the matrix{suggest(path, values)}")
+            if value not in values[path]:
+                known = ", ".join(map(str, values[path]))
+                raise SuiteError(f"{source}: {where}: '{path}' never is {value!r}; its values are {known}")
+        excluded.append(settings)
+    return tuple(excluded)

@@ -1,0 +1,39 @@
+"""Whether a trial was what the suite expects of it ([expect]). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll_lab.suite.expect import as_number, missed
+from plimsoll_lab.suite.spec import Point, Suite
+
+DEFAULTS = {"load.connections": 64.0}
+"""Settings that a generator has without being told (`plimsoll load --help`)."""
+
+
+def first_unmet(suite: Suite, point: Point, figures: Mapping[str, float], records: Mapping[str, object]) -> str | None:
+    """The first expectation that a trial does not meet, in words.
+
+    A figure is looked up among the trial's figures, in the generator's summary, and then in the records by their
+    names: `server.connections`, `capture.endpoints`.
+    """
+
+    def seen(path: str) -> float | None:
+        if path in figures:
+            return figures[path]
+        places = (records.get("load"), records, records.get("capture"))
+        return next((value for place in places if (value := _at(place, path)) is not None), None)
+
+    def set_to(path: str) -> float | None:
+        table, _, key = path.partition(".")
+        own: Mapping[str, Mapping[str, object]] = {"server": point.server, "load": point.load}
+        return as_number(point.setting.get(path, own.get(table, {}).get(key, DEFAULTS.get(path))))
+
+    unmet = (missed(each, seen, set_to) for each in suite.expectations)
+    return next((each for each in unmet if each is not None), None)
+
+
+def _at(record: object, path: str) -> float | None:
+    for key in path.split("."):
+        record = record.get(key) if isinstance(record, dict) else None
+    return float(record) if isinstance(record, int | float) and not isinstance(record, bool) else None
