@@ -35,7 +35,7 @@ def begun(mark: Path) -> int:
 
 
 def serve() -> None:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    listener = socket.create_server(("127.0.0.1", int(flag("--port", "0"))), backlog=4096)
     port = listener.getsockname()[1]
     model = flag("--model", "epoll")
     refused = held = 0

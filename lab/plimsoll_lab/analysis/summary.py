@@ -10,6 +10,7 @@ from typing import cast
 
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
+from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
@@ -61,6 +62,7 @@ def summarise_run(folder: RunFolder) -> Json:
     # A search goes past every limit on purpose.
     stops = [] if capacities else _stops(run, points, by_point)
     evidence = Evidence(verdicts=answered, scores=scores, points=points, figures=figures, stops=stops, margin=margin)
+    gate = judge_gate(run, family, points, trials, figures)
     return {
         "event": "summary",
         "schema_version": SCHEMA_VERSION,
@@ -79,10 +81,13 @@ def summarise_run(folder: RunFolder) -> Json:
         "command": run["command"],
         "seed": run["seed"],
         "points": points,
-        "answer": answer(evidence)
+        "answer": [str(gate["text"]), *answer(evidence)[:2]]
+        if gate is not None
+        else answer(evidence)
         if evidence.verdicts or not capacities
         else [str(each["text"]) for each in capacities],
         "capacities": capacities,
+        "gate": gate,
         "verdicts": answered,
         "controls": [asdict(each) for each in held],
         "scores": scores,
@@ -120,16 +125,13 @@ def _point(point: Json, trials: Sequence[TrialRecord], limits: Sequence[Mapping[
 
 
 def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[str | None, str | None]:
-    """A limit reached in any trial is the point's; else what most trials say, results winning a tie."""
+    """What most trials say; where as many have a result as have none, the results."""
     if not trials:
         return None, "not measured"
-    counts = Counter(trial.outcome for trial in trials)
-    if counts["hard_limit"]:
-        outcome = "hard_limit"
-    elif 2 * len(valid) >= len(trials):
+    if 2 * len(valid) >= len(trials):
         return "ok", None
-    else:
-        outcome = max((each for each in counts if each != "ok"), key=lambda each: counts[each])
+    counts = Counter(trial.outcome for trial in trials if trial.outcome != "ok")
+    outcome = max(counts, key=lambda each: counts[each])
     reason = next(trial.reason for trial in trials if trial.outcome == outcome)
     return outcome, reason
 

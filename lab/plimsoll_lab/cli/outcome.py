@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from typing import cast
 
@@ -39,6 +40,7 @@ def measure(
         interrupted = carry_out(folder, record, plan, host, binary, progress.trial_done)
         progress.close()
     code = report_run(folder, options)
+    _write_gate(folder, options)
     return code if interrupted is None else 128 + interrupted.number
 
 
@@ -62,11 +64,31 @@ def report_run(folder: RunFolder, options: argparse.Namespace) -> int:
     return _exit_code(summary)
 
 
+def _write_gate(folder: RunFolder, options: argparse.Namespace) -> None:
+    kinds = getattr(options, "summary", [])
+    if kinds:
+        from plimsoll_lab.analysis.summary import summarise_run  # noqa: PLC0415 - the statistics load in a second
+        from plimsoll_lab.report.gate import write_gate  # noqa: PLC0415
+
+        figures = {str(each["name"]): each for each in cast("list[Json]", folder.read_run()["figures"])}
+        for path in write_gate(folder.path, summarise_run(folder), figures, kinds):
+            print(path, file=sys.stderr)
+
+
+GATE_CODES = {"pass": DONE, "worse": LIMIT_MISSED, "undecided": INVALID, "failed": FAILED}
+"""How a gate ends."""
+
+
 def _exit_code(summary: Json) -> int:
     found = cast("list[Json]", summary["capacities"])
     if found:
         return _search_exit_code(found)
+    gate = cast("Json | None", summary["gate"])
+    if gate is not None:
+        return GATE_CODES[str(gate["outcome"])]
     outcomes = {point["outcome"] for point in cast("list[Json]", summary["points"])}
+    if "failed" in outcomes:
+        return FAILED
     if outcomes & {"generator_limited", "invalid"}:
         return INVALID
     if not outcomes & {"ok", "hard_limit"}:

@@ -10,11 +10,13 @@ from plimsoll_lab.cli.outcome import enter_networks, measure
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
+from plimsoll_lab.experiment.plan import Request
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.suite.secrets import redact, secrets_of
+from plimsoll_lab.suite.spec import Plan
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +25,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    plan, request = read_plan(options)
+    return run_plan(*read_plan(options), options)
+
+
+def run_plan(plan: Plan, request: Request, options: argparse.Namespace) -> int:
+    """Measure a plan in a new folder, report it, and return the exit code."""
     binary = find_binary()
     refuse_what_the_binary_refuses(plan, binary)
     enter_networks(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import tomllib
+from collections.abc import Mapping
 
 from plimsoll_lab.experiment.plan import FAST_REPEAT, Request, make_plan
 from plimsoll_lab.suite import shipped
@@ -22,10 +23,10 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help=f"{FAST_REPEAT} repetitions: for a look, not for a verdict")
 
 
-def read_plan(options: argparse.Namespace) -> tuple[Plan, Request]:
-    """Read and expand the suite as it was asked for."""
+def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None = None) -> tuple[Plan, Request]:
+    """Read and expand the suite as it was asked for; `further` are settings by dotted path."""
     path = shipped.find(options.suite)
-    changes: dict[str, Value] = {}
+    changes: dict[str, Value] = dict(further or {})
     for text in options.set:
         key, value = _assignment("--set", text)
         changes[key] = _toml_value(value)

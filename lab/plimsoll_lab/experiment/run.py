@@ -66,6 +66,8 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
             "compare": contender_path(plan),
             "figures": list(plan.suite.verdict.figures),
             "margin": plan.suite.verdict.margin,
+            "baseline": plan.suite.verdict.baseline,
+            "tolerance": plan.suite.verdict.tolerance,
         },
         "figures": [asdict(figure) for figure in figures_of(plan.suite)],
     }

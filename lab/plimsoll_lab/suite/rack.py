@@ -240,7 +240,11 @@ def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology 
     for path, value in setting.items():
         table, _, key = path.partition(".")
         if path == CONTENDER:
-            server |= suite.contenders[str(value)]
+            own = suite.contenders[str(value)]
+            if "command" in own or "address" in own:
+                # What [server] says of another way to start a server does not apply.
+                server = {key: value for key, value in server.items() if key in {"ready", "protocol"}}
+            server |= own
         elif path == POINT:
             continue
         elif table == SERVER:

@@ -25,6 +25,8 @@ TABLES = (
     *("name", "question", "capture", "server", "load", "matrix", "run", "limits", "verdict", "search"),
     *("network", "place", "role", "contender", "point", "expect"),
 )
+GATE_FIGURES = ("completed_rate", "server.cpu_us_per_request")
+"""What a gate judges where its suite does not say."""
 COMMAND_KEYS = ("command", "ready")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _READY = re.compile(r"tcp:(\d+|\{port\})")
@@ -95,6 +97,11 @@ def _check_compare(suite: Suite) -> None:
             f"{source}: [verdict] compare: '{compare}' is not an axis of the matrix{suggest(compare, axes)}"
         )
     path = compete_along(suite)
+    baseline = suite.verdict.baseline
+    names = {str(value) for axis in suite.axes if axis.path == path for value in axis.values}
+    if baseline is not None and baseline not in names:
+        known = suggest(baseline, names) if names else "; give the contenders names with [contender.NAME]"
+        raise SuiteError(f"{source}: [verdict] baseline: '{baseline}' is no contender{known}")
     if path in {None, CONTENDER}:
         return
     for number, settings in enumerate(suite.single_points, start=1):
@@ -211,6 +218,9 @@ def _change(tables: dict[str, object], path: str, value: Value, *, source: str) 
     if isinstance(matrix, dict) and path in matrix:
         matrix[path] = [value]
         return
+    if table == CONTENDER:
+        _change_contender(tables, path, value)
+        return
     if table == "role":
         change_role(tables, path, value, source=source)
         return
@@ -221,6 +231,15 @@ def _change(tables: dict[str, object], path: str, value: Value, *, source: str) 
     if not isinstance(home, dict):
         raise SuiteError(f"{source}: [{table}]: not a table")
     home[key] = list(value) if isinstance(value, tuple) else value
+
+
+def _change_contender(tables: dict[str, object], path: str, value: Value) -> None:
+    _, _, rest = path.partition(".")
+    name, _, key = rest.partition(".")
+    if not key:
+        raise SuiteError(f"--set {path}: write contender.NAME.KEY, such as contender.new.command")
+    contenders = cast("dict[str, dict[str, object]]", tables.setdefault(CONTENDER, {}))
+    contenders.setdefault(name, {})[key] = list(value) if isinstance(value, tuple) else value
 
 
 def _refuse_unknown(table: Table, known: Iterable[str], *, where: str, source: str) -> None:
@@ -356,26 +375,46 @@ def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:
 
 
 def _verdict(table: Table, *, source: str) -> VerdictSettings:
-    _refuse_unknown(table, ("compare", "figures", "margin", "control"), where="verdict", source=source)
+    _refuse_unknown(
+        table, ("compare", "figures", "margin", "control", "baseline", "tolerance"), where="verdict", source=source
+    )
     defaults = VerdictSettings()
-    figures = table.get("figures", list(defaults.figures))
+    baseline = table.get("baseline")
+    if baseline is not None and not isinstance(baseline, str):
+        raise SuiteError(f"{source}: [verdict] baseline: {baseline!r} is not the name of a contender")
+    figures = table.get("figures", list(GATE_FIGURES if baseline is not None else defaults.figures))
     if not isinstance(figures, list):
         raise SuiteError(f"{source}: [verdict] figures: {figures!r} is not a list of figures")
     for name in figures:
         if not isinstance(name, str) or figure_named(name) is None:
             raise SuiteError(f"{source}: [verdict] figures: '{name}' is no figure{suggest(str(name), BY_NAME)}")
-    margin = defaults.margin
-    if "margin" in table:
-        try:
-            margin = units.ratio(str(table["margin"]))
-        except ValueError as refusal:
-            raise SuiteError(f"{source}: [verdict] margin: {refusal}") from None
-        if margin <= 0:
-            raise SuiteError(f"{source}: [verdict] margin: it has to be above 0, such as '5%'")
+    margin = _part(table, "margin", defaults.margin, source=source)
+    tolerance = _part(table, "tolerance", defaults.tolerance, source=source)
+    if "tolerance" in table and baseline is None:
+        raise SuiteError(f"{source}: [verdict] tolerance: of a gate; name its baseline too, such as baseline = 'old'")
     compare = table.get("compare")
     if compare is not None and not isinstance(compare, str):
         raise SuiteError(f"{source}: [verdict] compare: {compare!r} is not the path of an axis")
     control = table.get("control", False)
     if not isinstance(control, bool):
         raise SuiteError(f"{source}: [verdict] control: {control!r} is neither true nor false")
-    return VerdictSettings(compare=compare, figures=tuple(figures), margin=margin, control=control)
+    return VerdictSettings(
+        compare=compare,
+        figures=tuple(figures),
+        margin=margin,
+        control=control,
+        baseline=baseline,
+        tolerance=tolerance,
+    )
+
+
+def _part(table: Table, key: str, default: float, *, source: str) -> float:
+    if key not in table:
+        return default
+    try:
+        part = units.ratio(str(table[key]))
+    except ValueError as refusal:
+        raise SuiteError(f"{source}: [verdict] {key}: {refusal}") from None
+    if part <= 0:
+        raise SuiteError(f"{source}: [verdict] {key}: it has to be above 0, such as '5%'")
+    return part

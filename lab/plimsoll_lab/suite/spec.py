@@ -71,6 +71,10 @@ class VerdictSettings:
     """The figures on which they compete."""
     margin: float = 0.05
     """A ratio that lies wholly within 1 / (1 + margin) and 1 + margin is called equivalent."""
+    baseline: str | None = None
+    """The contender that every other one is held against: the suite is then a gate."""
+    tolerance: float = 0.05
+    """The loss that a gate tolerates, as a part of the baseline's figure."""
     control: bool = False
     """Whether the first contender is measured twice in every block, as if it were two: an A/A control."""
 

@@ -1,0 +1,99 @@
+"""`plimsoll lab gate`: measures a baseline and a new build in one run, and tells whether the new one is worse."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+from pathlib import Path
+
+from plimsoll_lab.cli.run import run_plan
+from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
+from plimsoll_lab.cli.verb import USAGE, Verb
+from plimsoll_lab.experiment.plan import Request
+from plimsoll_lab.experiment.revision import PREFIX, checked_out
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.report.gate import FILES
+from plimsoll_lab.suite import shipped, units
+from plimsoll_lab.suite.read import read_file
+from plimsoll_lab.suite.spec import Plan, Value
+
+BASE, NEW = "base", "new"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_suite_arguments(parser)
+    parser.add_argument("--base", required=True, metavar="COMMAND", help="the baseline's server command, or git:REV")
+    parser.add_argument("--new", required=True, metavar="COMMAND", help="the new server command, or git:REV")
+    parser.add_argument("--build", metavar="COMMAND", help="how a git revision is built, in its checkout")
+    parser.add_argument("--tolerance", default="5%", metavar="PART", help="the loss that is tolerated (default: 5%%)")
+    parser.add_argument(
+        "--noise",
+        default="3%",
+        metavar="PART",
+        help="how much a figure varies from block to block; the number of blocks follows from it (default: 3%%)",
+    )
+    parser.add_argument(
+        "--summary", action="append", default=[], choices=sorted(FILES), help="also write summary.md or junit.xml"
+    )
+    parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
+
+
+def _gate(options: argparse.Namespace) -> int:
+    with contextlib.ExitStack() as stack:
+        changes: dict[str, Value] = {"verdict.baseline": BASE, "verdict.tolerance": options.tolerance}
+        for name, given in ((BASE, options.base), (NEW, options.new)):
+            command = _command(stack, given, options)
+            changes[f"contender.{name}.command"] = command
+            if any("{port}" in word for word in command):
+                changes[f"contender.{name}.ready"] = "tcp:{port}"
+        return run_plan(*_sized(options, changes), options)
+
+
+def _command(stack: contextlib.ExitStack, given: str, options: argparse.Namespace) -> tuple[str, ...]:
+    """The words of a contender's command; of a revision, the suite's command in its checkout."""
+    if not given.startswith(PREFIX):
+        return tuple(shlex.split(given))
+    path = shipped.find(options.suite)
+    suite = read_file(path)
+    command = suite.server.get("command")
+    if not isinstance(command, tuple):
+        raise LabError(f"{given}: the suite's [server] has no command to run in the checkout", exit_code=USAGE)
+    folder = stack.enter_context(checked_out(given.removeprefix(PREFIX), options.build, path.resolve().parent))
+    return tuple(word.replace("{dir}", str(folder)) for word in command)
+
+
+def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, Request]:
+    """The plan, with as many blocks as the stated noise asks for where nobody says how many."""
+    from plimsoll_lab.stats.gate import MOST_BLOCKS, blocks_for  # noqa: PLC0415 - loads the statistics
+
+    plan, request = read_plan(options, changes)
+    if options.repeat is not None or options.fast:
+        return plan, request
+    try:
+        noise, tolerance = units.ratio(options.noise), units.ratio(options.tolerance)
+    except ValueError as refusal:
+        raise LabError(f"--noise or --tolerance: {refusal}", exit_code=USAGE) from None
+    comparisons = len(plan.suite.verdict.figures) * max(1, len(plan.points) // 2)
+    blocks = blocks_for(noise=noise, tolerance=tolerance, comparisons=comparisons)
+    if blocks is None:
+        raise LabError(
+            f"a noise of {noise:.1%} needs more than {MOST_BLOCKS} blocks for a tolerance of {tolerance:.1%}; use a "
+            "longer window, a quieter machine or a larger tolerance",
+            exit_code=USAGE,
+        )
+    return read_plan(options, changes | {"run.repeat": blocks})
+
+
+VERB = Verb(
+    name="gate",
+    summary="measure a baseline and a new build in one run; exit 3 if the new one is worse beyond the tolerance",
+    examples="""examples:
+  plimsoll lab gate api.toml --base './server-1.4 {port}' --new './server {port}'
+  plimsoll lab gate api.toml --base git:v1.4 --new git:HEAD --build 'make server' --summary md --summary junit
+
+exit codes: 0 not worse by the tolerance, 3 worse by more than the tolerance, 4 cannot be told, 1 a server failed
+""",
+    arguments=_arguments,
+    perform=_gate,
+)

@@ -1,0 +1,56 @@
+"""A contender from a git revision: checked out beside the work tree, built there, and removed afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from plimsoll_lab.problem import LabError
+
+PREFIX = "git:"
+
+
+@contextlib.contextmanager
+def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[Path]:
+    """The folder that stands for `directory` in a checkout of a revision of its repository, built."""
+    root = Path(_git(["rev-parse", "--show-toplevel"], directory, f"{directory} is in no git repository").strip())
+    with tempfile.TemporaryDirectory(prefix="plimsoll-gate-") as parent:
+        tree = Path(parent) / "tree"
+        _git(["worktree", "add", "--detach", str(tree), revision], root, f"git cannot check out '{revision}'")
+        try:
+            if build is not None:
+                _build(shlex.split(build), tree, revision)
+            yield tree / directory.resolve().relative_to(root.resolve())
+        finally:
+            _git(["worktree", "remove", "--force", str(tree)], root, "git cannot remove the checkout")
+
+
+def _git(arguments: Sequence[str], directory: Path, refusal: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=directory, capture_output=True, text=True, check=False)  # noqa: S607
+    except OSError as error:
+        raise LabError(
+            f"git cannot be run ({error.strerror}): install it, or give commands instead of revisions"
+        ) from None
+    if done.returncode != 0:
+        raise LabError(f"{refusal}: {_last_line(done.stderr)}")
+    return done.stdout
+
+
+def _build(command: Sequence[str], tree: Path, revision: str) -> None:
+    try:
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise LabError(f"--build {command[0]}: cannot be run: {error.strerror}") from None
+    if done.returncode != 0:
+        said = _last_line(done.stderr or done.stdout)
+        raise LabError(f"--build of {revision} ended with exit code {done.returncode}, saying: {said}")
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "nothing"

@@ -1,0 +1,153 @@
+"""A gate: whether a contender is worse than a baseline by more than a tolerance, or surely not.
+
+Of each comparison L is a lower and U an upper bound of the loss. All L hold together with 95 %, so that one of them
+beyond the tolerance shows a loss. Each U holds alone with 95 %: the gate passes only where every U is below the
+tolerance, and a loss beyond it in any one comparison passes in at most 5 % (an intersection-union test, Berger 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from plimsoll_lab.stats.best import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
+
+Array = NDArray[np.float64]
+Outcome = Literal["pass", "worse", "undecided"]
+POWER = 0.9
+"""How often no loss passes, and a loss of twice the tolerance is found, by the number of blocks chosen."""
+MOST_BLOCKS = 200
+"""Beyond so many blocks a gate takes longer than anybody waits: the noise has to come down instead."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """One figure at one setting, of the baseline and of a contender."""
+
+    figure: str
+    """The figure compared."""
+    better: Literal["higher", "lower"]
+    """Which way is better."""
+    at: Mapping[str, object]
+    """The setting of the other axes."""
+    contender: str
+    """Which contender is held against the baseline."""
+    baseline: Mapping[int, float]
+    """The baseline's figure by block; above zero."""
+    values: Mapping[int, float]
+    """The contender's figure by block; above zero."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """How much worse a contender is: a part of the baseline's figure, below 0 where it is better."""
+
+    comparison: Comparison
+    """What was compared."""
+    blocks: int
+    """Blocks in which both were measured."""
+    estimate: float | None
+    """None where no block has both."""
+    at_least: float | None
+    """L; None where too few blocks have both."""
+    at_most: float | None
+    """U; None where too few blocks have both."""
+
+
+def losses(comparisons: Sequence[Comparison], rng: np.random.Generator) -> list[Loss]:
+    """The bounds of every comparison."""
+    shared = [sorted(each.baseline.keys() & each.values.keys()) for each in comparisons]
+    logs = [
+        np.array([_worse(each, block) for block in blocks]) for each, blocks in zip(comparisons, shared, strict=True)
+    ]
+    long = [each for each in logs if len(each) >= LEAST_BLOCKS]
+    critical_p = _critical_p(long, rng) if long else 0.0
+    return [_loss(each, series, critical_p) for each, series in zip(comparisons, logs, strict=True)]
+
+
+def decide_gate(found: Sequence[Loss], tolerance: float) -> Outcome:
+    """What the bounds say together."""
+    if any(each.at_least is not None and each.at_least > tolerance for each in found):
+        return "worse"
+    if found and all(each.at_most is not None and each.at_most < tolerance for each in found):
+        return "pass"
+    return "undecided"
+
+
+def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | None:
+    """The fewest blocks with which nine of ten gates decide: no loss passes, twice the tolerance is found.
+
+    `noise` is the relative standard deviation of one contender's figure between blocks. None above MOST_BLOCKS.
+    """
+    spread = math.sqrt(2) * math.log1p(noise)
+    room = min(math.log1p(tolerance), math.log1p(2 * tolerance) - math.log1p(tolerance))
+    for blocks in range(LEAST_BLOCKS, MOST_BLOCKS + 1):
+        degrees, standard_error = blocks - 1, spread / math.sqrt(blocks)
+        upper = float(special.stdtrit(degrees, 1 - SIGNIFICANCE))
+        lower = float(special.stdtrit(degrees, 1 - SIGNIFICANCE / comparisons))
+        # All comparisons have to pass at once; a loss is found where one of them shows it.
+        passes = 1 - comparisons * (1 - float(stats.nct.sf(upper, degrees, room / standard_error)))
+        finds = float(stats.nct.sf(lower, degrees, room / standard_error))
+        if min(passes, finds) >= POWER:
+            return blocks
+    return None
+
+
+def _worse(comparison: Comparison, block: int) -> float:
+    """The log ratio by which the contender is worse in a block."""
+    ratio = math.log(comparison.values[block]) - math.log(comparison.baseline[block])
+    return -ratio if comparison.better == "higher" else ratio
+
+
+def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
+    """The one-sided p that the smallest of all comparisons falls below in 5 % of resamples, were there no loss.
+
+    One random sign a block, shared by all comparisons, as in the comparison with the best.
+    """
+    blocks = max(map(len, series))
+    if blocks <= EXACT_UP_TO:
+        signs = (np.arange(2**blocks)[:, None] >> np.arange(blocks) & 1) * 2.0 - 1.0
+    else:
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, blocks))
+    centred = np.array([np.resize(each - each.mean(), blocks) for each in series])
+    centred -= centred.mean(axis=1, keepdims=True)
+    squares = (centred**2).sum(axis=1)
+    centred, squares = centred[squares > SAME**2], squares[squares > SAME**2]
+    if not len(centred):
+        return 0.5
+    means = signs @ centred.T / blocks
+    variances = np.maximum((squares - blocks * means**2) / (blocks - 1), np.finfo(float).tiny)
+    smallest = np.sort(special.stdtr(blocks - 1, -(means * math.sqrt(blocks) / np.sqrt(variances)).max(axis=1)))
+    rank = math.floor(SIGNIFICANCE * len(smallest))
+    return float(smallest[rank - 1]) if rank else 0.0
+
+
+def _loss(comparison: Comparison, logs: Array, critical_p: float) -> Loss:
+    blocks = len(logs)
+    if not blocks:
+        return Loss(comparison=comparison, blocks=0, estimate=None, at_least=None, at_most=None)
+    mean = float(logs.mean())
+    estimate = _part(mean, comparison)
+    if blocks < LEAST_BLOCKS or critical_p <= 0:
+        return Loss(comparison=comparison, blocks=blocks, estimate=estimate, at_least=None, at_most=None)
+    error = float(logs.std(ddof=1)) / math.sqrt(blocks)
+    low = mean + error * float(special.stdtrit(blocks - 1, critical_p))
+    high = mean + error * float(special.stdtrit(blocks - 1, 1 - SIGNIFICANCE))
+    return Loss(
+        comparison=comparison,
+        blocks=blocks,
+        estimate=estimate,
+        at_least=_part(low, comparison),
+        at_most=_part(high, comparison),
+    )
+
+
+def _part(log: float, comparison: Comparison) -> float:
+    """A log ratio as a part of the baseline's figure: of a rate what is missing, of a cost what is added."""
+    return -math.expm1(-log) if comparison.better == "higher" else math.expm1(log)

@@ -1,0 +1,117 @@
+"""The gate's decisions: how often they are wrong, and what each finding ends in."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from plimsoll_lab.stats.gate import Comparison, Loss, blocks_for, decide_gate, losses
+
+GATES = int(os.environ.get("PLIMSOLL_GATES", "300"))
+"""Simulated gates of each kind; `make soak` asks for many more."""
+TOLERANCE, NOISE = 0.05, 0.03
+
+
+def gate(worse: float, rng: np.random.Generator, *, outliers: bool = False) -> list[Loss]:
+    """A rate and a cost that are `worse` by a part of the baseline's, on a machine whose speed changes by 35 %."""
+    blocks = blocks_for(noise=NOISE, tolerance=TOLERANCE, comparisons=2) or 0
+    speed = rng.uniform(0.65, 1, blocks)
+    factors = {"rate": 1 - worse, "cost": 1 + worse}
+
+    def series(factor: float) -> dict[int, float]:
+        noise = rng.normal(0, NOISE, blocks)
+        if outliers:
+            noise += (rng.random(blocks) < 1 / 50) * rng.exponential(0.3, blocks)
+        return {block: factor * speed[block] * math.exp(noise[block]) for block in range(blocks)}
+
+    return losses(
+        [
+            Comparison(
+                figure=name,
+                better="higher" if name == "rate" else "lower",
+                at={},
+                contender="new",
+                baseline=series(1.0),
+                values=series(factor),
+            )
+            for name, factor in factors.items()
+        ],
+        rng,
+    )
+
+
+@pytest.mark.parametrize(
+    ("worse", "wanted", "least", "wrong", "most"),
+    [
+        (0.0, "pass", 0.90, "worse", 0.05),
+        (0.05, "undecided", 0.80, "pass", 0.05),
+        (0.05, "undecided", 0.80, "worse", 0.05),
+        (0.10, "worse", 0.90, "pass", 0.001),
+    ],
+)
+def test_a_gate_is_seldom_wrong(worse: float, wanted: str, least: float, wrong: str, most: float) -> None:
+    rng = np.random.default_rng([int(worse * 100), 7])
+    ends: Counter[str] = Counter(decide_gate(gate(worse, rng), TOLERANCE) for _ in range(GATES))
+    # Three standard errors of what so many gates tell.
+    assert ends[wanted] >= least * GATES - 3 * math.sqrt(least * (1 - least) * GATES)
+    assert ends[wrong] <= most * GATES + 3 * math.sqrt(most * (1 - most) * GATES)
+
+
+def test_outliers_make_a_gate_undecided_and_not_wrong() -> None:
+    rng = np.random.default_rng(11)
+    ends = Counter(decide_gate(gate(0.05, rng, outliers=True), TOLERANCE) for _ in range(GATES))
+    allowed = 0.05 * GATES + 3 * math.sqrt(0.05 * 0.95 * GATES)
+    assert ends["pass"] <= allowed
+    assert ends["worse"] <= allowed
+
+
+def test_the_loss_of_a_rate_is_what_is_missing_of_it() -> None:
+    def exact(better: str, value: float) -> Loss:
+        [found] = losses(
+            [
+                Comparison(
+                    figure="x",
+                    better="higher" if better == "higher" else "lower",
+                    at={},
+                    contender="new",
+                    baseline=dict.fromkeys(range(8), 100.0),
+                    values=dict.fromkeys(range(8), value),
+                )
+            ],
+            np.random.default_rng(1),
+        )
+        return found
+
+    rate, cost, gain = exact("higher", 90.0), exact("lower", 110.0), exact("higher", 125.0)
+    for found, truth in ((rate, 0.1), (cost, 0.1), (gain, -0.25)):
+        assert (found.at_least, found.estimate, found.at_most) == pytest.approx((truth, truth, truth))
+    assert decide_gate([rate], 0.05) == "worse"
+    assert decide_gate([gain], 0.05) == "pass"
+    assert decide_gate([rate, gain], 0.05) == "worse"
+
+
+def test_a_gate_without_enough_blocks_is_undecided() -> None:
+    short = Comparison(
+        figure="x",
+        better="lower",
+        at={},
+        contender="new",
+        baseline=dict.fromkeys(range(5), 1.0),
+        values=dict.fromkeys(range(5), 9.0),
+    )
+    [found] = losses([short], np.random.default_rng(1))
+    assert (found.blocks, found.at_least, found.at_most) == (5, None, None)
+    assert found.estimate == pytest.approx(8)
+    assert decide_gate([found], 0.05) == "undecided"
+    assert decide_gate([], 0.05) == "undecided"
+
+
+def test_the_number_of_blocks_follows_from_the_noise() -> None:
+    found = [blocks_for(noise=noise, tolerance=0.05, comparisons=2) for noise in (0.005, 0.03, 0.06)]
+    assert found[0] == 6
+    assert found == sorted(found, key=lambda each: each or 0)
+    assert blocks_for(noise=0.5, tolerance=0.05, comparisons=2) is None

@@ -1,0 +1,193 @@
+"""The gate as a command: each finding ends in its exit code, and in summaries that other programs read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FAKE, Done, Lab, run_lab
+
+SUITE = """
+name = "api"
+question = "Is the new build slower?"
+[load]
+duration = "20ms"
+connections = 100
+[run]
+seed = 1
+"""
+SERVE = f"{FAKE} serve echo --json --port {{port}}"
+
+
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A gate between two that are alike, and what it said."""
+    folder = tmp_path_factory.mktemp("gate")
+    (folder / "api.toml").write_text(SUITE)
+    noise = ("--noise", "1%", "--set", "verdict.figures=['completed_rate']")
+    command = f"{SERVE} --model epoll"
+    done = run_lab(
+        folder,
+        "gate",
+        "api.toml",
+        "--base",
+        command,
+        "--new",
+        command,
+        "--json",
+        "--summary",
+        "md",
+        "--summary",
+        "junit",
+        *noise,
+    )
+    return folder, done
+
+
+def last(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return found
+
+
+def altered(folder: Path, name: str, change: Any) -> dict[str, Any]:  # noqa: ANN401 - a function on a record
+    """The gate's summary after something in its records was changed, with the exit code."""
+    target = folder / "runs" / name
+    shutil.copytree(folder / "runs/0001", target)
+    points = json.loads((target / "run.json").read_text())["points"]
+    names = {point["number"]: point["setting"]["contender"] for point in points}
+    for path in (target / "trials").glob("*.json"):
+        record = json.loads(path.read_text())
+        change(record, names[record["point"]])
+        path.write_text(json.dumps(record))
+    done = run_lab(folder, "report", f"runs/{name}", "--json")
+    return {**last(done.stdout)["gate"], "exit": done.returncode}
+
+
+def test_two_that_are_alike_pass_with_a_number_of_blocks_from_the_stated_noise(passed: tuple[Path, Done]) -> None:
+    folder, done = passed
+    assert done.returncode == 0, done.stderr
+    summary = last(done.stdout)
+    gate = summary["gate"]
+    assert (gate["outcome"], gate["baseline"], gate["tolerance"]) == ("pass", "base", 0.05)
+    assert summary["trials"]["planned"] == 2 * 6
+    assert summary["answer"][0].startswith("The gate passes: ")
+    written = (folder / "runs/0001/summary.md").read_text()
+    assert written.startswith("## api: pass\n")
+    assert "| new | completed rate |" in written
+    suite = ET.parse(folder / "runs/0001/junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors"), suite.get("skipped")) == (
+        "2",
+        "0",
+        "0",
+        "0",
+    )
+
+
+def test_a_slower_build_exits_with_3(passed: tuple[Path, Done]) -> None:
+    def slower(record: dict[str, Any], name: str) -> None:
+        record["figures"]["completed_rate"] *= 0.85 if name == "new" else 1
+
+    gate = altered(passed[0], "slower", slower)
+    assert (gate["exit"], gate["outcome"]) == (3, "worse")
+    assert gate["losses"][0]["at_least"] > 0.05
+    assert "new's completed rate is at least" in gate["text"]
+
+
+def test_a_faster_build_passes(passed: tuple[Path, Done]) -> None:
+    def faster(record: dict[str, Any], name: str) -> None:
+        record["figures"]["completed_rate"] *= 1.2 if name == "new" else 1
+
+    assert altered(passed[0], "faster", faster)["exit"] == 0
+
+
+def test_a_loss_near_the_tolerance_is_undecided_and_said_to_be_a_loss(passed: tuple[Path, Done]) -> None:
+    def near(record: dict[str, Any], name: str) -> None:
+        record["figures"]["completed_rate"] *= 0.95 if name == "new" else 1
+
+    gate = altered(passed[0], "near", near)
+    assert (gate["exit"], gate["outcome"]) == (4, "undecided")
+    assert "by how much cannot be told" in gate["text"]
+
+
+def test_one_transient_limit_is_undecided_and_no_loss(passed: tuple[Path, Done]) -> None:
+    def once(record: dict[str, Any], name: str) -> None:
+        if name == "new" and record["block"] == 2:
+            record.update(outcome="hard_limit", reason="it ran out of descriptors")
+
+    gate = altered(passed[0], "transient", once)
+    assert (gate["exit"], gate["outcome"]) == (4, "undecided")
+    assert "new: 1 of 6 trials ended so: it ran out of descriptors" in gate["reasons"]
+
+
+def test_a_limit_that_the_baseline_does_not_reach_is_a_loss(passed: tuple[Path, Done]) -> None:
+    def limited(record: dict[str, Any], name: str) -> None:
+        if name == "new":
+            record.update(outcome="hard_limit", reason="it ran out of descriptors")
+
+    gate = altered(passed[0], "limited", limited)
+    assert (gate["exit"], gate["outcome"]) == (3, "worse")
+
+
+@pytest.mark.parametrize("name", ["base", "new"])
+def test_a_contender_that_fails_exits_with_1(passed: tuple[Path, Done], name: str) -> None:
+    def failed(record: dict[str, Any], contender: str) -> None:
+        if contender == name:
+            record.update(outcome="failed", reason="it fell over")
+
+    gate = altered(passed[0], f"failed-{name}", failed)
+    assert (gate["exit"], gate["outcome"]) == (1, "failed")
+    assert "it fell over" in gate["text"]
+
+
+def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
+    def spoilt(record: dict[str, Any], name: str) -> None:
+        if name == "new":
+            record.update(outcome="generator_limited", reason="its busiest thread was at its limit")
+
+    assert altered(passed[0], "spoilt", spoilt)["exit"] == 4
+
+
+def test_a_server_that_never_starts_exits_with_1_and_its_own_words(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE)
+    dying = f"{sys.executable} -c 'import sys; sys.exit(\"no such option: {{port}}\")'"
+    done = lab("gate", "api.toml", "--base", f"{SERVE} --model epoll", "--new", dying, "--json", "--repeat", "1")
+    assert done.returncode == 1
+    assert "no such option" in last(done.stdout)["gate"]["text"]
+
+
+def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+        )
+
+    git("init", "--quiet")
+    server = (
+        f'command = ["{FAKE}", "serve", "echo", "--port", "{{port}}", "--model", "epoll", "--built", "{{dir}}/built"]\n'
+    )
+    (tmp_path / "api.toml").write_text(SUITE + "[server]\n" + server + 'ready = "tcp:{port}"\n')
+    (tmp_path / "version").write_text("one")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "one")
+    done = lab(
+        "gate", "api.toml", "--base", "git:HEAD", "--new", f"{SERVE} --model epoll", "--build", "cp version built",
+        "--repeat", "1", "--json",
+    )  # fmt: skip
+    gate = last(done.stdout)["gate"]
+    assert (done.returncode, gate["outcome"]) == (4, "undecided"), done.stderr
+    record = json.loads((tmp_path / "runs/0001/run.json").read_text())
+    built = record["points"][0]["server"]["command"][-1]
+    assert built.endswith("/built")
+    assert not Path(built).exists()
+    broken = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", "cp nothing built")
+    assert (broken.returncode, broken.stderr.count("\n")) == (1, 1)
+    assert "--build of HEAD ended with exit code 1" in broken.stderr
