@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shlex
-from pathlib import Path
 
 from plimsoll_lab.cli.run import run_plan
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan

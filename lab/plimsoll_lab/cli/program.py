@@ -15,7 +15,20 @@ from types import FrameType
 from typing import NoReturn, cast
 
 from plimsoll_lab import __version__
-from plimsoll_lab.cli import capacity, compare, gate, init, list_runs, plan, preflight, prune, report, resume, run, suites
+from plimsoll_lab.cli import (
+    capacity,
+    compare,
+    gate,
+    init,
+    list_runs,
+    plan,
+    preflight,
+    prune,
+    report,
+    resume,
+    run,
+    suites,
+)
 from plimsoll_lab.cli.verb import FAILED, USAGE, Parser, refuse
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.suite.errors import SuiteError
@@ -23,7 +36,8 @@ from plimsoll_lab.suite.errors import SuiteError
 PROGRAM = "plimsoll lab"
 TRACEBACK_VARIABLE = "PLIMSOLL_TRACEBACK"
 VERBS = tuple(
-    each.VERB for each in (run, plan, resume, report, compare, gate, capacity, preflight, init, suites, list_runs, prune)
+    each.VERB
+    for each in (run, plan, resume, report, compare, gate, capacity, preflight, init, suites, list_runs, prune)
 )
 EXAMPLES = """examples:
   plimsoll lab run demo                 which I/O model should my server use, and where does each one stop?
