@@ -38,11 +38,11 @@ pub struct Config {
     pub recovery: Recovery,
     /// What is recorded beside the summary.
     pub records: Records,
-    /// its part among the generators that carry a load together.
+    /// Its part among the processes that carry a load together.
     pub part: Part,
 }
 
-/// A generator's place among those that carry a load together, each its part of the rate.
+/// A process's place among those that carry a load together, each its part of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its number, from 0.
@@ -55,9 +55,9 @@ impl Part {
     /// The only one.
     pub const ALONE: Part = Part { number: 0, of: 1 };
 
-    /// By how much of a distance requests at fixed distances are moved in one of `parts` parts of this generator, so that no two send together.
-    pub(crate) fn phase(self, part: usize, parts: usize) -> f64 {
-        (self.number as f64 + part as f64 / parts as f64) / self.of as f64
+    /// By how much of a distance requests at fixed distances are moved, so that no two processes send together.
+    pub(crate) fn phase(self) -> f64 {
+        self.number as f64 / self.of as f64
     }
 }
 
@@ -181,4 +181,30 @@ pub struct Opening {
     pub reconnect: bool,
     /// Local addresses to connect from, in turn; empty leaves it to the rotation.
     pub sources: Vec<IpAddr>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Ten connections for ten seconds at a pace.
+    pub(crate) fn config(pace: Pace) -> Config {
+        Config {
+            targets: vec![([127, 0, 0, 1], 7).into()],
+            connections: 10,
+            extent: Extent::Lasts(Duration::from_secs(10)),
+            pace,
+            opening: Opening { rate: None, barrier: false, reconnect: false, sources: Vec::new() },
+            warm_up: Duration::ZERO,
+            timeout: Duration::from_secs(30),
+            engine: Engine::Epoll,
+            workers: 1,
+            cpus: Vec::new(),
+            start_at: None,
+            seed: 1,
+            recovery: Recovery::GiveUp,
+            records: Records::default(),
+            part: Part::ALONE,
+        }
+    }
 }

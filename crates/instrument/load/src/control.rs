@@ -94,15 +94,15 @@ impl Control {
         self.origin + std::time::Duration::from_nanos(at)
     }
 
-    /// Claims up to `wanted` requests and returns how many were left to claim.
-    pub(crate) fn claim(&self, wanted: u64) -> u64 {
-        let taken = self.budget.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| Some(left - left.min(wanted)));
-        taken.unwrap_or(0).min(wanted)
+    /// Claims a request of the run's count, if one is left. One at a time: a loop that claimed more would
+    /// keep them from another loop's free connections.
+    pub(crate) fn claim(&self) -> bool {
+        self.budget.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// Gives back claims that will not be used.
-    pub(crate) fn give_back(&self, claims: u64) {
-        self.budget.fetch_add(claims, Ordering::AcqRel);
+    /// Gives back a claim that will not be used.
+    pub(crate) fn give_back(&self) {
+        self.budget.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn unclaimed(&self) -> u64 {
@@ -167,6 +167,8 @@ impl Control {
 pub(crate) struct Gauge {
     pub(crate) completed: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// Open loop: connections that are free.
+    pub(crate) free: AtomicU64,
 }
 
 impl Gauge {

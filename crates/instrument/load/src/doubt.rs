@@ -2,6 +2,7 @@
 //! make the result invalid.
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
+use plimsoll_measure::times::TimesSummary;
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace};
@@ -13,9 +14,9 @@ use crate::shared::EPROTO;
 const SATURATED_CORES: f64 = 0.95;
 /// Waiting for a CPU during this share of the window is no accident.
 const RUN_QUEUE_NOTICED: f64 = 0.1;
-/// Lateness below this is within what a timer and a scheduler do on an idle machine.
-const LAG_NOTICED_US: f64 = 1000.0;
-/// From this share of the response time's 99th percentile on, that percentile is the generator's more than the server's.
+/// Pool wait below this is within what a timer and a scheduler do on an idle machine.
+const WAIT_NOTICED_US: f64 = 1000.0;
+/// From this share of a percentile of the response time on, that percentile is the generator's more than the server's.
 const LAG_SHARE_INVALID: f64 = 0.5;
 /// From this share on it is worth knowing.
 const LAG_SHARE_NOTICED: f64 = 0.1;
@@ -23,6 +24,8 @@ const LAG_SHARE_NOTICED: f64 = 0.1;
 const OFFERED_SHARE: f64 = 0.98;
 /// A percentile that fewer samples than this lie beyond says little.
 const SAMPLES_BEYOND: u64 = 10;
+/// Connections that could be used for less than this share of the time were not the number asked for.
+const AVAILABLE_NOTICED: f64 = 0.99;
 
 /// What a run amounts to, doubts included.
 pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
@@ -50,19 +53,28 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         engine: config.engine.name().to_owned(),
         memory_bytes: outcome.memory_bytes,
     };
+    let wanted_ns = config.connections as f64 * outcome.elapsed.as_nanos() as f64;
+    if wanted_ns > 0.0 {
+        summary.available_ratio = (1.0 - outcome.connections.unavailable_ns as f64 / wanted_ns).max(0.0);
+    }
+    let late = lateness(&summary);
+    let saturated = saturation(&summary, plimsoll_sys::process::available_cpus());
+    summary.valid = saturated.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
     let doubts = [
-        saturation(&summary),
-        lateness(&summary).map(|(doubt, _)| doubt),
+        saturated,
+        late.map(|(doubt, _)| doubt),
+        late_stamps(&summary),
         contention(&summary),
         crowding(&summary),
-        shortfall(&summary),
+        shortfall(&summary, outcome),
         missing_connections(&summary, outcome),
+        unavailability(&summary),
+        closing(&summary),
         silence(&summary),
         redirects(&summary),
         few_samples(&summary),
         interruption(&summary),
     ];
-    summary.valid = doubts[0].is_none() && !lateness(&summary).is_some_and(|(_, invalid)| invalid);
     summary.warnings = doubts.into_iter().flatten().chain(outcome.report.complaints.iter().map(complaint)).collect();
     summary
 }
@@ -71,40 +83,78 @@ fn warning(code: &str, message: String, remedy: &str) -> Warning {
     Warning { code: code.to_owned(), message, remedy: remedy.to_owned() }
 }
 
-fn saturation(summary: &Summary) -> Option<Warning> {
-    let cores = summary.generator.busiest_thread_cpu_cores;
-    (cores >= SATURATED_CORES).then(|| {
-        warning(
-            "generator_saturated",
-            format!(
-                "the busiest event loop of the generator used {} of a core: it could not ask for more",
-                percent(cores)
-            ),
-            "give the generator more event loops (--threads) and CPUs of its own, or lower the load",
-        )
-    })
+/// The busiest loop, or all threads together where each connection has one, had no time left.
+fn saturation(summary: &Summary, cpus: usize) -> Option<Warning> {
+    let (busiest, all) = (summary.generator.busiest_thread_cpu_cores, summary.generator.cpu_cores);
+    let seen = if busiest >= SATURATED_CORES {
+        format!("the busiest event loop of the generator used {} of a core", percent(busiest))
+    } else if all >= SATURATED_CORES * cpus as f64 {
+        format!("the generator's threads used {} of a core, and there are {cpus}", percent(all))
+    } else {
+        return None;
+    };
+    Some(warning(
+        "generator_saturated",
+        format!("{seen}: it could not ask for more"),
+        "give the generator more event loops (--threads) and CPUs of its own, or lower the load",
+    ))
+}
+
+/// A published percentile: its words, how many samples have one beyond it, its value of a set of times.
+type Percentile = (&'static str, u64, fn(&TimesSummary) -> f64);
+const PERCENTILES: [Percentile; 6] = [
+    ("median", 2, |times| times.p50),
+    ("75th percentile", 4, |times| times.p75),
+    ("90th percentile", 10, |times| times.p90),
+    ("99th percentile", 100, |times| times.p99),
+    ("99.9th percentile", 1000, |times| times.p99_9),
+    ("99.99th percentile", 10_000, |times| times.p99_99),
+];
+/// A lag further out is an accident of a few requests: it is said of that percentile, which is not the server's,
+/// and leaves the others valid.
+const FURTHEST_THAT_INVALIDATES: u64 = 100;
+
+/// The published percentile of which this lag makes up the largest share, of those that enough samples lie
+/// beyond: its words, how many samples have one beyond it, the lag there and the share.
+fn largest_share(lag: &TimesSummary, response: &TimesSummary, furthest: u64) -> Option<(&'static str, f64, f64)> {
+    let told = PERCENTILES.iter().filter(|(_, one_in, _)| *one_in <= furthest && lag.count / one_in >= SAMPLES_BEYOND);
+    // One late request of ten is an accident, so of fewer the median is judged.
+    let told: Vec<&Percentile> =
+        if lag.count > 0 && lag.count < 2 * SAMPLES_BEYOND { vec![&PERCENTILES[0]] } else { told.collect() };
+    let shares = told.into_iter().map(|(name, _, read)| (*name, read(lag), read(lag) / read(response).max(0.001)));
+    shares.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., share)| *share >= LAG_SHARE_NOTICED)
 }
 
 /// The doubt about the generator's own lateness, and whether it makes the result invalid.
 fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
-    // The furthest quantile that enough samples lie beyond: one late request of ten is an accident.
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
-    let (name, lag, response) = match lag.count / SAMPLES_BEYOND {
-        100.. => ("99th percentile", lag.p99, response.p99),
-        10.. => ("90th percentile", lag.p90, response.p90),
-        _ => ("median", lag.p50, response.p50),
-    };
-    let share = lag / response.max(1.0);
-    if lag < LAG_NOTICED_US || share < LAG_SHARE_NOTICED {
-        return None;
-    }
+    let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES);
+    let invalid = near.is_some_and(|(.., share)| share >= LAG_SHARE_INVALID);
+    let any = if invalid { near } else { largest_share(lag, response, u64::MAX) };
+    let (name, lag, share) = any?;
     let message = format!(
         "requests were sent later than they were due: the {name} of the generator's own lag is {}, {} of that of the response time",
         time(lag),
         percent(share)
     );
     let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every connection due at once";
-    Some((warning("generator_late", message, remedy), share >= LAG_SHARE_INVALID))
+    Some((warning("generator_late", message, remedy), invalid))
+}
+
+/// Answers that waited until the generator had handled those before them.
+fn late_stamps(summary: &Summary) -> Option<Warning> {
+    let (name, lag, share) = largest_share(&summary.receive_lag_us, &summary.response_time_us, u64::MAX)?;
+    (share >= LAG_SHARE_INVALID).then(|| {
+        warning(
+            "answers_stamped_late",
+            format!(
+                "answers waited for the generator to handle those before them: the {name} of that wait is {}, {} of that of the response time",
+                time(lag),
+                percent(share)
+            ),
+            "response times are shorter than reported by up to that much; use fewer --connections, or more event loops (--threads)",
+        )
+    })
 }
 
 /// An event loop that was ready and had no CPU: what it measured includes its own wait.
@@ -122,7 +172,7 @@ fn contention(summary: &Summary) -> Option<Warning> {
 /// Open loop: requests that waited for a connection. It is the server's doing, and belongs in its response time; but who sees it may want more connections.
 fn crowding(summary: &Summary) -> Option<Warning> {
     let wait = summary.pool_wait_us.p99;
-    (wait >= LAG_NOTICED_US && wait >= LAG_SHARE_NOTICED * summary.response_time_us.p99).then(|| {
+    (wait >= WAIT_NOTICED_US && wait >= LAG_SHARE_NOTICED * summary.response_time_us.p99).then(|| {
         warning(
             "connections_busy",
             format!("one request in a hundred waited {} or more until a connection was free", time(wait)),
@@ -132,8 +182,11 @@ fn crowding(summary: &Summary) -> Option<Warning> {
 }
 
 /// Open loop: fewer requests sent than intended.
-fn shortfall(summary: &Summary) -> Option<Warning> {
-    let intended = summary.intended_rate? * summary.elapsed_s;
+fn shortfall(summary: &Summary, outcome: &Outcome) -> Option<Warning> {
+    // A count is offered once its last request is sent, however long the last answer takes.
+    let counted = summary.requests.unsent == 0 && outcome.offered_for < outcome.elapsed;
+    let seconds = if counted { outcome.offered_for.as_secs_f64() } else { summary.elapsed_s };
+    let intended = summary.intended_rate? * seconds;
     // Poisson arrivals vary by the square root of their number; three times that is chance once in 700 runs.
     let least = (intended * OFFERED_SHARE).min(intended - 3.0 * intended.sqrt());
     let offered = summary.offered_rate * summary.elapsed_s;
@@ -143,10 +196,39 @@ fn shortfall(summary: &Summary) -> Option<Warning> {
             format!(
                 "{} of the requests due were sent: {} a second in place of {}",
                 percent(offered / intended),
-                three_digits(summary.offered_rate),
+                three_digits(offered / seconds),
                 three_digits(summary.intended_rate.unwrap_or_default())
             ),
             "where pool wait is high the server was too slow for this rate on so many connections; where schedule lag is, the generator was",
+        )
+    })
+}
+
+/// Connections that were wanted and could not be used, so that less was asked of the server.
+fn unavailability(summary: &Summary) -> Option<Warning> {
+    let connections = summary.connections;
+    let lost = connections.reopened + connections.failed + summary.errors.connect > 0;
+    (lost && summary.available_ratio < AVAILABLE_NOTICED).then(|| {
+        warning(
+            "connections_unavailable",
+            format!(
+                "connections could be used for {} of the time: a closed loop asked for nothing meanwhile, and requests that were never sent are in no failed_ratio",
+                percent(summary.available_ratio)
+            ),
+            "see what the server says about the connections it ended or refused; --limit 'available_ratio > 99%' makes this a failure",
+        )
+    })
+}
+
+/// A server that ends connections after an answer or two, without saying so: a request sent meanwhile is lost.
+fn closing(summary: &Summary) -> Option<Warning> {
+    let (reopened, completed) = (summary.connections.reopened, summary.requests.completed);
+    let ended = summary.connections.ended_idle + summary.errors.closed + summary.errors.read;
+    (reopened > summary.connections.established && 2 * ended.min(reopened) >= completed && completed > 0).then(|| {
+        warning(
+            "connections_closed",
+            format!("the server ended connections after an answer or two: {reopened} were opened again for {completed} answers"),
+            "use --reconnect (or --http 1.0), which opens a connection for each request and sends none on one that is about to end",
         )
     })
 }
@@ -205,7 +287,7 @@ fn silence(summary: &Summary) -> Option<Warning> {
             "every answer had an error status"
         } else if errors.mismatch > 0 {
             "every answer was wrong"
-        } else if errors.closed + errors.read > 0 {
+        } else if errors.closed + errors.read + summary.connections.ended_idle > 0 {
             "the server ended every connection"
         } else {
             "nothing was answered"

@@ -7,18 +7,21 @@
 //! It must never import a server of ours: the instrument does not know what it measures.
 #![forbid(unsafe_code)]
 
+mod backoff;
 pub mod config;
 mod control;
 pub mod doubt;
 pub mod echo;
 mod event_loop;
 pub mod http;
+mod ledger;
 pub mod protocol;
 pub mod record;
 pub mod run;
+mod schedule;
 pub mod secure;
+mod seed;
 mod shared;
-mod stream;
 mod threads;
 
 pub use threads::STACK_BYTES;

@@ -1,21 +1,22 @@
 //! What a run can record beside its summary: every request, every second, every connection.
 //!
-//! Records leave an event loop in batches over a channel that never blocks: whoever writes them is another thread, and a slow disk costs memory, not
-//! time that would be measured.
+//! Records leave an event loop in batches over a channel that never blocks: another thread writes
+//! them, and a slow disk costs memory, not time that would be measured.
 
 use std::sync::mpsc::Sender;
 
+use plimsoll_measure::tally::Cause;
 use plimsoll_measure::times::Times;
 
-/// Requests handed over at once.
+/// Requests handed over at once, where a second brings more.
 const BATCH: usize = 4096;
 
 /// Which records are wanted, and where they go.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// A row a completed request.
-    pub requests: Option<Sender<Vec<Request>>>,
-    /// A part a second and event loop.
+    /// A row for each request that ended on a connection.
+    pub requests: Option<Sender<Vec<Row>>>,
+    /// A part for each second, phase and event loop.
     pub seconds: Option<Sender<Second>>,
     /// Whether what became of each connection is kept.
     pub connections: bool,
@@ -28,30 +29,113 @@ impl Records {
     }
 }
 
-/// A completed request.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// When it was completed, in nanoseconds since 1970.
+/// The phases of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before the window.
+    #[default]
+    WarmUp,
+    /// The measured window.
+    Window,
+    /// After it.
+    Drain,
+}
+
+impl Phase {
+    /// Its name, as records have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::WarmUp => "warm_up",
+            Phase::Window => "window",
+            Phase::Drain => "drain",
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// With the right answer.
+    #[default]
+    Ok,
+    /// With an error status.
+    Status,
+    /// Without an answer in time.
+    Timeout,
+    /// Its connection could not be opened.
+    Connect,
+    /// Reading failed.
+    Read,
+    /// Writing failed.
+    Write,
+    /// With a wrong answer.
+    Mismatch,
+    /// The server closed the connection.
+    Closed,
+}
+
+impl Outcome {
+    pub(crate) fn of(cause: Cause) -> Outcome {
+        match cause {
+            Cause::Connect => Outcome::Connect,
+            Cause::Read => Outcome::Read,
+            Cause::Write => Outcome::Write,
+            Cause::Timeout => Outcome::Timeout,
+            Cause::Mismatch => Outcome::Mismatch,
+            Cause::Closed => Outcome::Closed,
+            Cause::Status => Outcome::Status,
+        }
+    }
+
+    /// Its name, as records have it: that of the summary's `errors`, or `ok`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::Status => "status",
+            Outcome::Timeout => "timeout",
+            Outcome::Connect => "connect",
+            Outcome::Read => "read",
+            Outcome::Write => "write",
+            Outcome::Mismatch => "mismatch",
+            Outcome::Closed => "closed",
+        }
+    }
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row {
+    /// When it ended, in nanoseconds since 1970.
     pub at: u64,
     /// Its connection's number.
     pub connection: u32,
-    /// Its number on the connection, from 1.
+    /// Its number among those that ended on the connection, from 1.
     pub request: u32,
     /// Payload bytes of its answer.
     pub bytes: u64,
-    /// Its response time.
+    /// Its response time; of one without an answer, its age.
     pub response_ns: u64,
+    /// The phase in which it is counted.
+    pub phase: Phase,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
-/// What an event loop completed within a second.
+/// What an event loop counted within the part of a second that lies in one phase.
 #[derive(Clone, Debug, Default)]
 pub struct Second {
     /// The second's number, from the run's start.
     pub number: u64,
+    /// When that second began, in nanoseconds since 1970.
+    pub began: u64,
+    /// The phase.
+    pub phase: Phase,
     /// Requests completed.
     pub completed: u64,
-    /// Requests failed or timed out.
+    /// Requests failed.
     pub failed: u64,
+    /// Requests timed out.
+    pub timed_out: u64,
     /// Response times of the completed.
     pub response: Times,
 }
@@ -77,10 +161,12 @@ pub struct Sequence {
     pub exchange_ns: u64,
 }
 
-/// An event loop's hand on the records.
+/// An event loop's part of the records.
 pub(crate) struct Recorder {
     records: Records,
-    batch: Vec<Request>,
+    /// The run's origin, in nanoseconds since 1970.
+    unix_origin: u64,
+    batch: Vec<Row>,
     second: Second,
     /// By the connection's place in the loop's share; empty where they are not wanted.
     pub(crate) sequences: Vec<Sequence>,
@@ -89,60 +175,91 @@ pub(crate) struct Recorder {
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Recorder {
-    pub(crate) fn new(records: &Records, numbers: impl Iterator<Item = u32>) -> Recorder {
+    pub(crate) fn new(records: &Records, unix_origin: u64, numbers: impl Iterator<Item = u32>) -> Recorder {
         let wanted = records.need_connections();
         let sequences = numbers.filter(|_| wanted).map(|number| Sequence { number, ..Sequence::default() }).collect();
-        Recorder { records: records.clone(), batch: Vec::new(), second: Second::default(), sequences }
+        let second = Second { began: unix_origin, ..Second::default() };
+        Recorder { records: records.clone(), unix_origin, batch: Vec::new(), second, sequences }
     }
 
-    /// When the next second has to be handed over, in nanoseconds from the run's origin.
-    pub(crate) fn next_second(&self) -> Option<u64> {
-        self.records.seconds.as_ref().map(|_| (self.second.number + 1) * SECOND_NS)
+    /// When the second is over, in nanoseconds from the run's origin; `None` where nothing is recorded.
+    pub(crate) fn next(&self) -> Option<u64> {
+        let wanted = self.records.seconds.is_some() || self.records.requests.is_some();
+        wanted.then_some((self.second.number + 1) * SECOND_NS)
     }
 
-    /// Hands a second over once it is past.
-    pub(crate) fn pass(&mut self, now: u64) {
-        if self.next_second().is_some_and(|at| at <= now) {
-            self.flush_second(now / SECOND_NS);
+    /// Hands over what a second brought once it is past.
+    pub(crate) fn pass(&mut self, now: u64, phase: Phase) {
+        if self.next().is_some_and(|at| at <= now) {
+            self.flush_requests();
+            self.flush_second(now / SECOND_NS, phase);
         }
     }
 
-    pub(crate) fn completed_in_second(&mut self, response_ns: u64) {
-        if self.records.seconds.is_some() {
-            self.second.completed += 1;
-            self.second.response.record_ns(response_ns);
+    /// Hands over the part of the second that lies in the phase that ends.
+    pub(crate) fn end_phase(&mut self, phase: Phase) {
+        if self.next().is_some() {
+            self.flush_second(self.second.number, phase);
         }
-    }
-
-    pub(crate) fn log(&mut self, request: Request) {
-        if self.records.requests.is_some() {
-            self.batch.push(request);
-            if self.batch.len() == BATCH {
-                self.flush_requests();
-            }
-        }
-    }
-
-    pub(crate) fn failed(&mut self) {
-        self.second.failed += 1;
     }
 
     /// Hands over what is left.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self, phase: Phase) {
         self.flush_requests();
-        self.flush_second(0);
+        self.flush_second(0, phase);
+    }
+
+    /// What became of a connection so far, where that is wanted.
+    pub(crate) fn sequence(&mut self, place: usize) -> Option<&mut Sequence> {
+        self.sequences.get_mut(place)
+    }
+
+    /// A request was answered.
+    pub(crate) fn ended(&mut self, response_ns: u64, outcome: Outcome) {
+        if self.records.seconds.is_none() {
+            return;
+        }
+        if outcome == Outcome::Ok {
+            self.second.completed += 1;
+            self.second.response.record_ns(response_ns);
+        } else {
+            self.second.failed += 1;
+        }
+    }
+
+    /// A request was lost, or timed out without a connection.
+    pub(crate) fn lost(&mut self, cause: Option<Cause>) {
+        match cause {
+            Some(Cause::Timeout) | None => self.second.timed_out += 1,
+            Some(_) => self.second.failed += 1,
+        }
+    }
+
+    /// Logs a request of the connection in that place, whose instant is from the run's origin.
+    pub(crate) fn log(&mut self, place: usize, row: Row) {
+        if self.records.requests.is_none() {
+            return;
+        }
+        let Some(sequence) = self.sequences.get(place) else { return };
+        let request = (sequence.completed + sequence.failed_requests) as u32;
+        self.batch.push(Row { at: self.unix_origin + row.at, connection: sequence.number, request, ..row });
+        if self.batch.len() == BATCH {
+            self.flush_requests();
+        }
     }
 
     fn flush_requests(&mut self) {
-        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        if let Some(sender) = &self.records.requests {
-            // Whoever listens may have given up, a full disk being the usual reason, and has said so.
+        let batch = std::mem::take(&mut self.batch);
+        if let Some(sender) = self.records.requests.as_ref().filter(|_| !batch.is_empty()) {
+            // The writer may have ended, for a full disk most often, and has reported it.
             let _ = sender.send(batch);
         }
     }
 
-    fn flush_second(&mut self, next: u64) {
-        let second = std::mem::replace(&mut self.second, Second { number: next, ..Second::default() });
+    fn flush_second(&mut self, next: u64, phase: Phase) {
+        let began = self.unix_origin + next * SECOND_NS;
+        let next = Second { number: next, began, ..Second::default() };
+        let second = Second { phase, ..std::mem::replace(&mut self.second, next) };
         if let Some(sender) = &self.records.seconds {
             let _ = sender.send(second);
         }

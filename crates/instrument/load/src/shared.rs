@@ -1,53 +1,78 @@
-//! What those who carry out a run share, whichever engine they are of: what they work from, and what they have counted in the end.
+//! What the engines share: what they work from, what the coordinator asks of them, and what they have
+//! counted in the end.
 
 use std::io;
 use std::time::Duration;
 
-use plimsoll_measure::tally::{Connections, Tally};
+use plimsoll_reactor::crew;
 use plimsoll_reactor::source::Rotation;
+use plimsoll_sys::event::Event;
 use plimsoll_sys::{clock, process};
 
-use crate::config::Config;
+use crate::config::{Config, Extent};
 use crate::control::Control;
-use crate::record::Sequence;
+use crate::ledger::Books;
+use crate::schedule::Schedule;
 
 /// What every event loop of a run works from.
 pub(crate) struct Shared<P> {
     pub(crate) config: Config,
     pub(crate) protocol: P,
     pub(crate) control: Control,
+    pub(crate) schedule: Schedule,
     pub(crate) rotations: Vec<Rotation>,
     pub(crate) tables_per_worker: usize,
 }
 
-/// What an event loop has counted.
+impl<P> Shared<P> {
+    /// How many requests a connection has to send before any other may send them: all of `--each`, or the
+    /// first of the run's `-n`, so that as many connections as it can employ are at work at once. In an
+    /// open loop any connection carries any request.
+    pub(crate) fn first_claim(&self, number: usize) -> u64 {
+        first_claim(&self.config, number)
+    }
+}
+
+fn first_claim(config: &Config, number: usize) -> u64 {
+    match config.extent {
+        Extent::Each(requests) => requests,
+        Extent::Requests(requests) if !config.pace.is_open() => u64::from((number as u64) < requests),
+        Extent::Requests(_) | Extent::Lasts(_) => 0,
+    }
+}
+
+/// The requests that no connection has claimed before the run.
+pub(crate) fn unclaimed(config: &Config) -> u64 {
+    let Extent::Requests(requests) = config.extent else { return 0 };
+    requests - if config.pace.is_open() { 0 } else { requests.min(config.connections as u64) }
+}
+
+/// The threads of a run, as the coordinator sees them.
+pub(crate) trait Team {
+    /// Makes each look at the moments that are set.
+    fn wake(&self);
+    /// Whether each has come to its end.
+    fn is_finished(&self) -> bool;
+    /// Moves all on to a later phase.
+    fn set_phase(&self, phase: crew::Phase);
+    /// Readable when one has come to its end.
+    fn request(&self) -> &Event;
+}
+
+/// What an event loop, or a connection's thread, has counted and used.
 pub(crate) struct Counted {
     pub(crate) worker: usize,
-    pub(crate) warm_up: Option<Tally>,
-    pub(crate) window: Tally,
-    pub(crate) connections: Connections,
-    /// What became of each connection, where that was asked for.
-    pub(crate) sequences: Vec<Sequence>,
+    /// `None` where it did not come to its end.
+    pub(crate) books: Option<Books>,
     /// CPU time of the loop's thread over the window.
     pub(crate) cpu: Duration,
     /// Time over the window for which the thread could have run and had no CPU.
     pub(crate) run_queue: Duration,
-    /// When the loop had nothing more to do for the window.
-    pub(crate) ended_at: u64,
 }
 
 impl Counted {
     pub(crate) fn new(worker: usize) -> Counted {
-        Counted {
-            worker,
-            warm_up: None,
-            window: Tally::default(),
-            connections: Connections::default(),
-            sequences: Vec::new(),
-            cpu: Duration::ZERO,
-            run_queue: Duration::ZERO,
-            ended_at: 0,
-        }
+        Counted { worker, books: None, cpu: Duration::ZERO, run_queue: Duration::ZERO }
     }
 }
 
@@ -80,3 +105,22 @@ pub(crate) fn pin(config: &Config, worker: usize) -> io::Result<()> {
 pub(crate) const ETIMEDOUT: i32 = 110;
 /// errno(3): the peer did not speak the protocol that was to make the connection usable.
 pub(crate) const EPROTO: i32 = 71;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Pace;
+    use crate::config::tests::config;
+    use plimsoll_measure::arrivals::{Rate, Spacing, Think};
+
+    #[test]
+    fn every_connection_claims_its_first_request_and_the_sum_is_the_count() {
+        let closed = Pace::Closed { think: Think::None, phase: crate::config::Phase::Spread };
+        let open = Pace::Open { rate: Rate::constant(1.0), spacing: Spacing::Fixed };
+        for (pace, requests, first) in [(closed, 10, 10), (closed, 32, 10), (closed, 3, 3), (open, 32, 0)] {
+            let config = Config { extent: Extent::Requests(requests), ..config(pace) };
+            let claimed: u64 = (0..config.connections).map(|number| first_claim(&config, number)).sum();
+            assert_eq!((claimed, claimed + unclaimed(&config)), (first, requests), "{requests}");
+        }
+    }
+}

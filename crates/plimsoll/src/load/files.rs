@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use plimsoll_load::record::{Records, Request, Second};
+use plimsoll_load::record::{Phase, Records, Row, Second};
 use plimsoll_measure::summary::Summary;
 use plimsoll_measure::times::{Times, TimesSummary};
 use serde::Serialize;
@@ -19,10 +19,10 @@ use crate::outcome::Usage;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Records")]
 pub(super) struct Wanted {
-    /// A CSV row a completed request: time,connection,request,bytes,response_time_us.
+    /// A CSV row per request: time,connection,request,bytes,response_time_us,phase,outcome.
     #[arg(long, value_name = "FILE")]
     request_log: Option<PathBuf>,
-    /// A JSON line a second.
+    /// A JSON line per second and phase (warm_up, window, drain).
     #[arg(long, value_name = "FILE")]
     timeseries: Option<PathBuf>,
     /// Percentiles of the response time, for HdrHistogram's plotters (.hgrm).
@@ -100,13 +100,17 @@ fn create(path: &Path) -> anyhow::Result<File> {
     })
 }
 
-fn write_requests(batches: &Receiver<Vec<Request>>, mut file: BufWriter<File>) -> io::Result<()> {
-    writeln!(file, "time,connection,request,bytes,response_time_us")?;
-    for request in batches.iter().flatten() {
-        let Request { at, connection, request, bytes, response_ns } = request;
-        let (seconds, micros) = (at / 1_000_000_000, at / 1000 % 1_000_000);
-        let response_us = response_ns as f64 / 1000.0;
-        writeln!(file, "{seconds}.{micros:06},{connection},{request},{bytes},{response_us}")?;
+fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<File>) -> io::Result<()> {
+    writeln!(file, "time,connection,request,bytes,response_time_us,phase,outcome")?;
+    for batch in batches {
+        for Row { at, connection, request, bytes, response_ns, phase, outcome } in batch {
+            let (seconds, micros) = (at / 1_000_000_000, at / 1000 % 1_000_000);
+            let response_us = response_ns as f64 / 1000.0;
+            let (phase, outcome) = (phase.name(), outcome.name());
+            writeln!(file, "{seconds}.{micros:06},{connection},{request},{bytes},{response_us},{phase},{outcome}")?;
+        }
+        // Event loops hand over each second: whoever follows the file sees the rows as they come.
+        file.flush()?;
     }
     file.flush()
 }
@@ -114,8 +118,11 @@ fn write_requests(batches: &Receiver<Vec<Request>>, mut file: BufWriter<File>) -
 #[derive(Serialize)]
 struct Line {
     second: u64,
+    unix_s: f64,
+    phase: &'static str,
     completed: u64,
     failed: u64,
+    timed_out: u64,
     response_time_us: TimesSummary,
 }
 
@@ -123,35 +130,47 @@ struct Line {
 const PATIENCE: u64 = 2;
 
 fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Result<()> {
-    let mut pending: BTreeMap<u64, Second> = BTreeMap::new();
+    let mut pending: BTreeMap<(u64, Phase), Second> = BTreeMap::new();
     let mut newest = 0;
     let mut written = 0;
     for part in parts {
         newest = newest.max(part.number);
         // One that comes too late for its own line enters the next: nothing is lost.
-        let whole = pending.entry(part.number.max(written)).or_default();
+        let number = part.number.max(written);
+        let whole = pending.entry((number, part.phase)).or_default();
+        if whole.began == 0 {
+            whole.began = part.began + (number - part.number) * 1_000_000_000;
+        }
         whole.completed += part.completed;
         whole.failed += part.failed;
+        whole.timed_out += part.timed_out;
         whole.response.add(&part.response);
-        while let Some(first) = pending.first_entry().filter(|first| first.key() + PATIENCE < newest) {
-            let (number, second) = first.remove_entry();
-            written = number + 1;
-            write_second(&mut file, number, &second)?;
-            // Whoever follows the file sees each line as it comes.
-            file.flush()?;
+        while let Some(first) = pending.first_entry().filter(|first| first.key().0 + PATIENCE < newest) {
+            let (key, second) = first.remove_entry();
+            written = key.0 + 1;
+            write_second(&mut file, key, &second)?;
         }
+        // Whoever follows the file sees each line as it comes.
+        file.flush()?;
     }
-    for (number, second) in pending {
-        write_second(&mut file, number, &second)?;
+    for (key, second) in pending {
+        write_second(&mut file, key, &second)?;
     }
     file.flush()
 }
 
-fn write_second(file: &mut impl Write, number: u64, second: &Second) -> io::Result<()> {
+fn write_second(file: &mut impl Write, (number, phase): (u64, Phase), second: &Second) -> io::Result<()> {
+    if second.completed + second.failed + second.timed_out == 0 && phase != Phase::Window {
+        // A phase that a second only touches.
+        return Ok(());
+    }
     let line = Line {
         second: number,
+        unix_s: second.began as f64 / 1e9,
+        phase: phase.name(),
         completed: second.completed,
         failed: second.failed,
+        timed_out: second.timed_out,
         response_time_us: second.response.summary(),
     };
     writeln!(file, "{}", serde_json::to_string(&line)?)

@@ -81,7 +81,6 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         },
         other => other,
     };
-    let seed = config.seed.wrapping_add(place);
     let pace = match config.pace {
         Pace::Open { rate, spacing } => {
             let (from, to) = (rate.from / count as f64, rate.to / count as f64);
@@ -96,7 +95,6 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         extent,
         pace,
         opening: Opening { rate: None, ..config.opening.clone() },
-        seed,
         start_at: Some(start + turn),
         part: Part { number, of: config.connections },
         ..config.clone()

@@ -105,7 +105,8 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         summary.status_codes.iter().map(|(class, count)| (class.as_str(), *count)).collect();
     list(out, "statuses", &statuses)?;
     let connections = summary.connections;
-    let extra = [("failed", connections.failed), ("reopened", connections.reopened)];
+    let extra =
+        [("failed", connections.failed), ("reopened", connections.reopened), ("ended idle", connections.ended_idle)];
     let extra: Vec<String> = extra
         .iter()
         .filter(|(_, count)| *count > 0)
@@ -118,7 +119,13 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         grouped(connections.requested),
         grouped(connections.peak),
         extra.concat()
-    )
+    )?;
+    // A run so short that opening the connections took a part of it says nothing.
+    let lost = connections.reopened + connections.failed + errors.connect > 0;
+    if lost && summary.available_ratio < 1.0 {
+        writeln!(out, "available      connections could be used for {} of the time", percent(summary.available_ratio))?;
+    }
+    Ok(())
 }
 
 fn list(out: &mut impl Write, title: &str, counts: &[(&str, u64)]) -> io::Result<()> {
@@ -141,7 +148,9 @@ fn times(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         ("response time", summary.response_time_us),
         ("service time", summary.service_time_us),
         ("pool wait", summary.pool_wait_us),
+        ("back-off wait", summary.backoff_wait_us.unwrap_or_default()),
         ("schedule lag", summary.schedule_lag_us),
+        ("receive lag", summary.receive_lag_us),
         ("establishment time", summary.establishment_time_us),
     ];
     for (title, times) in rows.into_iter().filter(|(_, times)| times.count > 0) {
@@ -182,7 +191,11 @@ fn doubts(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<(
     if summary.valid {
         Ok(())
     } else {
-        writeln!(out, "{}", paint.alarm("INVALID: the generator, not the server, was the limit"))
+        writeln!(
+            out,
+            "{}",
+            paint.alarm("INVALID: the generator was late or saturated, so the figures are not the server's")
+        )
     }
 }
 

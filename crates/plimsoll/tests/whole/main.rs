@@ -13,6 +13,7 @@ mod forward_peers;
 mod forward_table;
 mod forward_torture;
 mod link;
+mod load_counts;
 mod load_echo;
 mod load_engines;
 mod load_fork;

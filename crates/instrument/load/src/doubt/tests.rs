@@ -5,33 +5,13 @@ use plimsoll_measure::tally::Tally;
 use plimsoll_sys::signal::Signal;
 
 use super::*;
-use crate::config::{Engine, Extent, Opening, Part, Phase, Recovery};
-use crate::record::Records;
+use crate::config::Phase;
+use crate::config::tests::config;
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Of an honest run: enough for the 99th percentile to be believed.
 const REQUESTS: u64 = 10_000;
 const MILLISECOND: u64 = 1_000_000;
-
-fn config(pace: Pace) -> Config {
-    Config {
-        targets: vec![([127, 0, 0, 1], 7).into()],
-        connections: 10,
-        extent: Extent::Lasts(WINDOW),
-        pace,
-        opening: Opening { rate: None, barrier: false, reconnect: false, sources: Vec::new() },
-        warm_up: Duration::ZERO,
-        timeout: Duration::from_secs(30),
-        engine: Engine::Epoll,
-        workers: 1,
-        cpus: Vec::new(),
-        start_at: None,
-        seed: 1,
-        recovery: Recovery::GiveUp,
-        records: Records::default(),
-        part: Part::ALONE,
-    }
-}
 
 fn closed() -> Config {
     config(Pace::Closed { think: Think::None, phase: Phase::Spread })
@@ -51,7 +31,15 @@ fn honest() -> Outcome {
         window.response.record_ns(5 * MILLISECOND);
         window.schedule_lag.record_ns(20_000);
     }
-    let mut outcome = Outcome { window, elapsed: WINDOW, workers: 1, tables: 1, peak: 10, ..Outcome::nothing_yet() };
+    let mut outcome = Outcome {
+        window,
+        elapsed: WINDOW,
+        offered_for: WINDOW,
+        workers: 1,
+        tables: 1,
+        peak: 10,
+        ..Outcome::nothing_yet()
+    };
     outcome.connections.established = 10;
     outcome
 }
@@ -90,19 +78,86 @@ fn waiting_for_a_cpu_is_said_with_how_long_it_was() {
     assert!(summarise(&closed(), &waiting).warnings[0].message.contains("25 %"));
 }
 
+/// A run of which one request in `one_in` was answered in `response` and sent `lag` late.
+fn late(one_in: u64, response: u64, lag: u64) -> Outcome {
+    let mut outcome = honest();
+    for _ in 0..2 * REQUESTS / one_in {
+        outcome.window.response.record_ns(response);
+        outcome.window.schedule_lag.record_ns(lag);
+    }
+    outcome
+}
+
 #[test]
 fn lag_that_makes_up_half_of_the_tail_is_the_generators_own_doing() {
-    let late = |lag: u64| {
-        let mut outcome = honest();
-        for _ in 0..REQUESTS / 50 {
-            outcome.window.response.record_ns(40 * MILLISECOND);
-            outcome.window.schedule_lag.record_ns(lag);
-        }
-        outcome
-    };
-    assert_eq!(judge(&open(), &late(30 * MILLISECOND)), (false, doubts(&["generator_late"])));
-    assert_eq!(judge(&open(), &late(10 * MILLISECOND)), (true, doubts(&["generator_late"])));
-    assert_eq!(judge(&open(), &late(MILLISECOND / 2)), (true, doubts(&[])));
+    let tail = |lag| late(100, 40 * MILLISECOND, lag);
+    assert_eq!(judge(&open(), &tail(30 * MILLISECOND)), (false, doubts(&["generator_late"])));
+    assert_eq!(judge(&open(), &tail(10 * MILLISECOND)), (true, doubts(&["generator_late"])));
+    assert_eq!(judge(&open(), &tail(MILLISECOND / 2)), (true, doubts(&[])));
+}
+
+#[test]
+fn a_lag_is_judged_by_its_share_however_short_it_is() {
+    let mut outcome = honest();
+    outcome.window.response = plimsoll_measure::times::Times::default();
+    outcome.window.schedule_lag = plimsoll_measure::times::Times::default();
+    for _ in 0..REQUESTS {
+        outcome.window.response.record_ns(100_000);
+        outcome.window.schedule_lag.record_ns(60_000);
+    }
+    assert_eq!(judge(&open(), &outcome), (false, doubts(&["generator_late"])));
+}
+
+#[test]
+fn a_lag_that_only_the_furthest_percentiles_show_is_said_of_them() {
+    let outcome = late(1000, 40 * MILLISECOND, 39 * MILLISECOND);
+    assert_eq!(judge(&open(), &outcome), (true, doubts(&["generator_late"])));
+    assert!(summarise(&open(), &outcome).warnings[0].message.contains("99.9th percentile"));
+}
+
+#[test]
+fn answers_that_wait_for_those_before_them_are_said() {
+    let mut outcome = honest();
+    (0..REQUESTS).for_each(|_| outcome.window.receive_lag.record_ns(3 * MILLISECOND));
+    assert_eq!(judge(&closed(), &outcome), (true, doubts(&["answers_stamped_late"])));
+}
+
+#[test]
+fn threads_that_use_every_cpu_together_were_the_limit() {
+    let cpus = plimsoll_sys::process::available_cpus() as u32;
+    let busy = Outcome { cpu: WINDOW * cpus, ..honest() };
+    assert_eq!(judge(&closed(), &busy), (false, doubts(&["generator_saturated"])));
+}
+
+#[test]
+fn an_outage_is_a_figure_of_its_own_and_no_limit_on_failures_hides_it() {
+    let mut outcome = honest();
+    outcome.connections.reopened = 10;
+    // Half of the time of ten connections.
+    outcome.connections.unavailable_ns = 5 * WINDOW.as_nanos() as u64;
+    assert_eq!(judge(&closed(), &outcome), (true, doubts(&["connections_unavailable"])));
+    let summary = summarise(&closed(), &outcome);
+    assert_eq!((summary.available_ratio, summary.failed_ratio), (0.5, 0.0));
+    let limit: plimsoll_measure::limits::Limit = "available_ratio > 99%".parse().expect("a limit");
+    assert!(!limit.check(&summary).met);
+}
+
+#[test]
+fn a_server_that_ends_connections_after_an_answer_is_named() {
+    let mut outcome = honest();
+    outcome.connections.reopened = REQUESTS - 10;
+    outcome.connections.ended_idle = REQUESTS - 10;
+    assert_eq!(judge(&closed(), &outcome), (true, doubts(&["connections_closed"])));
+}
+
+#[test]
+fn a_count_is_offered_when_its_last_request_is_sent() {
+    let mut outcome = honest();
+    outcome.elapsed = WINDOW * 2;
+    outcome.offered_for = WINDOW;
+    assert_eq!(judge(&open(), &outcome), (true, doubts(&[])));
+    outcome.offered_for = WINDOW * 2;
+    assert_eq!(judge(&open(), &outcome), (true, doubts(&["rate_not_offered"])));
 }
 
 #[test]

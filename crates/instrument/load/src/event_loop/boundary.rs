@@ -1,27 +1,28 @@
 //! The gate, the window's two ends, and the end of the run.
 
-use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::slab::Key;
 
-use super::{Sockets, State, Table};
+use super::{EventLoop, Sockets, State};
 use crate::config::Extent;
+use crate::ledger::Request;
 use crate::protocol::Protocol;
-use crate::shared::Usage;
+use crate::record::Phase;
+use crate::shared::{Counted, Usage};
 
-impl<P: Protocol, S: Sockets> Table<P, S> {
+impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Does what the instants that have come ask for.
     pub(super) fn cross_boundaries(&mut self, now: u64) {
         let control = &self.shared.control;
         let (gate, opens, closes) =
             (control.gate.has_come(now), control.opens.has_come(now), control.closes.has_come(now));
         // The window is opened before the gate, so that where both are the same instant the first request is in the window.
-        if opens && !self.window_open {
-            self.open_window();
+        if opens && self.ledger.phase() == Phase::WarmUp {
+            self.open_window(now);
         }
         if gate && !self.gate_passed {
             self.pass_gate();
         }
-        if closes && !self.window_closed {
+        if closes && !self.is_closed() {
             self.close_window(now);
         }
     }
@@ -29,19 +30,39 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
     fn pass_gate(&mut self) {
         self.gate_passed = true;
         let start = self.shared.control.gate.get().unwrap_or(0);
-        self.start_stream(start);
-        for key in self.keys_in(State::Idle) {
+        self.shared.schedule.begin(start);
+        for key in self.keys_in(&[State::Idle]) {
             self.enter(key, start);
         }
     }
 
-    fn open_window(&mut self) {
-        self.window_open = true;
+    fn open_window(&mut self, now: u64) {
         self.usage_at_open = Usage::now();
-        let mut warm_up = std::mem::take(&mut self.tally);
-        warm_up.requests.in_flight = self.busy;
-        self.tally.requests.scheduled = self.busy;
-        self.counted.warm_up = Some(warm_up);
+        let at = self.shared.control.opens.get().map_or(now, |opens| opens.min(now));
+        let uncounted = self.claim_under_way();
+        self.ledger.open(at, uncounted);
+    }
+
+    /// A counted run claims the requests under way as its window opens: they end in it. Returns how many
+    /// of them exceed the count, and are no part of the window.
+    fn claim_under_way(&mut self) -> u64 {
+        if !self.shared.config.extent.is_count() || self.opened == 0 {
+            return 0;
+        }
+        let mut uncounted = 0;
+        for key in self.keys_in(&[State::Busy, State::Connecting, State::Greeting]) {
+            let Some(connection) = self.slab.get_mut(key) else { continue };
+            if connection.state != State::Busy && !connection.carries {
+                continue;
+            }
+            if connection.left > 0 {
+                connection.left -= 1;
+            } else if matches!(self.shared.config.extent, Extent::Each(_)) || !self.shared.control.claim() {
+                connection.counted = false;
+                uncounted += 1;
+            }
+        }
+        uncounted
     }
 
     /// Ends the window: what is under way stays so, for the record, and has a little time yet to come to an end that is not counted.
@@ -49,73 +70,55 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         // A loop that comes late to it has had no more time than the others.
         let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
         self.count_unfinished(end);
-        self.end_stream(end);
-        self.window_closed = true;
-        self.counted.ended_at = end;
+        self.end_pool(end);
+        let requests: Vec<Request> = self
+            .slab
+            .keys()
+            .filter_map(|key| self.slab.get(key))
+            .filter(|connection| connection.state == State::Busy || connection.carries)
+            .map(|connection| self.request(connection))
+            .collect();
+        self.ledger.close(end, requests.into_iter());
         self.usage_at_open.note_since(&mut self.counted);
-        self.counted.window = std::mem::take(&mut self.tally);
-        self.shared.control.give_back(std::mem::take(&mut self.claims));
-        for state in [State::Resting, State::Connecting, State::Greeting, State::Idle, State::Due, State::Finished] {
-            for key in self.keys_in(state) {
-                self.abandon(key);
-            }
+        use State::{Connecting, Due, Finished, Greeting, Idle, Resting};
+        for key in self.keys_in(&[Resting, Connecting, Greeting, Idle, Due, Finished]) {
+            self.abandon(key);
         }
         self.due.clear();
     }
 
-    fn abandon(&mut self, key: Key) {
-        if self.slab.get(key).is_some_and(|connection| matches!(connection.state, State::Connecting | State::Greeting))
-        {
-            self.pending -= 1;
-            self.take(key);
-        } else {
-            self.close(key);
-        }
-    }
-
+    /// Accounts for the requests that will not be begun.
     fn count_unfinished(&mut self, end: u64) {
-        let unopened = (self.share - self.opened) as u64 * self.each();
-        let Tally { requests, unanswered, .. } = &mut self.tally;
-        requests.in_flight += self.busy;
-        for key in self.slab.keys() {
+        let counted = self.shared.config.extent.is_count();
+        for key in self.slab.keys().collect::<Vec<_>>() {
             let Some(connection) = self.slab.get(key) else { continue };
+            let (left, intended) = (connection.left, connection.intended);
             match connection.state {
-                State::Busy => unanswered.record_ns(end.saturating_sub(connection.intended)),
-                State::Connecting | State::Greeting if connection.carries => {
-                    unanswered.record_ns(end.saturating_sub(connection.intended))
-                }
                 // Due, and the generator has not come to send it. Where requests are counted these are among the ones left.
-                State::Due if connection.intended <= end && !self.shared.config.extent.is_count() => {
-                    unanswered.record_ns(end - connection.intended);
-                    requests.scheduled += 1;
-                    requests.unsent += 1;
-                }
-                // It was lost, and an attempt to open it again has failed since: it could not be kept.
-                State::Resting | State::Connecting if connection.proven && connection.attempts > 1 => {
-                    self.counted.connections.failed += 1;
-                }
+                State::Due if intended < end && !counted => self.ledger.not_sent_yet(intended, end),
+                State::Resting | State::Connecting if connection.history.could_not_be_kept() => self.ledger.given_up(),
                 _ => {}
             }
-            if let Extent::Each(_) = self.shared.config.extent {
-                requests.scheduled += connection.left;
-                requests.unsent += connection.left;
-            }
+            self.ledger.never_sent(left);
         }
-        requests.scheduled += unopened;
-        requests.unsent += unopened;
+        for place in self.opened..self.share {
+            let number = place * self.shared.control.gauges.len() + self.number;
+            self.ledger.never_sent(self.shared.first_claim(number));
+        }
     }
 
     /// The loop's last act.
-    pub(super) fn finish(&mut self) {
-        if !self.window_closed {
+    pub(super) fn finish(mut self) -> Counted {
+        if !self.is_closed() {
             let now = self.now();
             self.close_window(now);
         }
-        self.recorder.finish();
-        self.counted.sequences = std::mem::take(&mut self.recorder.sequences);
+        self.counted.books = Some(self.ledger.finish());
+        self.counted
     }
 
-    fn keys_in(&self, state: State) -> Vec<Key> {
-        self.slab.keys().filter(|key| self.slab.get(*key).is_some_and(|connection| connection.state == state)).collect()
+    fn keys_in(&self, states: &[State]) -> Vec<Key> {
+        let within = |key: &Key| self.slab.get(*key).is_some_and(|connection| states.contains(&connection.state));
+        self.slab.keys().filter(within).collect()
     }
 }

@@ -13,10 +13,8 @@ use plimsoll_sys::epoll::{self, Trigger};
 use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::readiness::{Interest, Ready};
 
-use super::sockets::{Arrival, Sockets, WAKE};
+use super::sockets::{Arrival, EVENT_BATCH, Sockets, WAKE};
 
-/// Events taken a wait.
-const EVENT_BATCH: usize = 512;
 /// Bytes taken a read. A full one is followed by another.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -30,6 +28,8 @@ pub(crate) struct Epoll {
 }
 
 impl Sockets for Epoll {
+    const DEFERS: bool = false;
+
     type Socket = OwnedFd;
 
     fn room(descriptors: usize) -> usize {

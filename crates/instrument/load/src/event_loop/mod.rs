@@ -1,17 +1,22 @@
 //! One event loop over the connections of one descriptor table, whichever way its engine moves bytes ([`sockets`]).
 //!
-//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked where they lie in the engine's own buffers.
+//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked where
+//! they lie in the engine's own buffers.
+//!
+//! Calls go one way: [`turn`](EventLoop::turn) drives [`pacing`] (when requests begin and end), which
+//! drives [`opening`] (a connection's life), and both use [`exchange`] (bytes of one request). What goes
+//! the other way waits in a queue for the same turn: `established`, `freed`.
 
 mod boundary;
 mod epoll;
 mod exchange;
-mod open_loop;
 mod opening;
+mod pacing;
+mod pool;
 mod sockets;
 mod uring;
 
 pub(crate) use epoll::Epoll;
-pub(crate) use opening::{ATTEMPTS, FIRST_ATTEMPTS, rest_ns};
 pub(crate) use sockets::Sockets;
 pub(crate) use uring::Uring;
 
@@ -19,23 +24,25 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_measure::tally::{Cause, Tally};
+use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::{Timer, Wheel};
 use plimsoll_sys::clock;
 use plimsoll_sys::readiness::Ready;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::config::Extent;
+use crate::backoff::{History, Rules};
+use crate::ledger::{Ledger, Request};
 use crate::protocol::Protocol;
-use crate::record::{Recorder, Sequence};
+use crate::record::{self, Recorder};
+use crate::schedule::Due;
+use crate::seed::{Purpose, stream};
 use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
-use crate::stream::Stream;
-use sockets::WAKE;
+use sockets::{EVENT_BATCH, WAKE};
 
 /// Full reads on one connection before the others have their turn.
 const READ_BUDGET: usize = 16;
@@ -67,15 +74,17 @@ enum State {
 
 struct Connection<P: Protocol, S: Sockets> {
     state: State,
-    /// Whether it was ever up.
-    proven: bool,
+    /// What it has gone through, for the back-off.
+    history: History,
     /// A request is under way, and waits for the connect.
     carries: bool,
-    /// Attempts since it last completed a request.
-    attempts: u16,
-    socket: Option<S::Socket>,
+    /// Whether the request under way is counted ([`Request::counted`]).
+    counted: bool,
+    /// Whether it can be used, or opened for a request at once.
+    available: bool,
     /// Its number among all connections.
     number: u32,
+    socket: Option<S::Socket>,
     timer: Option<Timer>,
     /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out that moves with every request costs nothing.
     timer_at: u64,
@@ -85,7 +94,7 @@ struct Connection<P: Protocol, S: Sockets> {
     sent: u64,
     /// Bytes of it that are written.
     written: usize,
-    /// Requests still to be begun on it (`--each`).
+    /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     left: u64,
     session: P::Session,
     exchange: P::Exchange,
@@ -97,39 +106,43 @@ pub(crate) fn slot_bytes<P: Protocol, S: Sockets>() -> u64 {
 }
 
 /// One event loop and everything it alone knows.
-struct Table<P: Protocol, S: Sockets> {
+struct EventLoop<P: Protocol, S: Sockets> {
     shared: Arc<Shared<P>>,
     number: usize,
     sockets: S,
     wheel: Wheel,
     slab: Slab<Connection<P, S>>,
     random: StdRng,
+    rules: Rules,
+    ledger: Ledger,
     /// Keys whose requests are due now, in order.
     due: VecDeque<Key>,
-    /// Open loop: when requests are due, and the connections that wait for one, the longest idle first.
-    stream: Option<Stream>,
+    /// Connections that have become usable in this turn, and those that may go on without a socket.
+    established: Vec<Key>,
+    freed: Vec<Key>,
+    /// Open loop: connections that wait for a request, the longest idle first; the request taken for the
+    /// first of them.
     pool: VecDeque<Key>,
+    reserved: Option<Due>,
+    /// Open loop: every request there was to send is sent.
+    exhausted: bool,
     /// Connections whose sockets may hold more than was read.
     unread: Vec<Key>,
-    /// Connections of this table's share that have not been opened yet, counted from the front of the share.
+    /// What was queued for the kernel since the last wait, with the instant from which it could have
+    /// gone out, if it carries a request: stamped when it is submitted.
+    unsubmitted: Vec<(Key, Option<u64>)>,
+    /// When the wait returned that reported the events under way.
+    reported: u64,
+    /// Connections of this loop's share that have not been opened yet, counted from the front of the share.
     opened: usize,
     share: usize,
     pending: usize,
-    busy: u64,
     /// Connects made.
     connects: usize,
-    /// Requests claimed from the run's budget and not begun.
-    claims: u64,
     sequence: u64,
     gate_passed: bool,
-    window_open: bool,
-    window_closed: bool,
-    tally: Tally,
-    counted: Counted,
     usage_at_open: Usage,
-    recorder: Recorder,
-    /// Completed and failed in the whole run, to show.
-    shown: (u64, u64),
+    counted: Counted,
 }
 
 /// Runs one event loop until the run is over.
@@ -137,65 +150,75 @@ pub(crate) fn run<P: Protocol, S: Sockets>(seat: Seat, shared: Arc<Shared<P>>) -
     clock::sharpen_timers();
     pin(&shared.config, seat.worker())?;
     let number = seat.worker() * shared.tables_per_worker + seat.table();
+    let config = &shared.config;
     let tables = shared.control.gauges.len();
     // Connections are dealt to tables in turn, so that each has its share of every target.
-    let share = (shared.config.connections + tables - 1 - number) / tables;
-    let table = Table::<P, S> {
+    let share = (config.connections + tables - 1 - number) / tables;
+    let numbers = (0..share).map(|place| (place * tables + number) as u32);
+    let recorder = Recorder::new(&config.records, shared.control.unix(0), numbers);
+    let event_loop = EventLoop::<P, S> {
         number,
         sockets: S::new(share, seat.wake().as_fd())?,
         wheel: Wheel::new(shared.control.instant(0)),
         slab: Slab::default(),
-        random: StdRng::seed_from_u64(shared.config.seed.wrapping_add(number as u64)),
+        random: stream(config.seed, Purpose::Worker, config.part, number),
+        rules: Rules::of(config),
+        ledger: Ledger::new(config, P::TELLS_TRANSMISSION, share, recorder),
         due: VecDeque::new(),
-        stream: None,
+        established: Vec::new(),
+        freed: Vec::new(),
         pool: VecDeque::new(),
+        reserved: None,
+        exhausted: false,
         unread: Vec::new(),
+        unsubmitted: Vec::new(),
+        reported: 0,
         opened: 0,
         share,
         pending: 0,
-        busy: 0,
         connects: 0,
-        claims: 0,
         sequence: 0,
         gate_passed: false,
-        window_open: false,
-        window_closed: false,
-        tally: Tally::default(),
-        counted: Counted::new(seat.worker()),
         usage_at_open: Usage::default(),
-        recorder: Recorder::new(&shared.config.records, (0..share).map(|place| (place * tables + number) as u32)),
-        shown: (0, 0),
+        counted: Counted::new(seat.worker()),
         shared,
     };
-    table.serve(&seat)
+    event_loop.serve(&seat)
 }
 
-impl<P: Protocol, S: Sockets> Table<P, S> {
+impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn serve(mut self, seat: &Seat) -> io::Result<Counted> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
-            let timeout = {
+            let (timeout, full) = {
                 let _baton = seat.baton();
-                self.turn(seat, &mut fired);
+                let full = self.turn(seat, &mut fired);
                 if self.is_finished() || seat.phase() == Phase::Stop {
-                    self.finish();
-                    return Ok(self.counted);
+                    return Ok(self.finish());
                 }
+                self.note_submitted();
                 if !seat.is_alone() {
                     self.sockets.submit()?;
                 }
-                self.timeout(self.now())
+                (self.timeout(self.now()), full)
             };
             self.sockets.wait(timeout)?;
+            if !full {
+                // After a full batch more had been there already, since the wait before.
+                self.reported = self.now();
+            }
         }
     }
 
-    /// Handles what one wait brought.
-    fn turn(&mut self, seat: &Seat, fired: &mut Vec<u64>) {
+    /// Handles what one wait brought; whether that was as much as is taken at once.
+    fn turn(&mut self, seat: &Seat, fired: &mut Vec<u64>) -> bool {
         let now = self.now();
         self.cross_boundaries(now);
-        self.recorder.pass(now);
-        while let Some(event) = self.sockets.report() {
+        self.ledger.record(now);
+        let mut events = 0;
+        while events < EVENT_BATCH {
+            let Some(event) = self.sockets.report() else { break };
+            events += 1;
             if event.key == WAKE {
                 seat.wake().lower();
             } else {
@@ -203,7 +226,7 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
             }
         }
         for key in std::mem::take(&mut self.unread) {
-            self.read(key, false);
+            self.receive(key, false);
         }
         self.wheel.expire(self.shared.control.instant(self.now()), fired);
         for key in fired.drain(..) {
@@ -213,9 +236,14 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
             let Some(key) = self.due.pop_front() else { break };
             self.begin_due(key);
         }
-        self.dispatch(BEGIN_BATCH);
         self.open_connections();
-        self.shared.control.gauges[self.number].show(self.shown.0, self.shown.1);
+        self.take_up();
+        self.dispatch(BEGIN_BATCH);
+        let (completed, failed) = self.ledger.shown();
+        let gauge = &self.shared.control.gauges[self.number];
+        gauge.show(completed, failed);
+        gauge.free.store(self.pool.len() as u64, Ordering::Relaxed);
+        events == EVENT_BATCH
     }
 
     fn handle(&mut self, key: Key, event: Ready) {
@@ -223,15 +251,19 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
         if connection.state == State::Connecting {
             if event.writable || event.ended {
                 self.connected(key);
+                self.take_up();
             }
             // Its first request is on its way already, if any was due; an answer will be an edge of its own.
             return;
         }
-        if event.writable && matches!(connection.state, State::Busy | State::Greeting) {
-            self.write(key);
+        if event.writable
+            && matches!(connection.state, State::Busy | State::Greeting)
+            && let Err(cause) = self.write(key)
+        {
+            return self.lose(key, cause);
         }
         if event.readable {
-            self.read(key, event.ended);
+            self.receive(key, event.ended);
         }
     }
 
@@ -274,24 +306,77 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
 
     /// How long to wait for events: not at all while something is left to do here.
     fn timeout(&self, now: u64) -> Option<Duration> {
-        if !self.due.is_empty() || !self.unread.is_empty() || self.may_open(now) {
+        let work =
+            !(self.due.is_empty() && self.unread.is_empty() && self.established.is_empty() && self.freed.is_empty());
+        if work || self.may_open(now) {
             return Some(Duration::ZERO);
         }
         let control = &self.shared.control;
         let until = |at: u64| Duration::from_nanos(at.saturating_sub(now));
-        let close = if self.window_closed { None } else { control.closes.get().map(until) };
+        let phase = self.ledger.phase();
+        let close = if phase == record::Phase::Drain { None } else { control.closes.get().map(until) };
         let opening = self.next_opening().map(until);
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
-        let window = if self.window_open { None } else { control.opens.get().map(until) };
+        let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
         let timer = self.wheel.wait(control.instant(now));
         let arrival = self.next_dispatch().map(until);
-        let second = self.recorder.next_second().map(until);
+        let second = self.ledger.next_record().map(until);
         [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
     }
 
+    /// A request or a connect of this connection goes to the kernel. `possible` is when the request that
+    /// it carries could have gone out.
+    fn stamp(&mut self, key: Key, possible: Option<u64>) {
+        if S::DEFERS {
+            self.unsubmitted.push((key, possible));
+        } else if let Some(possible) = possible {
+            let now = self.slab.get(key).map_or(possible, |connection| connection.sent);
+            self.ledger.sent(possible, now);
+        }
+    }
+
+    /// What was queued is about to be submitted: that is when it is sent.
+    fn note_submitted(&mut self) {
+        if self.unsubmitted.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for (key, possible) in self.unsubmitted.drain(..) {
+            let Some(connection) = self.slab.get_mut(key) else { continue };
+            if matches!(connection.state, State::Busy | State::Connecting) {
+                connection.sent = now;
+            }
+            if let Some(possible) = possible {
+                self.ledger.sent(possible, now);
+            }
+        }
+    }
+
+    /// The request under way on a connection, for the ledger.
+    fn request(&self, connection: &Connection<P, S>) -> Request {
+        Request {
+            place: self.place(connection.number),
+            intended: connection.intended,
+            sent: connection.sent,
+            counted: connection.counted,
+            last: connection.left == 0,
+        }
+    }
+
+    /// A connection's place in this loop's share.
+    fn place(&self, number: u32) -> usize {
+        number as usize / self.shared.control.gauges.len()
+    }
+
     fn is_finished(&self) -> bool {
-        // Also before a window of a set length ends: where every connection was given up nothing more can happen.
-        self.slab.is_empty() && (self.opened == self.share || self.window_closed)
+        // A window of a set length is measured to its end, also over connections that were given up; where
+        // not one was ever up nothing more can happen.
+        let may_end = self.shared.config.extent.is_count() || self.shared.control.peak() == 0;
+        self.slab.is_empty() && (self.is_closed() || self.opened == self.share && may_end)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ledger.phase() == record::Phase::Drain
     }
 
     fn now(&self) -> u64 {
@@ -300,21 +385,6 @@ impl<P: Protocol, S: Sockets> Table<P, S> {
 
     fn timeout_ns(&self) -> u64 {
         self.shared.config.timeout.as_nanos() as u64
-    }
-
-    /// What is recorded of a connection, where that was asked for.
-    fn sequence(&mut self, number: u32) -> Option<&mut Sequence> {
-        // Connections are dealt to tables in turn.
-        let tables = self.shared.control.gauges.len();
-        self.recorder.sequences.get_mut(number as usize / tables)
-    }
-
-    /// Requests that each connection is to carry; 0 where the run is not counted that way.
-    fn each(&self) -> u64 {
-        match self.shared.config.extent {
-            Extent::Each(requests) => requests,
-            Extent::Lasts(_) | Extent::Requests(_) => 0,
-        }
     }
 }
 

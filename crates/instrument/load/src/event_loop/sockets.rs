@@ -15,6 +15,10 @@ use plimsoll_sys::readiness::Ready;
 /// The key under which the loop's own wake-up is reported.
 pub(crate) const WAKE: u64 = Key::RESERVED;
 
+/// Events reported between two waits. The last of them is stamped after all before it were handled, so
+/// their number bounds how late a stamp may be.
+pub(crate) const EVENT_BATCH: usize = 64;
+
 /// What has arrived at a socket.
 pub(crate) struct Arrival<'a> {
     /// The bytes; none is the end of the stream.
@@ -25,6 +29,9 @@ pub(crate) struct Arrival<'a> {
 
 /// The sockets of one event loop.
 pub(crate) trait Sockets: Sized {
+    /// Whether connects and sends go to the kernel with the next wait or [`Sockets::submit`], not at once.
+    const DEFERS: bool;
+
     /// A connection's socket, until it is given back to [`Sockets::close`].
     type Socket: Send;
 

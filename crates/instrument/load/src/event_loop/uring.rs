@@ -204,6 +204,8 @@ impl Uring {
 }
 
 impl Sockets for Uring {
+    const DEFERS: bool = true;
+
     type Socket = Slot;
 
     fn room(descriptors: usize) -> usize {

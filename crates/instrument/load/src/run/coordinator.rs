@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::crew::Phase;
 use plimsoll_sys::clock;
 use plimsoll_sys::poll;
 use plimsoll_sys::signal::{Signal, Signals};
 
-use super::{Observer, Outcome, Progress, Stage, TICK, Team, place};
+use super::{Observer, Outcome, Progress, Stage, TICK, place};
 use crate::config::Extent;
 use crate::protocol::Protocol;
-use crate::shared::{Counted, Shared};
+use crate::shared::{Counted, Shared, Team};
 
 /// From so many connections on, the memory they added can be told from the rest.
 const MANY: u64 = 10_000;
@@ -208,11 +209,15 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
 
     pub(super) fn gather(self, counted: Vec<Counted>, ends: Ends) -> Outcome {
         let control = &self.shared.control;
-        let last_end = counted.iter().map(|counted| counted.ended_at).max().unwrap_or(0);
+        let books = || counted.iter().filter_map(|counted| counted.books.as_ref());
+        let last_end = books().map(|books| books.ended_at).max().unwrap_or(0);
+        let last_begun = books().map(|books| books.last_begun).max().unwrap_or(0);
+        let closed = ends.closed.unwrap_or(last_end);
         let mut outcome = Outcome {
             peak: control.peak(),
             opened_unix_ns: control.unix(ends.opened),
-            elapsed: Duration::from_nanos(ends.closed.unwrap_or(last_end).saturating_sub(ends.opened)),
+            elapsed: Duration::from_nanos(closed.saturating_sub(ends.opened)),
+            offered_for: Duration::from_nanos(last_begun.saturating_sub(ends.opened)),
             cpu: ends.cpu,
             workers: self.workers,
             tables: self.shared.tables_per_worker * self.workers,
@@ -230,19 +235,30 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         for part in counted {
             cpu_by_worker[part.worker] += part.cpu;
             outcome.run_queue = outcome.run_queue.max(part.run_queue);
-            outcome.window.add(&part.window);
-            outcome.connections.add(&part.connections);
-            outcome.sequences.extend(part.sequences);
-            if let Some(warm_up) = part.warm_up {
+            let Some(books) = part.books else { continue };
+            outcome.window.add(&books.window);
+            outcome.connections.add(&books.connections);
+            outcome.sequences.extend(books.sequences);
+            if let Some(warm_up) = books.warm_up {
                 outcome.warm_up.add(&warm_up);
             }
         }
         outcome.sequences.sort_unstable_by_key(|sequence| sequence.number);
         outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
-        // What nobody came to claim was due all the same.
-        outcome.window.requests.scheduled += control.unclaimed();
-        outcome.window.requests.unsent += control.unclaimed();
+        self.count_unsent(closed, &mut outcome.window);
         outcome
+    }
+
+    /// Counts what was due and no loop took.
+    fn count_unsent(&self, end: u64, window: &mut Tally) {
+        let Shared { config, control, schedule, .. } = &**self.shared;
+        if config.extent.is_count() {
+            let unsent = control.unclaimed() + schedule.claimed_and_returned();
+            window.requests.scheduled += unsent;
+            window.requests.unsent += unsent;
+        } else {
+            schedule.count_unsent(end, config.timeout.as_nanos() as u64, window);
+        }
     }
 }
 

@@ -17,12 +17,13 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 use thiserror::Error;
 
-use crate::config::{Config, Engine, Extent};
+use crate::config::{Config, Engine};
 use crate::control::Control;
 use crate::event_loop::{self, Epoll, Sockets, Uring, slot_bytes};
 use crate::protocol::{Protocol, Report};
 use crate::record::Sequence;
-use crate::shared::{Counted, Shared};
+use crate::schedule::Schedule;
+use crate::shared::{Counted, Shared, Team, unclaimed};
 use crate::threads::{self, Threads};
 use coordinator::Coordinator;
 
@@ -111,6 +112,8 @@ pub struct Outcome {
     pub opened_unix_ns: u64,
     /// The window's length.
     pub elapsed: Duration,
+    /// From the window's opening until its last request was begun.
+    pub offered_for: Duration,
     /// CPU time of the whole process over the window.
     pub cpu: Duration,
     /// CPU time over the window of the event loop that used most.
@@ -131,18 +134,6 @@ pub struct Outcome {
     pub report: Report,
     /// The signal that ended the run early.
     pub interrupted: Option<Signal>,
-}
-
-/// Those who carry out a run, as the coordinator sees them.
-pub(crate) trait Team {
-    /// Makes each look at the moments that are set.
-    fn wake(&self);
-    /// Whether each has come to its end.
-    fn is_finished(&self) -> bool;
-    /// Moves all on to a later phase.
-    fn set_phase(&self, phase: Phase);
-    /// Readable when one has come to its end.
-    fn request(&self) -> &Event;
 }
 
 impl Team for Crew<io::Result<Counted>> {
@@ -245,10 +236,11 @@ fn share<P: Protocol>(
     tables: usize,
     tables_per_worker: usize,
 ) -> Result<Arc<Shared<P>>, RunError> {
-    let budget = if let Extent::Requests(requests) = config.extent { requests } else { 0 };
-    let control = Control::new(config.connections, budget, tables).map_err(kernel("an event cannot be made"))?;
+    let control =
+        Control::new(config.connections, unclaimed(config), tables).map_err(kernel("an event cannot be made"))?;
     let rotations = rotations(config);
-    Ok(Arc::new(Shared { rotations, protocol, control, tables_per_worker, config: config.clone() }))
+    let schedule = Schedule::new(config);
+    Ok(Arc::new(Shared { rotations, protocol, control, schedule, tables_per_worker, config: config.clone() }))
 }
 
 /// Which source address each connection uses, for each target.
@@ -284,6 +276,7 @@ impl Outcome {
             peak: 0,
             opened_unix_ns: 0,
             elapsed: Duration::ZERO,
+            offered_for: Duration::ZERO,
             cpu: Duration::ZERO,
             busiest_cpu: Duration::ZERO,
             run_queue: Duration::ZERO,

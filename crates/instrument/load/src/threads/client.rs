@@ -1,4 +1,4 @@
-//! One connection's thread: due, sent, answered, one request after the other.
+//! One connection's thread: its state, the bytes of one exchange, and the window's two ends.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,54 +6,61 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self};
 use std::time::Duration;
 
-use plimsoll_measure::tally::{Cause, Tally};
+use plimsoll_measure::tally::Cause;
 use plimsoll_sys::net::{self};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
+use crate::backoff::{History, Rules};
 use crate::config::Extent;
+use crate::ledger::{Answer, Ledger, Request};
 use crate::protocol::{Protocol, Reply, Turn};
-use crate::record::Recorder;
+use crate::record::{Phase, Recorder};
+use crate::schedule::Due;
+use crate::seed::{Purpose, stream};
 use crate::shared::{Counted, Shared, Usage};
-use crate::stream::Stream;
 
 use super::{GLANCE, READ_BYTES};
 
 /// One connection's thread.
 pub(super) struct Client<'a, P: Protocol> {
     pub(super) shared: &'a Shared<P>,
-    pub(super) stop: &'a AtomicBool,
+    stop: &'a AtomicBool,
     pub(super) number: usize,
     pub(super) random: StdRng,
-    pub(super) buffer: Vec<u8>,
+    buffer: Vec<u8>,
     pub(super) socket: Option<OwnedFd>,
     pub(super) session: P::Session,
     pub(super) written: usize,
     pub(super) connects: usize,
-    pub(super) attempts: u16,
+    pub(super) history: History,
+    pub(super) rules: Rules,
+    /// Whether the connection can be used, or opened for a request at once.
+    pub(super) available: bool,
+    /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     pub(super) left: u64,
-    pub(super) sequence_number: u64,
-    /// The intended start of the request under way.
-    pub(super) under_way: Option<u64>,
-    /// Open loop: the requests to come, and since when the connection is free for one.
-    pub(super) stream: Option<Stream>,
+    sequence_number: u64,
+    /// The request under way.
+    pub(super) under_way: Option<Request>,
+    /// Open loop: the request taken, and since when the connection is free for it.
+    pub(super) reserved: Option<Due>,
     pub(super) free: u64,
-    pub(super) window_open: bool,
-    pub(super) window_closed: bool,
-    pub(super) tally: Tally,
-    pub(super) counted: Counted,
-    pub(super) usage_at_open: Usage,
-    pub(super) recorder: Recorder,
+    pub(super) ledger: Ledger,
+    shown: (u64, u64),
+    counted: Counted,
+    usage_at_open: Usage,
+    /// When the wait returned that reported what is read.
+    reported: u64,
 }
 
 /// How an exchange ended.
 pub(super) enum End {
     Whole {
-        payload: u64,
+        answer: Answer,
         keep: bool,
-        status: u16,
+        at: u64,
     },
     Lost(Cause),
     /// The run is over.
@@ -62,33 +69,31 @@ pub(super) enum End {
 
 impl<'a, P: Protocol> Client<'a, P> {
     pub(super) fn new(shared: &'a Shared<P>, stop: &'a AtomicBool, number: usize) -> Client<'a, P> {
-        let Extent::Each(left) = shared.config.extent else { return Client::with_left(shared, stop, number, 0) };
-        Client::with_left(shared, stop, number, left)
-    }
-
-    fn with_left(shared: &'a Shared<P>, stop: &'a AtomicBool, number: usize, left: u64) -> Client<'a, P> {
+        let config = &shared.config;
+        let recorder = Recorder::new(&config.records, shared.control.unix(0), std::iter::once(number as u32));
         Client {
             shared,
             stop,
             number,
-            random: StdRng::seed_from_u64(shared.config.seed.wrapping_add(number as u64)),
+            random: stream(config.seed, Purpose::Worker, config.part, number),
             buffer: vec![0; READ_BYTES],
             socket: None,
             session: P::Session::default(),
             written: 0,
             connects: 0,
-            attempts: 0,
-            left,
+            history: History::default(),
+            rules: Rules::of(config),
+            available: config.opening.reconnect,
+            left: shared.first_claim(number),
             sequence_number: 0,
             under_way: None,
-            stream: None,
+            reserved: None,
             free: 0,
-            window_open: false,
-            window_closed: false,
-            tally: Tally::default(),
+            ledger: Ledger::new(config, P::TELLS_TRANSMISSION, 1, recorder),
+            shown: (0, 0),
             counted: Counted::new(number),
             usage_at_open: Usage::default(),
-            recorder: Recorder::new(&shared.config.records, std::iter::once(number as u32)),
+            reported: 0,
         }
     }
 
@@ -97,15 +102,12 @@ impl<'a, P: Protocol> Client<'a, P> {
             self.carry_requests();
         }
         self.stay_until_all_have_finished();
-        if !self.window_closed {
+        if !self.is_closed() {
             let now = self.now();
             self.close_window(now);
         }
-        if self.socket.take().is_some() {
-            self.shared.control.connection_down();
-        }
-        self.recorder.finish();
-        self.counted.sequences = std::mem::take(&mut self.recorder.sequences);
+        self.disconnect();
+        self.counted.books = Some(self.ledger.finish());
         self.counted
     }
 
@@ -122,7 +124,7 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     /// Writes what an exchange has to say and reads what it has to hear, for at most the time-out from `start`.
     pub(super) fn converse(&mut self, mut exchange: P::Exchange, start: u64) -> End {
-        let deadline = start.saturating_add(self.shared.config.timeout.as_nanos() as u64);
+        let deadline = start.saturating_add(self.timeout_ns());
         loop {
             let Some(socket) = &self.socket else { return End::Lost(Cause::Closed) };
             let bytes = self.shared.protocol.output(&self.session, &exchange, self.written);
@@ -131,7 +133,7 @@ impl<'a, P: Protocol> Client<'a, P> {
                 match net::write(socket, bytes) {
                     Ok(count) => {
                         self.written += count;
-                        self.tally.bytes_sent += count as u64;
+                        self.ledger.wrote(count);
                         if count == bytes.len() {
                             continue;
                         }
@@ -143,20 +145,21 @@ impl<'a, P: Protocol> Client<'a, P> {
             let mut places = [Place::new(socket.as_raw_fd(), if sending { Interest::BOTH } else { Interest::READ })];
             let now = self.now();
             let _ = poll::wait(&mut places, Some(Duration::from_nanos(deadline.saturating_sub(now)).min(GLANCE)));
+            let now = self.now();
+            self.cross_boundaries(now);
             if places[0].readable() {
+                self.reported = now;
                 match self.receive(&mut exchange) {
                     Some(Reply::Whole { payload, keep, status }) => {
                         let left = self.shared.protocol.output(&self.session, &exchange, self.written);
                         let keep = keep && left.is_empty();
-                        return End::Whole { payload, keep, status };
+                        return End::Whole { answer: Answer { payload, status }, keep, at: self.now() };
                     }
                     Some(Reply::Failed(cause)) => return End::Lost(cause),
                     Some(Reply::Partial) | None => {}
                 }
             }
-            let now = self.now();
-            self.cross_boundaries(now);
-            if self.stop.load(Ordering::Acquire) {
+            if self.is_over() {
                 return End::Stopped;
             }
             if now >= deadline {
@@ -175,7 +178,7 @@ impl<'a, P: Protocol> Client<'a, P> {
                 failed => failed,
             }),
             Ok(count) => {
-                self.tally.bytes_received += count as u64;
+                self.ledger.read(count);
                 Some(self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -189,7 +192,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         match net::read(socket, &mut self.buffer) {
             Ok(0) => Some(Reply::Failed(Cause::Closed)),
             Ok(count) => {
-                self.tally.bytes_received += count as u64;
+                self.ledger.read(count);
                 Some(self.shared.protocol.idle(&mut self.session, &self.buffer[..count]))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -197,8 +200,14 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    pub(super) fn claim(&self) -> bool {
-        !matches!(self.shared.config.extent, Extent::Requests(_)) || self.shared.control.claim(1) == 1
+    /// Counts an answer.
+    pub(super) fn count_answer(&mut self, answer: Answer, at: u64) {
+        self.cross_boundaries(at);
+        if let Some(request) = self.under_way.take() {
+            self.ledger.answered(request, answer, at, Some(self.reported));
+        }
+        self.history.answered(self.rules);
+        self.show();
     }
 
     /// Sleeps; false where the run ended before.
@@ -206,7 +215,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         loop {
             let now = self.now();
             self.cross_boundaries(now);
-            if self.is_over() || self.window_closed {
+            if self.is_over() || self.is_closed() {
                 return false;
             }
             if now >= at {
@@ -217,12 +226,64 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    pub(super) fn show(&self, completed: u64, failed: u64) {
-        self.shared.control.gauges[self.number % self.shared.control.gauges.len()].add(completed, failed);
+    pub(super) fn cross_boundaries(&mut self, now: u64) {
+        let control = &self.shared.control;
+        if self.ledger.phase() == Phase::WarmUp && control.opens.has_come(now) {
+            self.usage_at_open = Usage::now();
+            let uncounted = self.claim_under_way();
+            self.ledger.open(control.opens.get().map_or(now, |opens| opens.min(now)), uncounted);
+        }
+        if !self.is_closed() && control.closes.has_come(now) {
+            self.close_window(now);
+        }
+        self.ledger.record(now);
+    }
+
+    /// A counted run claims the request under way as its window opens: it ends in it. Returns 1 where it
+    /// exceeds the count, and is no part of the window.
+    fn claim_under_way(&mut self) -> u64 {
+        let Some(request) = self.under_way.as_mut().filter(|_| self.shared.config.extent.is_count()) else { return 0 };
+        if self.left > 0 {
+            self.left -= 1;
+            request.last = self.left == 0;
+        } else if matches!(self.shared.config.extent, Extent::Each(_)) || !self.shared.control.claim() {
+            request.counted = false;
+            return 1;
+        }
+        0
+    }
+
+    fn close_window(&mut self, now: u64) {
+        // A thread that comes late to it has had no more time than the others.
+        let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
+        let counted = self.shared.config.extent.is_count();
+        match self.reserved.take() {
+            Some(due) if counted && due.claimed => self.shared.control.give_back(),
+            Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),
+            _ => {}
+        }
+        self.ledger.never_sent(self.left);
+        self.ledger.close(end, self.under_way.into_iter());
+        self.usage_at_open.note_since(&mut self.counted);
+    }
+
+    pub(super) fn show(&mut self) {
+        let (completed, failed) = self.ledger.shown();
+        let gauges = &self.shared.control.gauges;
+        gauges[self.number % gauges.len()].add(completed - self.shown.0, failed - self.shown.1);
+        self.shown = (completed, failed);
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.ledger.phase() == Phase::Drain
+    }
+
+    pub(super) fn timeout_ns(&self) -> u64 {
+        self.shared.config.timeout.as_nanos() as u64
     }
 
     pub(super) fn now(&self) -> u64 {

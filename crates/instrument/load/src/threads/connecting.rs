@@ -2,34 +2,37 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
-use plimsoll_measure::tally::{Cause, Connections};
+use plimsoll_measure::tally::Cause;
 use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
-use rand::RngExt;
 
-use crate::config::Recovery;
-use crate::event_loop::{ATTEMPTS, FIRST_ATTEMPTS, rest_ns};
+use crate::backoff::Next;
+use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
 
+use super::GLANCE;
 use super::client::{Client, End};
+
+/// errno(3): the run ended while a connect was under way.
+const ECANCELED: i32 = 125;
 
 impl<P: Protocol> Client<'_, P> {
     /// Connects, as often as the run has it; whether it did.
     pub(super) fn reopen(&mut self) -> bool {
-        loop {
-            if self.open() {
-                return true;
-            }
-            if !self.rest_or_give_up() {
+        while self.open().is_err() {
+            if self.is_closed() || self.is_over() || !self.follow_loss() {
                 return false;
             }
         }
+        true
     }
 
-    pub(super) fn open(&mut self) -> bool {
+    /// Connects; fails with the error's number.
+    pub(super) fn open(&mut self) -> Result<(), i32> {
         let config = &self.shared.config;
         let target = config.target(self.number);
         let turn = if config.opening.reconnect {
@@ -38,35 +41,53 @@ impl<P: Protocol> Client<'_, P> {
             self.number / config.targets.len()
         };
         self.connects += 1;
-        self.attempts = self.attempts.saturating_add(1);
+        self.history.connecting();
         let begun = self.now();
+        // A connect for a request has the time that the request has.
+        let deadline = self.under_way.map_or(begun, |request| request.intended).saturating_add(self.timeout_ns());
         let source = self.shared.rotations[target].address(turn);
-        let outcome = net::connect(config.targets[target], source, Mode::Nonblocking).and_then(|socket| {
-            let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
-            if poll::wait(&mut places, Some(config.timeout))? == 0 {
-                return Err(io::Error::from_raw_os_error(ETIMEDOUT));
-            }
-            net::take_error(&socket)?;
-            Ok(socket)
-        });
-        let outcome = outcome.and_then(|socket| self.greet(socket, target, begun));
+        let outcome = net::connect(config.targets[target], source, Mode::Nonblocking)
+            .and_then(|socket| self.await_connect(socket, deadline))
+            .and_then(|socket| self.greet(socket, target, begun));
         let now = self.now();
         match outcome {
-            Ok(()) => self.note_up(now - begun),
+            Ok(()) => {
+                self.note_up(now - begun);
+                Ok(())
+            }
             Err(error) => {
                 self.socket = None;
-                self.counted.connections.count_failure(error.raw_os_error().unwrap_or(0));
-                self.tally.errors.count(Cause::Connect);
-                if let Some(sequence) = self.recorder.sequences.first_mut() {
-                    sequence.failed_connects += 1;
+                let number = error.raw_os_error().unwrap_or(0);
+                if number != ECANCELED {
+                    self.ledger.connect_failed(0, number);
                 }
-                false
+                Err(number)
+            }
+        }
+    }
+
+    /// Waits until a connect has come to its end, for no longer than the run lasts.
+    fn await_connect(&mut self, socket: OwnedFd, deadline: u64) -> io::Result<OwnedFd> {
+        loop {
+            let left = Duration::from_nanos(deadline.saturating_sub(self.now()));
+            let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
+            if poll::wait(&mut places, Some(left.min(GLANCE)))? > 0 {
+                net::take_error(&socket)?;
+                return Ok(socket);
+            }
+            let now = self.now();
+            self.cross_boundaries(now);
+            if self.is_over() || self.is_closed() {
+                return Err(io::Error::from_raw_os_error(ECANCELED));
+            }
+            if now >= deadline {
+                return Err(io::Error::from_raw_os_error(ETIMEDOUT));
             }
         }
     }
 
     /// Exchanges the protocol's greeting, where it has one.
-    pub(super) fn greet(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
+    fn greet(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
         self.socket = Some(socket);
         self.written = 0;
         let Some((session, exchange)) = self.shared.protocol.greet(target) else { return Ok(()) };
@@ -74,52 +95,116 @@ impl<P: Protocol> Client<'_, P> {
         match self.converse(exchange, begun) {
             End::Whole { .. } => Ok(()),
             End::Lost(Cause::Timeout) => Err(io::Error::from_raw_os_error(ETIMEDOUT)),
-            End::Lost(_) | End::Stopped => Err(io::Error::from_raw_os_error(EPROTO)),
+            End::Lost(_) => Err(io::Error::from_raw_os_error(EPROTO)),
+            End::Stopped => Err(io::Error::from_raw_os_error(ECANCELED)),
         }
     }
 
-    pub(super) fn note_up(&mut self, establishment: u64) -> bool {
+    fn note_up(&mut self, establishment: u64) {
         self.shared.control.connection_up();
-        let connections: &mut Connections = &mut self.counted.connections;
-        connections.establishment.record_ns(establishment);
-        if connections.established == 0 {
-            connections.established = 1;
-            if !self.shared.config.opening.reconnect {
-                self.shared.control.settle();
-            }
-        } else {
-            connections.reopened += 1;
+        let first = self.history.established();
+        self.ledger.established(0, first, establishment);
+        if first && !self.shared.config.opening.reconnect {
+            self.shared.control.settle();
         }
-        if let Some(sequence) = self.recorder.sequences.first_mut() {
-            sequence.connect_ns = establishment;
-        }
-        true
+        self.set_available(true);
     }
 
-    /// Rests after a failure; false where the connection is given up, or the run is over.
-    pub(super) fn rest_or_give_up(&mut self) -> bool {
-        let proven = self.counted.connections.established > 0;
-        let tries = match self.shared.config.recovery {
-            Recovery::Restart { attempts } => attempts,
-            Recovery::GiveUp if proven => ATTEMPTS,
-            Recovery::GiveUp => FIRST_ATTEMPTS,
-        };
-        if self.attempts >= tries && (self.shared.config.extent.is_count() || !proven) {
-            self.give_up();
+    /// A connection is lost, with the request under way if there is one; whether there is more to do.
+    pub(super) fn lose(&mut self, cause: Cause) -> bool {
+        let now = self.now();
+        self.cross_boundaries(now);
+        let request = self.under_way.take();
+        self.ledger.connection_lost(0, request, cause, now);
+        self.show();
+        self.disconnect();
+        match (self.shared.config.extent, self.shared.config.recovery) {
+            (Extent::Each(_), Recovery::GiveUp) => {
+                self.give_up();
+                return false;
+            }
+            (Extent::Each(each), Recovery::Restart { .. }) => self.left = each,
+            _ => {}
+        }
+        self.follow_loss() && (self.shared.config.opening.reconnect || self.reopen())
+    }
+
+    /// The connect for a request has failed; whether there is more to do.
+    pub(super) fn lose_unopened(&mut self, number: i32) -> bool {
+        let now = self.now();
+        self.cross_boundaries(now);
+        if number == ECANCELED {
             return false;
         }
-        let rest = rest_ns(self.attempts);
-        let until = self.now() + rest / 2 + self.random.random_range(0..=rest / 2);
-        self.sleep_until(until)
+        if let Some(request) = self.under_way.take() {
+            let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
+            self.ledger.request_lost(request, cause, now);
+        }
+        self.show();
+        self.follow_loss()
     }
 
-    pub(super) fn give_up(&mut self) {
-        if self.window_closed {
+    /// Waits, where the back-off has it; false where the connection is given up, or the run is over.
+    fn follow_loss(&mut self) -> bool {
+        if self.is_closed() {
+            return false;
+        }
+        self.return_claim();
+        if let Some(due) = self.reserved.take() {
+            self.shared.schedule.give_back(due);
+        }
+        match self.history.after_loss(self.rules, &mut self.random) {
+            Next::GiveUp => {
+                self.give_up();
+                false
+            }
+            Next::Open => {
+                if !self.shared.config.opening.reconnect {
+                    self.set_available(false);
+                }
+                true
+            }
+            Next::Wait(wait) => {
+                self.set_available(false);
+                let now = self.now();
+                self.shared.schedule.backs_off(now);
+                let goes_on = self.sleep_until(now + wait);
+                let now = self.now();
+                self.shared.schedule.returns(now);
+                if self.shared.config.opening.reconnect {
+                    self.set_available(true);
+                }
+                goes_on
+            }
+        }
+    }
+
+    /// Another connection may send what this one had claimed of the run's count.
+    fn return_claim(&mut self) {
+        if matches!(self.shared.config.extent, Extent::Requests(_)) {
+            for _ in 0..std::mem::take(&mut self.left) {
+                self.shared.control.give_back();
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        if self.is_closed() {
             return;
         }
-        self.counted.connections.failed = 1;
-        if self.counted.connections.established == 0 && !self.shared.config.opening.reconnect {
+        self.set_available(false);
+        self.ledger.given_up();
+        if !self.history.proven && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
+        }
+    }
+
+    fn set_available(&mut self, available: bool) {
+        let now = self.now();
+        match (std::mem::replace(&mut self.available, available), available) {
+            (false, true) => self.ledger.usable(now),
+            (true, false) => self.ledger.unusable(now),
+            _ => {}
         }
     }
 

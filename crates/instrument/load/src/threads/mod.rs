@@ -5,7 +5,6 @@
 
 mod client;
 mod connecting;
-mod counting;
 mod pace;
 
 use std::io;
@@ -18,8 +17,7 @@ use plimsoll_reactor::crew::Phase;
 use plimsoll_sys::clock;
 
 use crate::protocol::Protocol;
-use crate::run::Team;
-use crate::shared::{Counted, Shared, pin};
+use crate::shared::{Counted, Shared, Team, pin};
 use client::Client;
 
 /// Bytes of stack that a thread may come to use. Its buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.

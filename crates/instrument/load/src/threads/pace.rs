@@ -1,13 +1,14 @@
-//! When a connection's thread begins its requests: after the start, by its think time, or as its part of an open loop falls due.
+//! When a connection's thread begins its requests: after the start, by its think time, or as an open
+//! loop's requests fall due.
 
 use std::thread;
 
 use plimsoll_measure::arrivals::Think;
-use plimsoll_measure::tally::Cause;
 
-use crate::config::{Pace, Phase as Start};
+use crate::config::{Extent, Pace, Phase as Start};
+use crate::ledger::Request;
 use crate::protocol::{Protocol, Reply};
-use crate::stream::{Stream, count_expired};
+use crate::record::Phase;
 
 use super::GLANCE;
 use super::client::{Client, End};
@@ -38,20 +39,46 @@ impl<P: Protocol> Client<'_, P> {
             }
             thread::park_timeout(GLANCE);
         }
+        let now = self.now();
+        self.cross_boundaries(now);
         true
     }
 
+    /// Stays until no other connection has anything to do, where that matters.
     pub(super) fn stay_until_all_have_finished(&mut self) {
         if self.shared.config.stays_whole() {
             self.shared.control.finish();
-            while self.sleep_until(u64::MAX) {}
+        } else if self.shared.config.extent.is_count() || self.shared.control.peak() == 0 {
+            return;
         }
+        // A window of a set length is measured to its end, also by a connection that was given up.
+        while self.sleep_until(u64::MAX) {}
     }
 
     pub(super) fn carry_requests(&mut self) {
         match self.shared.config.pace {
             Pace::Closed { think, phase } => self.carry_closed_loop(think, phase),
             Pace::Open { .. } => self.carry_open_loop(),
+        }
+    }
+
+    /// Whether the run has another request for this connection; of a counted run it is claimed now, so
+    /// that nobody thinks before a request that is never sent.
+    fn may_go_on(&mut self) -> bool {
+        if self.ledger.phase() != Phase::Window {
+            return !self.is_closed();
+        }
+        match self.shared.config.extent {
+            Extent::Lasts(_) => true,
+            Extent::Each(_) => self.left > 0,
+            // An open loop claims by arrival: any connection may carry it.
+            Extent::Requests(_) if self.shared.config.pace.is_open() => true,
+            Extent::Requests(_) => {
+                if self.left == 0 && self.shared.control.claim() {
+                    self.left = 1;
+                }
+                self.left > 0
+            }
         }
     }
 
@@ -62,45 +89,43 @@ impl<P: Protocol> Client<'_, P> {
         } else if self.shared.config.opening.barrier {
             due = self.shared.control.gate.get().unwrap_or(due);
         }
-        while self.sleep_until(due) && self.look_at_idle_connection() && self.claim() {
+        // Asked twice: the window may open while the connection thinks.
+        while self.may_go_on() && self.sleep_until(due) && self.look_at_idle_connection() && self.may_go_on() {
             let now = self.now();
-            let scheduled = self.shared.config.pace.has_schedule();
-            if scheduled {
-                self.tally.schedule_lag.record_ns(now - due);
-            }
-            if !self.carry(if scheduled { due } else { now }) {
+            let intended = if self.shared.config.pace.has_schedule() { due } else { now };
+            if !self.carry(intended, intended) {
                 return;
             }
-            due = self.now() + think.draw_ns(&mut self.random);
+            due = self.free + think.draw_ns(&mut self.random);
         }
     }
 
-    /// Sends this connection's part of the requests of an open loop. One that is due while another is under way waits for this connection: no other could take it.
+    /// Sends requests of an open loop: a free connection takes the next of them all, and sends it when it is due.
     fn carry_open_loop(&mut self) {
-        let config = &self.shared.config;
-        let phase = config.part.phase(self.number, config.connections);
-        let start = self.shared.control.gate.get().unwrap_or(0);
-        let timeout = config.timeout.as_nanos() as u64;
-        self.stream = Stream::begin(config, 1.0 / config.connections as f64, phase, start, &mut self.random);
-        while let Some(due) = self.stream.as_ref().map(Stream::next) {
-            if !self.sleep_until(due) || !self.look_at_idle_connection() || !self.claim() {
+        self.shared.schedule.begin(self.shared.control.gate.get().unwrap_or(0));
+        let timeout = self.timeout_ns();
+        while self.may_go_on() {
+            let Some(due) = self.shared.schedule.take(self.shared.control.closes.get()) else { return };
+            self.reserved = Some(due);
+            if !(self.claim_arrival() && self.sleep_until(due.at) && self.claim_arrival()) {
                 return;
             }
-            if let Some(stream) = &mut self.stream {
-                stream.advance(&mut self.random);
+            if !self.look_at_idle_connection() {
+                return;
             }
             let now = self.now();
-            if due.saturating_add(timeout) <= now {
-                count_expired(timeout, &mut self.tally);
-                self.show(0, 1);
+            // The connection may have been away, and another has taken the request.
+            let Some(due) = self.reserved.take() else { continue };
+            if due.at.saturating_add(timeout) <= now {
+                self.ledger.expired(due.at, now);
+                self.show();
                 continue;
             }
-            self.tally.pool_wait.record_ns(self.free.saturating_sub(due));
-            self.tally.schedule_lag.record_ns(now - due.max(self.free));
-            if !self.carry(due) {
+            let backoff = self.shared.schedule.backoff_within(due.at, self.free);
+            self.ledger.waited(self.free.saturating_sub(due.at), backoff);
+            if !self.carry(due.at, due.at.max(self.free)) {
                 return;
             }
-            self.free = self.now();
         }
     }
 
@@ -118,24 +143,51 @@ impl<P: Protocol> Client<'_, P> {
         true
     }
 
-    /// Carries one request, due at `intended`; whether there is more to do.
-    fn carry(&mut self, intended: u64) -> bool {
-        let now = self.now();
-        self.left = self.left.saturating_sub(1);
-        self.tally.requests.scheduled += 1;
-        self.tally.sent += 1;
-        self.under_way = Some(intended);
-        let on_demand = self.socket.is_none();
-        let (end, sent) = if on_demand && !self.open() {
-            (End::Lost(Cause::Connect), now)
-        } else {
-            let sent = self.now();
-            (self.exchange(intended), sent)
-        };
-        match end {
-            End::Whole { payload, keep, status } => self.complete(payload, status, intended, sent, keep),
-            End::Lost(cause) => self.lose(cause),
-            End::Stopped => false,
+    /// Claims the arrival that was taken, of a run's count; false where none is left.
+    fn claim_arrival(&mut self) -> bool {
+        let counts = matches!(self.shared.config.extent, Extent::Requests(_)) && self.ledger.phase() == Phase::Window;
+        let Some(due) = self.reserved.as_mut().filter(|due| counts && !due.claimed) else { return true };
+        due.claimed = self.shared.control.claim();
+        if !due.claimed {
+            self.reserved = None;
         }
+        self.reserved.is_some()
+    }
+
+    /// Carries one request, due at `intended`, that could have gone out at `possible`; whether there is more to do.
+    fn carry(&mut self, intended: u64, possible: u64) -> bool {
+        let now = self.now();
+        self.cross_boundaries(now);
+        if self.is_closed() {
+            return false;
+        }
+        if self.ledger.phase() == Phase::Window {
+            self.left = self.left.saturating_sub(1);
+        }
+        self.ledger.begun(now);
+        self.ledger.sent(possible, now);
+        self.under_way = Some(Request { place: 0, intended, sent: now, counted: true, last: self.left == 0 });
+        if self.socket.is_none() {
+            if let Err(number) = self.open() {
+                let goes_on = self.lose_unopened(number);
+                self.free = self.now();
+                return goes_on;
+            }
+            let sent = self.now();
+            self.under_way = self.under_way.map(|request| Request { sent, ..request });
+        }
+        let (goes_on, free) = match self.exchange(intended) {
+            End::Whole { answer, keep, at } => {
+                self.count_answer(answer, at);
+                if !keep || self.shared.config.opening.reconnect {
+                    self.disconnect();
+                }
+                (!self.is_closed(), at)
+            }
+            End::Lost(cause) => (self.lose(cause), self.now()),
+            End::Stopped => (false, 0),
+        };
+        self.free = free;
+        goes_on
     }
 }

@@ -1,5 +1,6 @@
 //! Processes under test, and the peers they meet.
 
+pub(crate) mod books;
 pub(crate) mod forwarder;
 pub(crate) mod network;
 pub(crate) mod peer;

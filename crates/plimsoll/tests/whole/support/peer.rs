@@ -16,7 +16,7 @@ pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let handle = Arc::clone(&handle);
-            thread::Builder::new().stack_size(64 * 1024).spawn(move || handle(stream)).expect("a thread");
+            thread::Builder::new().stack_size(256 * 1024).spawn(move || handle(stream)).expect("a thread");
         }
     });
     address

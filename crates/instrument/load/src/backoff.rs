@@ -1,0 +1,167 @@
+//! What to do about a lost connection: open it again at once, after a while, or not at all. Pure.
+//!
+//! The rule: the generator waits only where connects fail, or where connections end without a single
+//! answer. A server that ends each connection after an answer is asked again at once: otherwise the
+//! wait would be measured, and not the server.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt};
+
+use crate::config::{Config, Recovery};
+
+/// Attempts in a row before a connection that was never up is given up, and one that was.
+const FIRST_ATTEMPTS: u16 = 3;
+const ATTEMPTS: u16 = 10;
+/// The wait after the first failure; it doubles with each further one, up to the longest. Half of it is
+/// random, so that connections lost together do not come back together.
+const WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_millis(3200);
+
+/// The rules of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    recovery: Recovery,
+    /// Whether a number of requests ends the run.
+    counted: bool,
+}
+
+impl Rules {
+    pub(crate) fn of(config: &Config) -> Rules {
+        Rules { recovery: config.recovery, counted: config.extent.is_count() }
+    }
+}
+
+/// What a connection has gone through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct History {
+    /// Connects since it last completed what resets their count.
+    attempts: u16,
+    /// Whether it was ever up.
+    pub(crate) proven: bool,
+    /// Whether a request was answered since its last connect.
+    answered: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Open it again at once.
+    Open,
+    /// Open it again after this many nanoseconds.
+    Wait(u64),
+    /// Never.
+    GiveUp,
+}
+
+impl History {
+    pub(crate) fn connecting(&mut self) {
+        self.attempts = self.attempts.saturating_add(1);
+        self.answered = false;
+    }
+
+    /// It is up; whether for the first time.
+    pub(crate) fn established(&mut self) -> bool {
+        !std::mem::replace(&mut self.proven, true)
+    }
+
+    pub(crate) fn answered(&mut self, rules: Rules) {
+        self.answered = true;
+        // tcpbenchmark counts the connects of a sequence, whatever was answered within it.
+        if rules.recovery == Recovery::GiveUp {
+            self.attempts = 0;
+        }
+    }
+
+    /// Whether it was up, and an attempt to open it again has failed since.
+    pub(crate) fn could_not_be_kept(&self) -> bool {
+        self.proven && self.attempts > 1
+    }
+
+    /// What follows the loss of the connection, or the failure of a connect.
+    pub(crate) fn after_loss(&self, rules: Rules, random: &mut impl Rng) -> Next {
+        let tries = match rules.recovery {
+            Recovery::Restart { attempts } => attempts,
+            Recovery::GiveUp if self.proven => ATTEMPTS,
+            Recovery::GiveUp => FIRST_ATTEMPTS,
+        };
+        // In a run of a set length a connection that was up is tried for as long as the run lasts.
+        if self.attempts >= tries && (rules.counted || !self.proven) {
+            return Next::GiveUp;
+        }
+        if self.answered {
+            return Next::Open;
+        }
+        let doublings = u32::from(self.attempts.clamp(1, 10)) - 1;
+        let wait = (WAIT * 2_u32.pow(doublings)).min(LONGEST_WAIT).as_nanos() as u64;
+        Next::Wait(wait / 2 + random.random_range(0..=wait / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    const TIMED: Rules = Rules { recovery: Recovery::GiveUp, counted: false };
+    const COUNTED: Rules = Rules { recovery: Recovery::GiveUp, counted: true };
+
+    fn failing(history: &mut History, rules: Rules, times: usize) -> Vec<Next> {
+        let mut random = StdRng::seed_from_u64(1);
+        (0..times)
+            .map(|_| {
+                history.connecting();
+                history.after_loss(rules, &mut random)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_connection_that_ends_after_an_answer_is_opened_again_at_once_however_often() {
+        let mut history = History::default();
+        for _ in 0..1000 {
+            history.connecting();
+            history.established();
+            history.answered(COUNTED);
+            assert_eq!(history.after_loss(COUNTED, &mut StdRng::seed_from_u64(1)), Next::Open);
+        }
+    }
+
+    #[test]
+    fn connects_that_fail_wait_longer_each_time_up_to_a_bound() {
+        let mut history = History { proven: true, ..History::default() };
+        let waits = failing(&mut history, TIMED, 12);
+        for (wait, attempt) in waits.into_iter().zip(0_u32..) {
+            let most = 100_000_000_u64 << attempt.min(5);
+            assert!(matches!(wait, Next::Wait(wait) if (most / 2..=most).contains(&wait)), "{attempt}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_never_up_is_given_up_after_three_attempts_in_any_run() {
+        for rules in [TIMED, COUNTED] {
+            let next = failing(&mut History::default(), rules, 3);
+            assert!(matches!(next[..], [Next::Wait(_), Next::Wait(_), Next::GiveUp]), "{next:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_up_is_given_up_only_where_a_count_ends_the_run() {
+        let up = || History { proven: true, ..History::default() };
+        assert_eq!(failing(&mut up(), COUNTED, 10).last(), Some(&Next::GiveUp));
+        assert!(failing(&mut up(), TIMED, 100).iter().all(|next| matches!(next, Next::Wait(_))));
+    }
+
+    #[test]
+    fn with_restarts_an_answer_does_not_give_more_attempts() {
+        let rules = Rules { recovery: Recovery::Restart { attempts: 2 }, counted: true };
+        let mut history = History::default();
+        history.connecting();
+        history.answered(rules);
+        assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Next::Open);
+        history.connecting();
+        history.answered(rules);
+        assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Next::GiveUp);
+    }
+}

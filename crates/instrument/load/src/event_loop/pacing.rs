@@ -1,0 +1,193 @@
+//! When requests begin, and what follows their end: the pace of a run.
+
+use plimsoll_measure::tally::Cause;
+use plimsoll_reactor::slab::Key;
+
+use super::exchange::Received;
+use super::{Connection, EventLoop, Sockets, State};
+use crate::config::{Extent, Pace, Phase};
+use crate::ledger::Answer;
+use crate::protocol::Protocol;
+use crate::record;
+
+impl<P: Protocol, S: Sockets> EventLoop<P, S> {
+    /// Takes what has arrived on a connection, and does what follows from it.
+    pub(super) fn receive(&mut self, key: Key, ended: bool) {
+        loop {
+            match self.read(key, ended) {
+                Received::Part => return,
+                Received::Unread => return self.unread.push(key),
+                Received::Lost(cause) => return self.lose(key, cause),
+                Received::Greeted => {
+                    self.establish(key);
+                    return self.take_up();
+                }
+                Received::Answered { answer, keep, ended, more } => {
+                    self.complete(key, answer, keep, ended);
+                    if !(more || ended) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Goes on with the connections that have become usable, or free without a socket.
+    pub(super) fn take_up(&mut self) {
+        while let Some(key) = self.established.pop() {
+            let now = self.now();
+            let Some(connection) = self.slab.get_mut(key) else { continue };
+            if std::mem::take(&mut connection.carries) {
+                if let Err(cause) = self.send(key, now) {
+                    self.lose(key, cause);
+                } else {
+                    self.stamp(key, None);
+                }
+            } else {
+                self.enter_if_open(key, now);
+            }
+        }
+        while let Some(key) = self.freed.pop() {
+            let now = self.now();
+            self.enter_if_open(key, now);
+        }
+    }
+
+    fn enter_if_open(&mut self, key: Key, now: u64) {
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.intended = now;
+        }
+        if self.gate_passed {
+            self.enter(key, now);
+        }
+    }
+
+    /// A connection that is up takes its place in the pace.
+    pub(super) fn enter(&mut self, key: Key, start: u64) {
+        if !self.may_go_on(key) {
+            return self.retire(key);
+        }
+        match self.shared.config.pace {
+            Pace::Closed { think, phase: Phase::Spread } => {
+                let ahead = think.draw_phase_ns(&mut self.random);
+                self.schedule(key, start + ahead);
+            }
+            Pace::Closed { phase: Phase::Lockstep, .. } => self.schedule(key, start),
+            Pace::Open { .. } => self.wait_in_pool(key),
+        }
+    }
+
+    /// Whether the run has another request for this connection; of a counted run it is claimed now, so
+    /// that nobody thinks before a request that is never sent.
+    fn may_go_on(&mut self, key: Key) -> bool {
+        if self.ledger.phase() != record::Phase::Window {
+            return true;
+        }
+        let Some(connection) = self.slab.get_mut(key) else { return false };
+        match self.shared.config.extent {
+            Extent::Lasts(_) => true,
+            Extent::Each(_) => connection.left > 0,
+            // An open loop claims by arrival: any connection may carry it.
+            Extent::Requests(_) if self.shared.config.pace.is_open() => !self.exhausted,
+            Extent::Requests(_) => {
+                if connection.left == 0 && self.shared.control.claim() {
+                    connection.left = 1;
+                }
+                connection.left > 0
+            }
+        }
+    }
+
+    /// The connection's next request is due at `at`.
+    fn schedule(&mut self, key: Key, at: u64) {
+        let now = self.now();
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        connection.state = State::Due;
+        connection.intended = at;
+        if at <= now {
+            self.due.push_back(key);
+        } else {
+            self.set_timer(key, at);
+        }
+    }
+
+    /// Begins a request that was waiting for its instant.
+    pub(super) fn begin_due(&mut self, key: Key) {
+        let now = self.now();
+        let Some(connection) = self.slab.get(key).filter(|connection| connection.state == State::Due) else { return };
+        let intended = if self.shared.config.pace.has_schedule() { connection.intended } else { now };
+        // The window may have opened while it was due.
+        if self.may_go_on(key) { self.begin(key, intended, 0, now) } else { self.retire(key) }
+    }
+
+    /// Begins a request that was due at `intended`, on a connection that has been free since `free`.
+    pub(super) fn begin(&mut self, key: Key, intended: u64, free: u64, now: u64) {
+        let counts = self.ledger.phase() == record::Phase::Window;
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        if counts {
+            connection.left = connection.left.saturating_sub(1);
+        }
+        connection.intended = intended;
+        connection.counted = true;
+        let connected = connection.socket.is_some();
+        connection.carries = !connected;
+        self.ledger.begun(now);
+        if connected {
+            if let Err(cause) = self.send(key, now) {
+                return self.lose(key, cause);
+            }
+        } else if !self.connect(key) {
+            return;
+        }
+        self.stamp(key, Some(intended.max(free)));
+    }
+
+    /// A request is answered.
+    fn complete(&mut self, key: Key, answer: Answer, keep: bool, ended: bool) {
+        let now = self.now();
+        let Some(connection) = self.slab.get(key) else { return };
+        let request = self.request(connection);
+        self.ledger.answered(request, answer, now, Some(self.reported));
+        let Some(connection) = self.slab.get_mut(key) else { return };
+        connection.history.answered(self.rules);
+        connection.state = State::Idle;
+        connection.intended = now;
+        let config = &self.shared.config;
+        // An answer that came before its request was wholly written leaves the connection in the middle of it.
+        let Connection { session, exchange, written, .. } = connection;
+        let keep =
+            keep && !config.opening.reconnect && self.shared.protocol.output(session, exchange, *written).is_empty();
+        if self.is_closed() {
+            return self.close(key);
+        }
+        if !self.may_go_on(key) {
+            return self.retire(key);
+        }
+        if !keep {
+            let key = self.detach(key);
+            self.go_on(key, now);
+        } else if !ended {
+            self.go_on(key, now);
+        }
+    }
+
+    /// A connection is free for its next request, which it may begin.
+    fn go_on(&mut self, key: Key, now: u64) {
+        match self.shared.config.pace {
+            Pace::Open { .. } => {
+                self.wait_in_pool(key);
+                self.dispatch(1);
+            }
+            Pace::Closed { think, .. } => match think.draw_ns(&mut self.random) {
+                0 => self.begin(key, now, now, now),
+                pause => self.schedule(key, now + pause),
+            },
+        }
+    }
+
+    /// A connection is lost, and with it the request under way.
+    pub(super) fn lose(&mut self, key: Key, cause: Cause) {
+        self.drop_connection(key, cause);
+        self.take_up();
+    }
+}

@@ -1,0 +1,126 @@
+//! The open loop: requests due at instants of their own meet connections that are free.
+//!
+//! A loop with a free connection takes the next arrival from the [schedule](crate::schedule) of all
+//! loops, and sends it when it is due. An arrival that no loop has taken waits there, and is sent on the
+//! first connection that becomes free: the time until then is *pool wait*, the server's doing. What is
+//! lost after both were there is *schedule lag*, the generator's.
+
+use std::sync::atomic::Ordering;
+
+use plimsoll_reactor::slab::Key;
+
+use super::{EventLoop, Sockets, State};
+use crate::config::Extent;
+use crate::protocol::Protocol;
+use crate::record::Phase;
+use crate::schedule::Due;
+
+impl<P: Protocol, S: Sockets> EventLoop<P, S> {
+    /// A connection is free for a request.
+    pub(super) fn wait_in_pool(&mut self, key: Key) {
+        if self.exhausted { self.close(key) } else { self.pool.push_back(key) }
+    }
+
+    /// When the request is due that is taken and has a connection.
+    pub(super) fn next_dispatch(&self) -> Option<u64> {
+        self.reserved.filter(|_| !self.pool.is_empty()).map(|due| due.at)
+    }
+
+    /// Sends up to `most` requests that are due, and takes the next for the connections that are free.
+    pub(super) fn dispatch(&mut self, most: usize) {
+        if !self.shared.config.pace.is_open() || !self.gate_passed || self.is_closed() {
+            return;
+        }
+        for _ in 0..most {
+            let Some(key) = self.first_free() else { return self.give_back_reserved() };
+            let Some(due) = self.take_arrival() else { return };
+            let now = self.now();
+            if due.at > now {
+                return;
+            }
+            self.reserved = None;
+            let timeout = self.timeout_ns();
+            if due.at.saturating_add(timeout) <= now {
+                self.ledger.expired(due.at, now);
+                continue;
+            }
+            self.pool.pop_front();
+            let Some(connection) = self.slab.get(key) else { continue };
+            let free = if self.another_is_free() { connection.intended.min(due.at) } else { connection.intended };
+            let backoff = self.shared.schedule.backoff_within(due.at, free);
+            self.ledger.waited(free.saturating_sub(due.at), backoff);
+            self.begin(key, due.at, free, now);
+        }
+    }
+
+    /// Whether another loop has a free connection: a request that waits nevertheless waits for the generator.
+    fn another_is_free(&self) -> bool {
+        let others = self.shared.control.gauges.iter().zip(0..).filter(|(_, number)| *number != self.number);
+        others.into_iter().any(|(gauge, _)| gauge.free.load(Ordering::Relaxed) > 0)
+    }
+
+    /// The connection that has been free for longest; others may have been lost while they waited.
+    fn first_free(&mut self) -> Option<Key> {
+        while let Some(&key) = self.pool.front() {
+            if self.slab.get(key).is_some_and(|connection| connection.state == State::Idle) {
+                return Some(key);
+            }
+            self.pool.pop_front();
+        }
+        None
+    }
+
+    /// The arrival that this loop is to send next, claimed of the run's count where there is one.
+    fn take_arrival(&mut self) -> Option<Due> {
+        let control = &self.shared.control;
+        let mut due = match self.reserved {
+            Some(due) => due,
+            None => self.shared.schedule.take(control.closes.get())?,
+        };
+        // What is due in the warm-up is no part of the count.
+        let counts = matches!(self.shared.config.extent, Extent::Requests(_)) && self.ledger.phase() == Phase::Window;
+        if counts && !due.claimed {
+            if !control.claim() {
+                self.exhaust();
+                return None;
+            }
+            due.claimed = true;
+        }
+        self.reserved = Some(due);
+        Some(due)
+    }
+
+    /// No connection is free here: another loop may have one.
+    fn give_back_reserved(&mut self) {
+        if self.shared.control.gauges.len() > 1
+            && let Some(due) = self.reserved.take()
+        {
+            self.shared.schedule.give_back(due);
+        }
+    }
+
+    /// Every request there was to send is sent: connections close as they become free.
+    fn exhaust(&mut self) {
+        self.exhausted = true;
+        self.reserved = None;
+        for key in std::mem::take(&mut self.pool) {
+            if self.slab.get(key).is_some_and(|connection| connection.state == State::Idle) {
+                self.close(key);
+            }
+        }
+    }
+
+    /// Accounts for the request that was taken, due by the window's end, and not sent.
+    pub(super) fn end_pool(&mut self, end: u64) {
+        self.pool.clear();
+        let Some(due) = self.reserved.take() else { return };
+        if self.shared.config.extent.is_count() {
+            // Those never sent are among the ones that nobody claimed.
+            if due.claimed {
+                self.shared.control.give_back();
+            }
+        } else if due.at < end {
+            self.ledger.overdue(due.at, end);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! What becomes of every request and connection: the one place where a run is counted. Pure: the
+//! instants are arguments, in nanoseconds from the run's origin.
+//!
+//! The rule: an engine says what has happened (`due`, `sent`, `answered`, `lost`, `established`), and
+//! when; the ledger decides what is counted, in which span. A request belongs to the span in which it
+//! ends. One that is under way when the window opens is carried into it, and one that is under way
+//! when the window closes is in flight.
+
+use plimsoll_measure::tally::{Cause, Connections, Tally};
+
+use crate::config::{Config, Extent};
+use crate::record::{Outcome, Phase, Recorder, Row, Sequence};
+
+/// What one event loop, or one connection's thread, counts.
+pub(crate) struct Ledger {
+    has_schedule: bool,
+    /// Whether the service time can differ from the response time.
+    keeps_service: bool,
+    tells_transmission: bool,
+    each: bool,
+    timeout: u64,
+    phase: Phase,
+    tally: Tally,
+    warm_up: Option<Tally>,
+    window: Tally,
+    connections: Connections,
+    recorder: Recorder,
+    /// Requests under way that the span counts.
+    under_way: u64,
+    /// Connections that are wanted and cannot be used, and since when that number has been so.
+    unusable: u64,
+    unusable_since: u64,
+    /// When the window closed.
+    ended_at: u64,
+    /// When the last request of the window was begun.
+    last_begun: u64,
+    /// Completed and failed in the whole run, to show.
+    shown: (u64, u64),
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// Its connection's place among those of the ledger.
+    pub(crate) place: usize,
+    /// When it was due.
+    pub(crate) intended: u64,
+    /// When it was sent.
+    pub(crate) sent: u64,
+    /// Whether the run counts it. The window of a counted run (`-n`) begins with requests under way
+    /// that exceed the count; they are no part of it.
+    pub(crate) counted: bool,
+    /// Whether it is the last of its connection's sequence.
+    pub(crate) last: bool,
+}
+
+/// A whole answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// Payload bytes.
+    pub(crate) payload: u64,
+    /// Its status, or 0 where answers have none. From 400 on the request has failed.
+    pub(crate) status: u16,
+}
+
+/// What a ledger amounts to.
+pub(crate) struct Books {
+    pub(crate) warm_up: Option<Tally>,
+    pub(crate) window: Tally,
+    pub(crate) connections: Connections,
+    pub(crate) sequences: Vec<Sequence>,
+    pub(crate) ended_at: u64,
+    pub(crate) last_begun: u64,
+}
+
+impl Ledger {
+    /// The ledger of so many connections.
+    pub(crate) fn new(config: &Config, tells_transmission: bool, connections: usize, recorder: Recorder) -> Ledger {
+        let has_schedule = config.pace.has_schedule();
+        Ledger {
+            has_schedule,
+            keeps_service: has_schedule || config.opening.reconnect,
+            tells_transmission,
+            each: matches!(config.extent, Extent::Each(_)),
+            timeout: config.timeout.as_nanos() as u64,
+            phase: Phase::WarmUp,
+            tally: Tally::default(),
+            warm_up: None,
+            window: Tally::default(),
+            connections: Connections::default(),
+            recorder,
+            under_way: 0,
+            // Where each request has a connection of its own, none is wanted before.
+            unusable: if config.opening.reconnect { 0 } else { connections as u64 },
+            unusable_since: 0,
+            ended_at: 0,
+            last_begun: 0,
+            shown: (0, 0),
+        }
+    }
+
+    /// Where the run is.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Completed and failed in the whole run.
+    pub(crate) fn shown(&self) -> (u64, u64) {
+        self.shown
+    }
+
+    /// When it has records to hand over next.
+    pub(crate) fn next_record(&self) -> Option<u64> {
+        self.recorder.next()
+    }
+
+    /// Hands over the records of the seconds that are past.
+    pub(crate) fn record(&mut self, now: u64) {
+        self.recorder.pass(now, self.phase);
+    }
+
+    /// The window opens. So many of the requests under way are not counted ([`Request::counted`]).
+    pub(crate) fn open(&mut self, at: u64, uncounted: u64) {
+        self.recorder.end_phase(self.phase);
+        let mut warm_up = std::mem::take(&mut self.tally);
+        warm_up.requests.in_flight = self.under_way;
+        self.under_way -= uncounted;
+        self.tally.requests.scheduled = self.under_way;
+        self.warm_up = Some(warm_up);
+        self.phase = Phase::Window;
+        self.connections.unavailable_ns = 0;
+        self.unusable_since = at;
+    }
+
+    /// The window closes, over these requests that are under way.
+    pub(crate) fn close(&mut self, at: u64, under_way: impl Iterator<Item = Request>) {
+        if self.phase == Phase::WarmUp {
+            // The run ended before its window: nothing of the warm-up is counted in it.
+            self.open(at, 0);
+        }
+        for request in under_way.filter(|request| request.counted) {
+            self.tally.requests.in_flight += 1;
+            self.tally.unanswered.record_ns(at.saturating_sub(request.intended));
+        }
+        self.note_unavailable(at);
+        self.recorder.end_phase(self.phase);
+        self.window = std::mem::take(&mut self.tally);
+        self.phase = Phase::Drain;
+        self.ended_at = at;
+    }
+
+    /// What was counted, at the end of the run.
+    pub(crate) fn finish(mut self) -> Books {
+        self.recorder.finish(self.phase);
+        Books {
+            warm_up: self.warm_up,
+            window: self.window,
+            connections: self.connections,
+            sequences: self.recorder.sequences,
+            ended_at: self.ended_at,
+            last_begun: self.last_begun,
+        }
+    }
+
+    /// A request is due, and a connection takes it up.
+    pub(crate) fn begun(&mut self, now: u64) {
+        self.under_way += 1;
+        self.tally.requests.scheduled += 1;
+        self.tally.sent += 1;
+        self.last_begun = now;
+    }
+
+    /// Open loop: a request found a connection after so long a wait, of which connections waited to be
+    /// opened again for a part.
+    pub(crate) fn waited(&mut self, wait: u64, backoff: u64) {
+        self.tally.pool_wait.record_ns(wait - backoff);
+        if backoff > 0 {
+            self.tally.backoff_wait.record_ns(backoff);
+        }
+    }
+
+    /// A request went out, which could have gone out at `possible`.
+    pub(crate) fn sent(&mut self, possible: u64, now: u64) {
+        if self.has_schedule {
+            self.tally.schedule_lag.record_ns(now.saturating_sub(possible));
+        }
+    }
+
+    /// An open loop's request timed out before a connection was free for it.
+    pub(crate) fn expired(&mut self, due: u64, now: u64) {
+        count_unsent(now.saturating_sub(due), self.timeout, &mut self.tally);
+        self.shown.1 += 1;
+        self.recorder.lost(None);
+    }
+
+    /// An open loop's request was due and not sent when the window closed.
+    pub(crate) fn overdue(&mut self, due: u64, end: u64) {
+        count_unsent(end.saturating_sub(due), self.timeout, &mut self.tally);
+    }
+
+    /// A closed loop's request was due, and the generator had not come to send it when the window closed.
+    pub(crate) fn not_sent_yet(&mut self, due: u64, end: u64) {
+        self.tally.unanswered.record_ns(end.saturating_sub(due));
+        self.never_sent(1);
+    }
+
+    /// Requests of a counted run that are never sent.
+    pub(crate) fn never_sent(&mut self, count: u64) {
+        self.tally.requests.scheduled += count;
+        self.tally.requests.unsent += count;
+    }
+
+    /// A request is answered: the last byte came at `came`, and the wait that reported it returned at
+    /// `reported`, or `None` where the kernel itself took the time.
+    pub(crate) fn answered(&mut self, request: Request, answer: Answer, came: u64, reported: Option<u64>) {
+        let response = came.saturating_sub(request.intended);
+        let failed = answer.status >= 400;
+        let outcome = if failed { Outcome::Status } else { Outcome::Ok };
+        if request.counted {
+            self.under_way -= 1;
+            let tally = &mut self.tally;
+            tally.statuses.count(answer.status);
+            if failed {
+                // Its time is not among those of the answers asked for: errors may be quick.
+                self.shown.1 += 1;
+                tally.requests.failed += 1;
+                tally.errors.count(Cause::Status);
+            } else {
+                self.shown.0 += 1;
+                tally.requests.completed += 1;
+                tally.payload_bytes += answer.payload;
+                tally.response.record_ns(response);
+                if self.tells_transmission {
+                    tally.transmission.record_ns(came.saturating_sub(request.sent));
+                } else if self.keeps_service {
+                    tally.service.record_ns(came.saturating_sub(request.sent));
+                }
+                if let Some(reported) = reported {
+                    tally.receive_lag.record_ns(came.saturating_sub(reported));
+                }
+            }
+            self.recorder.ended(response, outcome);
+        }
+        if let Some(sequence) = self.recorder.sequence(request.place) {
+            if failed {
+                sequence.failed_requests += 1;
+            } else {
+                sequence.completed += 1;
+                sequence.exchange_ns += came.saturating_sub(request.sent);
+                // Where requests are not counted by connection, one answered makes it a success.
+                sequence.success = !self.each || request.last;
+            }
+            self.log(request, answer.payload, came, outcome);
+        }
+    }
+
+    /// A request under way is lost.
+    pub(crate) fn request_lost(&mut self, request: Request, cause: Cause, now: u64) {
+        let age = now.saturating_sub(request.intended);
+        if request.counted {
+            self.under_way -= 1;
+            self.shown.1 += 1;
+            if cause != Cause::Connect {
+                // Connects are counted as they fail, with a request under way or without.
+                self.tally.errors.count(cause);
+            }
+            if cause == Cause::Timeout {
+                self.tally.requests.timed_out += 1;
+                self.tally.unanswered.record_ns(age);
+            } else {
+                self.tally.requests.failed += 1;
+            }
+            self.recorder.lost(Some(cause));
+        }
+        if let Some(sequence) = self.recorder.sequence(request.place) {
+            sequence.failed_requests += 1;
+            self.log(request, 0, now, Outcome::of(cause));
+        }
+    }
+
+    /// A connection that was up is lost, with the request on it if there is one.
+    pub(crate) fn connection_lost(&mut self, place: usize, request: Option<Request>, cause: Cause, now: u64) {
+        match request {
+            Some(request) => self.request_lost(request, cause, now),
+            None => self.connections.count_idle_loss(cause),
+        }
+        if let Some(sequence) = self.recorder.sequence(place) {
+            sequence.failed_sequences += 1;
+            sequence.exchange_ns = 0;
+        }
+    }
+
+    /// A connection is usable, so long after its connect call.
+    pub(crate) fn established(&mut self, place: usize, first: bool, establishment: u64) {
+        self.connections.establishment.record_ns(establishment);
+        if first {
+            self.connections.established += 1;
+        } else {
+            self.connections.reopened += 1;
+        }
+        if let Some(sequence) = self.recorder.sequence(place) {
+            sequence.connect_ns = establishment;
+        }
+    }
+
+    /// A connect failed, with this error number.
+    pub(crate) fn connect_failed(&mut self, place: usize, number: i32) {
+        self.connections.count_failure(number);
+        self.tally.errors.count(Cause::Connect);
+        if let Some(sequence) = self.recorder.sequence(place) {
+            sequence.failed_connects += 1;
+        }
+    }
+
+    /// A connection was given up, or could not be kept.
+    pub(crate) fn given_up(&mut self) {
+        self.connections.failed += 1;
+    }
+
+    /// A connection that is wanted can no longer be used.
+    pub(crate) fn unusable(&mut self, now: u64) {
+        self.note_unavailable(now);
+        self.unusable += 1;
+    }
+
+    /// It can be used.
+    pub(crate) fn usable(&mut self, now: u64) {
+        self.note_unavailable(now);
+        self.unusable = self.unusable.saturating_sub(1);
+    }
+
+    fn note_unavailable(&mut self, now: u64) {
+        if self.phase == Phase::Window {
+            let passed = now.saturating_sub(self.unusable_since);
+            self.connections.unavailable_ns += passed * self.unusable;
+            self.unusable_since = now.max(self.unusable_since);
+        }
+    }
+
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.tally.bytes_sent += bytes as u64;
+    }
+
+    pub(crate) fn read(&mut self, bytes: usize) {
+        self.tally.bytes_received += bytes as u64;
+    }
+
+    fn log(&mut self, request: Request, bytes: u64, at: u64, outcome: Outcome) {
+        let phase = if request.counted { self.phase } else { Phase::WarmUp };
+        let response_ns = at.saturating_sub(request.intended);
+        self.recorder.log(request.place, Row { at, bytes, response_ns, phase, outcome, ..Row::default() });
+    }
+}
+
+/// Counts a request that was due `age` ago and never sent: beyond the time-out it timed out.
+pub(crate) fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) {
+    tally.requests.scheduled += 1;
+    let age = age.min(timeout);
+    if age >= timeout {
+        tally.requests.timed_out += 1;
+        tally.errors.count(Cause::Timeout);
+    } else {
+        tally.requests.unsent += 1;
+    }
+    tally.pool_wait.record_ns(age);
+    tally.unanswered.record_ns(age);
+}
+
+#[cfg(test)]
+mod tests;

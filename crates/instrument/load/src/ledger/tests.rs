@@ -1,0 +1,250 @@
+//! The ledger in simulated time.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use plimsoll_measure::arrivals::{Rate, Spacing, Think};
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::tests::config;
+use crate::config::{Pace, Phase as Start};
+use crate::record::Records;
+
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLISECOND;
+
+fn closed() -> Config {
+    config(Pace::Closed { think: Think::None, phase: Start::Spread })
+}
+
+fn open() -> Config {
+    config(Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed })
+}
+
+fn ledger(config: &Config) -> Ledger {
+    let numbers = 0..config.connections as u32;
+    Ledger::new(config, false, config.connections, Recorder::new(&config.records, 0, numbers))
+}
+
+fn request(intended: u64, sent: u64) -> Request {
+    Request { place: 0, intended, sent, counted: true, last: false }
+}
+
+const ANSWER: Answer = Answer { payload: 64, status: 0 };
+
+/// One request, begun at `sent` and answered at `came`.
+fn carry(ledger: &mut Ledger, sent: u64, came: u64) {
+    ledger.begun(sent);
+    ledger.answered(request(sent, sent), ANSWER, came, Some(came));
+}
+
+#[test]
+fn a_request_belongs_to_the_span_in_which_it_ends() {
+    let mut ledger = ledger(&closed());
+    carry(&mut ledger, 10, 20);
+    ledger.begun(30);
+    ledger.open(100, 0);
+    ledger.answered(request(30, 30), ANSWER, 130, Some(130));
+    carry(&mut ledger, 140, 150);
+    ledger.begun(160);
+    ledger.close(200, [request(160, 160)].into_iter());
+    ledger.answered(request(160, 160), ANSWER, 210, Some(210));
+    let books = ledger.finish();
+    let (warm_up, window) = (books.warm_up.expect("there was one").requests, books.window.requests);
+    assert_eq!((warm_up.scheduled, warm_up.completed, warm_up.in_flight), (2, 1, 1));
+    assert_eq!((window.scheduled, window.completed, window.in_flight), (3, 2, 1));
+    assert!(warm_up.balance() && window.balance());
+    assert_eq!((books.window.response.count(), books.ended_at, books.last_begun), (2, 200, 160));
+}
+
+#[test]
+fn requests_beyond_a_count_that_are_under_way_as_the_window_opens_are_no_part_of_it() {
+    let mut ledger = ledger(&closed());
+    ledger.begun(10);
+    ledger.begun(10);
+    ledger.open(100, 1);
+    ledger.answered(Request { counted: false, ..request(10, 10) }, ANSWER, 110, Some(110));
+    ledger.answered(request(10, 10), ANSWER, 120, Some(120));
+    ledger.close(200, std::iter::empty());
+    let books = ledger.finish();
+    assert_eq!(books.warm_up.expect("there was one").requests.in_flight, 2);
+    let window = books.window.requests;
+    assert_eq!((window.scheduled, window.completed), (1, 1));
+    assert_eq!(books.window.response.count(), 1);
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_has_an_empty_window() {
+    let mut ledger = ledger(&closed());
+    carry(&mut ledger, 10, 20);
+    ledger.close(30, std::iter::empty());
+    let books = ledger.finish();
+    assert_eq!(books.warm_up.expect("there was one").requests.completed, 1);
+    assert_eq!(books.window.requests, plimsoll_measure::tally::Requests::default());
+}
+
+#[test]
+fn every_lost_request_has_its_cause_and_an_idle_connection_that_ends_has_none() {
+    let mut ledger = ledger(&closed());
+    ledger.open(0, 0);
+    for cause in [Cause::Read, Cause::Write, Cause::Closed, Cause::Mismatch, Cause::Timeout] {
+        ledger.begun(10);
+        ledger.connection_lost(0, Some(request(10, 10)), cause, 20);
+    }
+    ledger.connection_lost(0, None, Cause::Closed, 30);
+    ledger.connection_lost(0, None, Cause::Read, 30);
+    ledger.close(100, std::iter::empty());
+    let books = ledger.finish();
+    let (errors, requests) = (books.window.errors, books.window.requests);
+    assert_eq!((requests.failed, requests.timed_out), (4, 1));
+    assert_eq!([errors.read, errors.write, errors.closed, errors.mismatch, errors.timeout], [1; 5]);
+    assert_eq!(books.connections.ended_idle, 2);
+    assert!(requests.balance());
+}
+
+#[test]
+fn the_waits_between_intended_start_and_send_are_never_mixed() {
+    let mut ledger = ledger(&open());
+    ledger.open(0, 0);
+    // Due at 10 ms; a connection is free at 40 ms, of which back-off took 20; sent at 45 ms; answered at 50 ms.
+    ledger.waited(30 * MILLISECOND, 20 * MILLISECOND);
+    ledger.begun(45 * MILLISECOND);
+    ledger.sent(40 * MILLISECOND, 45 * MILLISECOND);
+    ledger.answered(request(10 * MILLISECOND, 45 * MILLISECOND), ANSWER, 50 * MILLISECOND, Some(49 * MILLISECOND));
+    ledger.close(SECOND, std::iter::empty());
+    let window = ledger.finish().window;
+    let sets = [&window.pool_wait, &window.backoff_wait, &window.schedule_lag, &window.service, &window.receive_lag];
+    assert_eq!(sets.map(|times| times.summary().max), [10_000.0, 20_000.0, 5_000.0, 5_000.0, 1_000.0]);
+    assert_eq!(window.response.summary().max, 40_000.0);
+}
+
+#[test]
+fn an_open_loops_unsent_requests_time_out_by_their_age() {
+    let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..open() });
+    ledger.open(0, 0);
+    ledger.expired(0, 2 * SECOND);
+    ledger.overdue(SECOND, 2 * SECOND);
+    ledger.overdue(SECOND + 1, 2 * SECOND);
+    ledger.close(2 * SECOND, std::iter::empty());
+    let window = ledger.finish().window;
+    assert_eq!((window.requests.timed_out, window.requests.unsent, window.errors.timeout), (2, 1, 2));
+    assert!(window.requests.balance());
+    assert_eq!(window.unanswered.count(), 3);
+}
+
+#[test]
+fn unavailable_time_is_that_of_wanted_connections_within_the_window() {
+    let mut ledger = ledger(&Config { connections: 2, ..closed() });
+    ledger.usable(50);
+    ledger.open(100, 0);
+    ledger.usable(130);
+    ledger.unusable(150);
+    ledger.usable(160);
+    ledger.unusable(190);
+    ledger.close(200, std::iter::empty());
+    ledger.unusable(300);
+    assert_eq!(ledger.finish().connections.unavailable_ns, 30 + 10 + 10);
+}
+
+#[test]
+fn rows_say_the_phase_and_how_a_request_ended_and_leave_each_second() {
+    let (rows, received) = channel();
+    let records = Records { requests: Some(rows), ..Records::default() };
+    let mut ledger = ledger(&Config { records, ..closed() });
+    carry(&mut ledger, 10, 20);
+    ledger.open(100, 0);
+    ledger.begun(110);
+    ledger.connection_lost(0, Some(request(110, 110)), Cause::Timeout, 310);
+    ledger.begun(320);
+    ledger.answered(request(320, 320), Answer { payload: 5, status: 404 }, 330, Some(330));
+    assert_eq!(ledger.next_record(), Some(SECOND));
+    ledger.record(SECOND - 1);
+    assert!(received.try_recv().is_err());
+    ledger.record(SECOND);
+    let told: Vec<_> = received.try_recv().expect("a second is over").into_iter().collect();
+    let told: Vec<_> = told.iter().map(|row| (row.at, row.phase, row.outcome, row.request, row.response_ns)).collect();
+    let expected = [
+        (20, Phase::WarmUp, Outcome::Ok, 1, 10),
+        (310, Phase::Window, Outcome::Timeout, 2, 200),
+        (330, Phase::Window, Outcome::Status, 3, 10),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_second_is_split_where_a_phase_ends() {
+    let (seconds, received) = channel();
+    let records = Records { seconds: Some(seconds), ..Records::default() };
+    let mut ledger = ledger(&Config { records, ..closed() });
+    carry(&mut ledger, 10, 20);
+    ledger.open(SECOND / 2, 0);
+    carry(&mut ledger, SECOND / 2, SECOND - 1);
+    ledger.record(SECOND);
+    carry(&mut ledger, SECOND, SECOND + 1);
+    ledger.close(SECOND + 2, std::iter::empty());
+    ledger.finish();
+    let told: Vec<_> = received.iter().map(|second| (second.number, second.phase, second.completed)).collect();
+    let parts = [(0, Phase::WarmUp, 1), (0, Phase::Window, 1), (1, Phase::Window, 1), (1, Phase::Drain, 0)];
+    assert_eq!(told, parts);
+}
+
+#[test]
+fn a_sequence_is_a_success_once_its_last_request_is_answered() {
+    let records = Records { connections: true, ..Records::default() };
+    let mut ledger = ledger(&Config { extent: Extent::Each(2), records, ..closed() });
+    ledger.open(0, 0);
+    ledger.established(0, true, 7);
+    for last in [false, true] {
+        ledger.begun(10);
+        ledger.answered(Request { last, ..request(10, 12) }, ANSWER, 20, Some(20));
+    }
+    ledger.begun(30);
+    ledger.connection_lost(1, Some(Request { place: 1, ..request(30, 30) }), Cause::Read, 40);
+    ledger.close(50, std::iter::empty());
+    let sequences = ledger.finish().sequences;
+    let (whole, broken) = (sequences[0], sequences[1]);
+    assert_eq!((whole.success, whole.completed, whole.connect_ns, whole.exchange_ns), (true, 2, 7, 16));
+    assert_eq!((broken.success, broken.failed_requests, broken.failed_sequences), (false, 1, 1));
+}
+
+proptest! {
+    /// Whatever happens, and wherever the window lies in it, each span accounts for every request.
+    #[test]
+    fn every_request_is_accounted_for_in_every_span(
+        steps in prop::collection::vec(0_u8..8, 0..200),
+        opens in 0_usize..100,
+        closes in 100_usize..200,
+    ) {
+        let mut ledger = ledger(&open());
+        let mut under_way = Vec::new();
+        for (step, number) in steps.into_iter().zip(0_usize..) {
+            let now = number as u64 * 1000;
+            if number == opens {
+                ledger.open(now, 0);
+            }
+            if number == closes {
+                ledger.close(now, under_way.clone().into_iter());
+            }
+            match (step, under_way.is_empty()) {
+                (0..4, _) => {
+                    ledger.begun(now);
+                    under_way.push(request(now, now));
+                }
+                (4, _) if ledger.phase() != Phase::Drain => ledger.expired(now, now),
+                (_, true) => {}
+                (5, _) => ledger.answered(under_way.remove(0), ANSWER, now, None),
+                (6, _) => ledger.answered(under_way.remove(0), Answer { payload: 0, status: 500 }, now, None),
+                _ => ledger.connection_lost(0, Some(under_way.remove(0)), Cause::Read, now),
+            }
+        }
+        if ledger.phase() != Phase::Drain {
+            ledger.close(1 << 40, under_way.into_iter());
+        }
+        let books = ledger.finish();
+        prop_assert!(books.window.requests.balance(), "{:?}", books.window.requests);
+        let errors = books.window.errors;
+        prop_assert_eq!(books.window.requests.failed, errors.read + errors.status);
+        prop_assert!(books.warm_up.is_some_and(|warm_up| warm_up.requests.balance()));
+    }
+}
