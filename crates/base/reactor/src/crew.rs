@@ -8,16 +8,16 @@
 //! The thread that made the crew coordinates it: only its table has every event's descriptor, so waking a loop is its business. A loop that needs something raises
 //! [`Crew::request`] and the coordinator calls [`Crew::attend`].
 //!
-//! A table begins as a copy of the coordinator's, or, with [`Outset::Empty`], with nothing but the way to hear from it: a *mailbox*, by which descriptors that
-//! are opened later reach it as well.
+//! A table begins with what its [`Outset`] says: a copy of the coordinator's, a part of it, or nothing but a *mailbox*, by which descriptors arrive that the
+//! coordinator opens later.
 
 mod seat;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use plimsoll_sys::event::Event;
@@ -39,10 +39,13 @@ pub enum Growth {
 }
 
 /// What a new table holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outset {
     /// All that the coordinator's holds at that moment, under the same numbers.
     Copy,
+    /// These of the coordinator's, under the same numbers, beside standard input, output and error. Nothing that the coordinator holds only for a moment, such as a
+    /// connection on its way to a worker, stays open in a table that never learns of it.
+    Only(Vec<RawFd>),
     /// Standard input, output and error, and a mailbox.
     Empty,
 }
@@ -52,7 +55,7 @@ struct Member<R> {
     room: Arc<AtomicBool>,
     wake: Arc<Event>,
     mailbox: Option<OwnedFd>,
-    thread: JoinHandle<R>,
+    thread: JoinHandle<Option<R>>,
 }
 
 /// Event loops that run `body`, and the means to add to, wake and end them.
@@ -92,8 +95,8 @@ impl<R: Send + 'static> Crew<R> {
         let table = self.tables(worker).count();
         let wake = Arc::new(Event::new()?);
         let room = Arc::new(AtomicBool::new(true));
-        let (near, far) = match self.outset {
-            Outset::Copy => (None, None),
+        let (near, far) = match &self.outset {
+            Outset::Copy | Outset::Only(_) => (None, None),
             Outset::Empty => passing::pair().map(|(near, far)| (Some(near), Some(Arc::new(far))))?,
         };
         let seat = Seat {
@@ -105,29 +108,29 @@ impl<R: Send + 'static> Crew<R> {
             shared: Arc::clone(&self.shared),
         };
         let body = Arc::clone(&self.body);
-        let unshared = Arc::new(Mutex::new(None));
-        let outcome = Arc::clone(&unshared);
-        let (ready, started) = std::sync::mpsc::sync_channel::<()>(0);
+        let keep = self.kept(&seat);
+        let (report, unshared) = mpsc::sync_channel(0);
         let thread = thread::Builder::new().name(format!("worker {worker}.{table}")).stack_size(STACK_BYTES).spawn(
             move || {
-                let ended = RaiseOnDrop(Arc::clone(&seat.shared));
-                let unshared = match seat.mailbox() {
+                let outcome = match &keep {
                     None => descriptor::unshare_table(),
-                    Some(mailbox) => {
-                        descriptor::unshare_table_keeping(&[mailbox, seat.wake.as_fd(), seat.shared.request.as_fd()])
-                    }
+                    Some(keep) => descriptor::unshare_table_keeping(keep),
                 };
-                *outcome.lock().unwrap_or_else(PoisonError::into_inner) = unshared.err();
-                drop(ready);
+                let has_table = outcome.is_ok();
+                let _ = report.send(outcome);
+                // Without a table of its own its numbers would be the coordinator's.
+                if !has_table {
+                    return None;
+                }
+                let ended = RaiseOnDrop(Arc::clone(&seat.shared));
                 let result = body(seat);
                 drop(ended);
-                result
+                Some(result)
             },
         )?;
         // The coordinator goes on only when the copy is made: what it opens and closes next must not appear in, or vanish from, the copy.
-        let _ = started.recv();
-        if let Some(error) = unshared.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.set_phase(Phase::Stop);
+        if let Err(error) = unshared.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())) {
+            let _ = thread.join();
             return Err(error);
         }
         // The thread closes its number of the far end; this table's own, which had to be open for the copy to have it, stays: one a table.
@@ -207,7 +210,18 @@ impl<R: Send + 'static> Crew<R> {
         self.members
             .into_iter()
             .map(|member| member.thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)))
+            .map(|result| result.expect("a member has a table, and so a result"))
             .collect()
+    }
+
+    /// The numbers that a new table keeps of the coordinator's; `None` for all.
+    fn kept(&self, seat: &Seat) -> Option<Vec<RawFd>> {
+        let events = [seat.wake.as_fd().as_raw_fd(), self.shared.request.as_fd().as_raw_fd()];
+        match &self.outset {
+            Outset::Copy => None,
+            Outset::Only(numbers) => Some(numbers.iter().copied().chain(events).collect()),
+            Outset::Empty => Some(seat.mailbox().map(|end| end.as_raw_fd()).into_iter().chain(events).collect()),
+        }
     }
 
     fn tables(&self, worker: usize) -> impl Iterator<Item = &Member<R>> {

@@ -95,6 +95,11 @@ impl<T> Dealer<T> {
         handed + u64::from(self.in_hand.is_some())
     }
 
+    /// How many connections were handed over that no worker has taken.
+    pub fn unclaimed(&self) -> usize {
+        self.desks.iter().map(|desk| desk.waiting().len()).sum()
+    }
+
     /// What to wait for: what connections come from, or where one is in hand, a worker that can take it.
     pub fn places(&self, listeners: impl IntoIterator<Item = RawFd>) -> Vec<Place> {
         let place = |interest| move |descriptor| Place::new(descriptor, interest);

@@ -5,9 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod crew;
+pub mod deadline;
 pub mod handoff;
+pub mod leaked;
 pub mod listening;
 pub mod numbered;
+pub mod progress;
+pub mod shutdown;
 pub mod slab;
 pub mod source;
 pub mod timer;

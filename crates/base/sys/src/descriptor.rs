@@ -5,7 +5,7 @@
 //! a descriptor in its own table is the one to use and close it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use rustix::process::{Resource, getrlimit};
 
@@ -28,18 +28,21 @@ pub fn is_full_table(error: &io::Error) -> bool {
 
 /// Gives the calling thread a descriptor table of its own with nothing in it but standard input, output and error and those in `keep`. Every other number is
 /// invalid here from now on: what this thread needs reaches it by [`crate::passing`].
-pub fn unshare_table_keeping(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn unshare_table_keeping(keep: &[RawFd]) -> io::Result<()> {
     unshare_table()?;
     // What other threads own stays open in their table; here, where nobody owns it, it goes.
-    close_all_but(keep);
+    close_numbers_but(keep);
     Ok(())
 }
 
 /// Closes every descriptor of this thread's table above standard error but these. To be called only where no other thread shares the table, and nothing in it
 /// but these will be used again.
 pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) {
-    let mut keep: Vec<u32> =
-        keep.iter().map(|descriptor| descriptor.as_raw_fd() as u32).filter(|number| *number > 2).collect();
+    close_numbers_but(&keep.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
+}
+
+fn close_numbers_but(keep: &[RawFd]) {
+    let mut keep: Vec<u32> = keep.iter().map(|number| *number as u32).filter(|number| *number > 2).collect();
     keep.sort_unstable();
     let mut first = 3;
     for number in keep.into_iter().chain([u32::MAX]) {

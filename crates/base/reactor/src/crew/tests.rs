@@ -3,7 +3,7 @@
 use super::*;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {

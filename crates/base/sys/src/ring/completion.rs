@@ -63,6 +63,13 @@ pub enum Completion {
         /// What was lent.
         payload: Payload,
     },
+    /// How many bytes the kernel holds for a socket's peer.
+    Unacknowledged {
+        /// Where.
+        slot: Slot,
+        /// How many. Before Linux 6.7 it is an error.
+        outcome: io::Result<usize>,
+    },
     /// The socket is closed; its slot may be another's from now on.
     Closed(Slot),
 }
@@ -91,6 +98,7 @@ pub(super) enum Kind {
     Room,
     Connect,
     End,
+    Unacknowledged,
     /// Requests whose own completion says nothing that matters.
     Aside,
 }
@@ -101,7 +109,7 @@ impl Kind {
     }
 
     pub(super) fn of(tag: u64) -> Option<Kind> {
-        const ALL: [Kind; 12] = [
+        const ALL: [Kind; 13] = [
             Kind::Wake,
             Kind::Accept,
             Kind::Receive,
@@ -113,6 +121,7 @@ impl Kind {
             Kind::Room,
             Kind::Connect,
             Kind::End,
+            Kind::Unacknowledged,
             Kind::Aside,
         ];
         ALL.get((tag >> 32) as usize).copied()
@@ -186,6 +195,7 @@ impl Ring {
                 }
                 None
             }
+            Kind::Unacknowledged => Some(Completion::Unacknowledged { slot, outcome }),
             Kind::Aside => None,
         }
     }

@@ -76,6 +76,12 @@ pub enum Patience {
 /// The one pool that every ring has.
 const GROUP: u16 = 0;
 
+/// The address of no family, which disconnects.
+static NOWHERE: libc::sockaddr = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+
+/// SOCKET_URING_OP_SIOCOUTQ (the kernel's include/uapi/linux/io_uring.h).
+const SOCKET_SIOCOUTQ: u32 = 1;
+
 /// A pair of rings with their sockets, buffers and what is lent to the kernel. One thread makes and uses it.
 pub struct Ring {
     uring: IoUring,
@@ -206,6 +212,21 @@ impl Ring {
         self.end(slot, libc::SHUT_RDWR)
     }
 
+    /// Ends a connection with a reset: unsent bytes are dropped, and what is outstanding on the socket fails. A connect to no address family at all does it
+    /// (connect(2), AF_UNSPEC; tcp_disconnect in the kernel's net/ipv4/tcp.c).
+    pub fn reset(&mut self, slot: Slot) -> io::Result<()> {
+        self.ending.entry(slot.0).or_default().left += 1;
+        let request = opcode::Connect::new(Fixed(slot.0), (&raw const NOWHERE).cast(), size_of_val(&NOWHERE) as u32);
+        self.push(request.build().user_data(Kind::End.tag(slot.0)))
+    }
+
+    /// Asks how many bytes the kernel holds that the peer has not acknowledged (SIOCOUTQ; for a ring's sockets since Linux 6.7): see
+    /// [`Completion::Unacknowledged`].
+    pub fn ask_unacknowledged(&mut self, slot: Slot) -> io::Result<()> {
+        let request = opcode::UringCmd16::new(Fixed(slot.0), SOCKET_SIOCOUTQ).build();
+        self.push(request.user_data(Kind::Unacknowledged.tag(slot.0)))
+    }
+
     fn end(&mut self, slot: Slot, how: i32) -> io::Result<()> {
         self.ending.entry(slot.0).or_default().left += 1;
         self.push(opcode::Shutdown::new(Fixed(slot.0), how).build().user_data(Kind::End.tag(slot.0)))
@@ -239,6 +260,11 @@ impl Ring {
     /// Buffers that can be received into now.
     pub fn free_buffers(&self) -> usize {
         self.pool.free()
+    }
+
+    /// Requests whose last completion has not come.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding
     }
 
     /// Hands in all requests without waiting.
@@ -314,8 +340,16 @@ impl Drop for Ring {
 }
 
 impl Ring {
-    /// Cancels every request and sees each of them end.
-    fn end_all(&mut self) -> io::Result<()> {
+    fn take_back(&mut self, completion: Completion) {
+        match completion {
+            Completion::Received { outcome: Ok(Some(buffer)), .. }
+            | Completion::Sent { payload: Payload::Received(buffer, _), .. } => self.pool.recycle(buffer),
+            _ => {}
+        }
+    }
+
+    /// Cancels every request and sees each of them end. Buffers come back to the pool; nothing else of what still completes is told.
+    pub fn end_all(&mut self) -> io::Result<()> {
         self.submit()?;
         match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any().all()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -323,7 +357,9 @@ impl Ring {
         }
         // Bounded: requests that cannot be cancelled (a close on its way) end by themselves at once.
         for _ in 0..1000 {
-            while self.next_completion().is_some() {}
+            while let Some(completion) = self.next_completion() {
+                self.take_back(completion);
+            }
             if self.outstanding == 0 {
                 return Ok(());
             }
