@@ -75,12 +75,18 @@ struct Http {
     /// The newest version to speak: 1.1, or 1.0 for a connection a request.
     #[arg(long = "http", value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
     newest: String,
+    /// Burn so much CPU time more for each answer about one file, named by its path beneath the root (repeatable): /large.bin=1ms.
+    #[arg(long, value_name = "PATH=DURATION", value_parser = work_path)]
+    work_path: Vec<WorkPath>,
     /// Close a connection after this long without a request.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     keep_alive_timeout: Duration,
-    /// Give up a request that takes longer to arrive, and an answer of which so long nothing is taken.
+    /// Give up a request that takes longer to arrive.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     request_timeout: Duration,
+    /// Give up an answer of which the peer acknowledges nothing for this long.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive)]
+    send_timeout: Duration,
 }
 
 #[derive(Args, Debug)]
@@ -134,8 +140,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 version: if http.newest == "1.0" { HttpVersion::Http10 } else { HttpVersion::Http11 },
                 keep_alive_timeout: http.keep_alive_timeout,
                 request_timeout: http.request_timeout,
+                send_timeout: http.send_timeout,
                 synthetic: http.synthetic,
                 work: http.common.work,
+                work_paths: http.work_path.into_iter().map(|WorkPath(path, work)| (path, work)).collect(),
             };
             let service = service::Http::new(settings);
             let root = http.root.or_else(|| (!http.synthetic).then(|| PathBuf::from(".")));
@@ -211,6 +219,21 @@ fn escaped(text: &str) -> Result<Bytes, String> {
         });
     }
     Ok(Bytes(bytes))
+}
+
+/// A file beneath the root, and the CPU time that an answer about it costs.
+#[derive(Clone, Debug)]
+struct WorkPath(Vec<u8>, Duration);
+
+fn work_path(text: &str) -> Result<WorkPath, String> {
+    let why = |why: &str| format!("'{text}' {why}; write a path and a duration, such as /large.bin=1ms");
+    let (path, work) = text.rsplit_once('=').ok_or_else(|| why("has no `=`"))?;
+    let path = path.trim_start_matches('/');
+    if path.is_empty() || path.ends_with('/') {
+        return Err(why("names no file"));
+    }
+    let work = units::duration(work).map_err(|error| why(&error.to_string()))?;
+    Ok(WorkPath(path.as_bytes().to_vec(), work))
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
@@ -325,6 +348,9 @@ fn sentence(totals: &Totals) -> String {
     }
     if totals.refused > 0 {
         sentence += &format!(", {} refused", totals.refused);
+    }
+    if !totals.leaked.is_nothing() {
+        sentence += &format!("; not given back, which is a fault of this program: {}", totals.leaked);
     }
     if !totals.errors.is_empty() {
         let causes: Vec<String> = totals.errors.iter().map(|(cause, count)| format!("{cause} {count}")).collect();

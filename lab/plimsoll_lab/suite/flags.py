@@ -58,6 +58,8 @@ SERVER_FLAGS: dict[str, dict[str, Flag]] = {
         "http": Flag(kind="choice", choices=("1.0", "1.1")),
         "keep_alive_timeout": Flag(kind="duration"),
         "request_timeout": Flag(kind="duration"),
+        "send_timeout": Flag(kind="duration"),
+        "work_path": Flag(kind="texts"),
     },
 }
 

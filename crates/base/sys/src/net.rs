@@ -220,15 +220,19 @@ pub fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-/// Bounds how long a blocking read or write waits (SO_RCVTIMEO, SO_SNDTIMEO); past it the call returns `WouldBlock`.
-pub fn set_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
-    set_receive_timeout(&socket, timeout)?;
+/// Bounds how long a blocking write waits (SO_SNDTIMEO); past it the call returns what it has written, or `WouldBlock`.
+pub fn set_send_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout)?)
 }
 
 /// Bounds how long a blocking read waits (SO_RCVTIMEO); past it the call returns `WouldBlock`.
 pub fn set_receive_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?)
+}
+
+/// Bounds the bytes that wait here to be read (SO_RCVBUF, socket(7); the kernel doubles it for its own needs), and with them what a peer may send ahead.
+pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_recv_buffer_size(socket, bytes)?)
 }
 
 fn family(address: IpAddr) -> AddressFamily {

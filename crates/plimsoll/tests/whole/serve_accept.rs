@@ -92,6 +92,46 @@ fn a_worker_of_a_handoff_grows_by_tables() {
 }
 
 #[test]
+fn a_connection_on_its_way_to_a_worker_does_not_stay_open_in_a_table_that_is_added_meanwhile() {
+    for model in ["poll", "epoll", "epoll-et", "uring"] {
+        // So few descriptors may be on their way at once that there is always one in the acceptor's hand, while tables are added.
+        let server = Server::echo_with_limit(model, 64, &["--accept", "handoff", "--workers", "1"]);
+        let mut streams: Vec<TcpStream> = (0..400).map(|_| server.connect()).collect();
+        for stream in &mut streams {
+            assert_echoes(stream, b"past one table");
+        }
+        for mut stream in streams {
+            stream.shutdown(std::net::Shutdown::Write).expect("it is connected");
+            assert_eq!(stream.read(&mut [0]).expect("the server closes it"), 0, "{model}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
+    if !crate::support::server::may_trace() {
+        return;
+    }
+    // The first table is the one with which the server begins.
+    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=unshare"];
+    let strace =
+        [&strace[..], &["-e", "inject=unshare:error=ENOMEM:when=2+", "sh", "-c", "ulimit -n 64; exec \"$0\" \"$@\""]]
+            .concat();
+    for model in ["poll", "epoll", "epoll-et"] {
+        let mut server = Server::under(&strace, "echo", model, &["--workers", "1"]);
+        let mut streams: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
+        assert_echoes(&mut streams[0], b"served");
+        assert!(server.sentence().contains("no descriptor table can be added"), "{model}");
+        for mut stream in streams {
+            // Each makes room for one that waits.
+            assert_echoes(&mut stream, b"and now me");
+        }
+        server.stop();
+    }
+}
+
+#[test]
 fn past_the_most_connections_accepting_pauses_and_goes_on_when_one_ends() {
     let limited = |model: &str, arguments: &[&str]| {
         let server = Server::echo(model, &[&["--max-connections", "5"], arguments].concat());

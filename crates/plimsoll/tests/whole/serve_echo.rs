@@ -282,6 +282,20 @@ fn select_refuses_what_does_not_fit_its_set_and_serves_the_rest() {
 }
 
 #[test]
+fn select_says_so_where_a_listener_does_not_fit_its_set() {
+    if descriptor::limit() < 1200 {
+        eprintln!("skipped: needs 1200 descriptors, `ulimit -n` gives {}", descriptor::limit());
+        return;
+    }
+    let listen = ["--listen", "127.0.0.1:0"].repeat(1030);
+    // It ends by itself; told to, it would be deaf to it.
+    let server = Server::echo("select", &[&["--workers", "1"], &listen[..]].concat());
+    let (status, said) = server.wait_failed();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("listen on fewer addresses"), "{said}");
+}
+
+#[test]
 fn fork_leaves_no_zombie_and_inherits_no_listener() {
     let server = Server::echo("fork", &[]);
     let mut streams: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();

@@ -1,13 +1,14 @@
 //! What every model must do over HTTP under every accept strategy, as any client sees it. One suite runs them all; what does not depend on the model is tested at the service.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::server::{Noise, Server, for_every_model, until};
+use plimsoll_sys::net;
 use serde_json::json;
 
 for_every_model!(and every strategy:
@@ -19,11 +20,14 @@ for_every_model!(and every strategy:
     a_request_may_come_byte_by_byte,
     each_refusal_has_its_status,
     who_takes_too_long_is_closed,
-    a_peer_that_takes_nothing_is_closed,
+    a_peer_that_takes_nothing_is_reset_and_counted,
+    a_reader_that_takes_a_little_now_and_then_is_served,
+    a_peer_that_sends_and_takes_nothing_is_given_up,
     a_shrinking_file_ends_the_connection_before_its_promise,
     malformed_requests_leave_it_serving,
     synthetic_bodies_are_as_long_as_asked_for,
     burning_costs_the_cpu_time_that_was_asked_for,
+    a_file_under_the_root_may_be_costly,
     sigterm_finishes_the_answer_that_is_under_way,
     descriptors_come_back,
 );
@@ -327,18 +331,55 @@ fn who_takes_too_long_is_closed(model: &str) {
     assert_eq!(Client::new(&server).get("/", "").body, b"here");
 }
 
-fn a_peer_that_takes_nothing_is_closed(model: &str) {
-    let server = Server::http(model, &["--synthetic", "--request-timeout", "700ms"]);
-    let mut client = Client::new(&server);
-    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
-    let mut first = [0];
-    client.reader.read_exact(&mut first).expect("it begins");
-    assert!(server.holds(&client.writer));
-    until("the server has given it up", || !server.holds(&client.writer));
-    let mut rest = Vec::new();
-    let _ = client.reader.read_to_end(&mut rest);
-    assert!(rest.len() < 100_000_000, "{}", rest.len());
+fn a_peer_that_takes_nothing_is_reset_and_counted(model: &str) {
+    const LENGTH: usize = 100_000_000;
+    let site = Site::new();
+    site.write("file", &vec![1; LENGTH]);
+    let server = site.serve(model, &["--synthetic", "--send-timeout", "700ms"]);
+    for target in ["/file", "/bytes/100000000"] {
+        let mut client = Client::new(&server);
+        let start = Instant::now();
+        client.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        until("the server has given it up", || !server.holds(&client.writer) && start.elapsed() > TAKES_NOTHING);
+        let mut rest = Vec::new();
+        let error = client.reader.read_to_end(&mut rest).expect_err("the answer does not end");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{target}");
+        assert!(rest.len() < LENGTH, "{target}: {}", rest.len());
+    }
     assert_eq!(Client::new(&server).get("/bytes/1", "").status, 200);
+    let summary = server.stop();
+    assert_eq!(summary["errors"], json!({ "send_timeout": 2 }), "{summary}");
+}
+
+/// The send time-out of the tests of it.
+const TAKES_NOTHING: Duration = Duration::from_millis(700);
+
+fn a_reader_that_takes_a_little_now_and_then_is_served(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--send-timeout", "3s"]);
+    let mut client = Client::new(&server);
+    // Small, so that its window opens for what little is read. It may send what nobody reads meanwhile, which is no progress.
+    net::set_receive_buffer(&client.writer, 4096).expect("a buffer can be set");
+    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    let (start, mut taken) = (Instant::now(), [0; 2048]);
+    // Far less in all than the server's kernel has to get rid of before it tells of room.
+    while start.elapsed() < Duration::from_secs(8) {
+        client.writer.read_exact(&mut taken).expect("it is still served");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(server.holds(&client.writer));
+    drop(client);
+    server.stop();
+}
+
+fn a_peer_that_sends_and_takes_nothing_is_given_up(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--send-timeout", "700ms"]);
+    let client = Client::new(&server);
+    let mut writer = client.writer.try_clone().expect("a stream can be cloned");
+    writer.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
+    until("the server has given it up", || {
+        let _ = writer.write_all(b"G");
+        !server.holds(&client.writer)
+    });
 }
 
 fn a_shrinking_file_ends_the_connection_before_its_promise(model: &str) {
@@ -422,6 +463,22 @@ fn burning_costs_the_cpu_time_that_was_asked_for(model: &str) {
     }
     assert!((19..60).contains(&(ticks() - before)), "{} ticks for 200 ms", ticks() - before);
     assert_eq!(client.get("/burn/2h/5", "").status, 400);
+}
+
+fn a_file_under_the_root_may_be_costly(model: &str) {
+    let site = Site::new();
+    site.write("costly file", b"costly");
+    site.write("cheap", b"cheap");
+    let server = site.serve(model, &["--work-path", "/costly file=20ms"]);
+    let mut client = Client::new(&server);
+    assert_eq!(client.get("/cheap", "").body, b"cheap");
+    let ticks = || server.processes().iter().map(|process| process.ticks).sum::<u64>();
+    let before = ticks();
+    for _ in 0..10 {
+        assert_eq!(client.get("/costly%20file", "").body, b"costly");
+    }
+    // A clock tick is 10 ms.
+    assert!((19..60).contains(&(ticks() - before)), "{} ticks for 200 ms", ticks() - before);
 }
 
 fn sigterm_finishes_the_answer_that_is_under_way(model: &str) {

@@ -1,16 +1,14 @@
 //! One connection's walk through each model, as strace(1) sees it: which system calls it is made of, and which it is not.
 //!
 //! `PLIMSOLL_WALKS=FOLDER` writes each walk there, for docs/models.md.
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::support::server::{Folder, Server, assert_echoes, for_every_model, text_of, until};
+use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may_trace, text_of, until};
 
 for_every_model!(one_connection_makes_the_calls_of_its_model, a_large_file_goes_out_by_sendfile);
 
@@ -77,9 +75,7 @@ impl Call {
 
 impl Traced {
     fn start(protocol: &str, model: &str, arguments: &[&str]) -> Option<Traced> {
-        let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !quiet(Command::new("strace").args(["-D", "true"])).is_ok_and(|status| status.success()) {
-            eprintln!("skipped: strace is not installed (`apt-get install strace`), or may not trace here");
+        if !may_trace() {
             return None;
         }
         let file = std::env::temp_dir().join(format!("plimsoll-{protocol}-walk-{model}-{}", std::process::id()));

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::shutdown::{Shutdown, Step};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -60,38 +61,38 @@ pub(crate) fn run<S: Staff>(
     ledger: &Ledger,
 ) -> io::Result<Totals> {
     let mut acceptor = Acceptor { listeners, in_hand: None, paused_until: None, totals: Totals::default(), ledger };
-    let mut deadline = None;
+    let mut shutdown = Shutdown::new(drain);
     loop {
-        let timeout = deadline.or(acceptor.paused_until).map(|until| until.saturating_duration_since(Instant::now()));
+        let until = shutdown.until().or(acceptor.paused_until.filter(|_| shutdown.is_running()));
         let mut places = vec![place(signals.as_fd()), place(staff.ended())];
         if acceptor.paused_until.is_none() {
             places.extend(acceptor.listeners.iter().map(|listener| place(listener.as_fd())));
         }
-        poll::wait(&mut places, timeout)?;
-        let mut stop = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
+        let mut steps = Vec::new();
         while let Some(signal) = signals.next() {
             match signal {
                 Signal::Child => {
                     staff.collect()?;
                     acceptor.paused_until = None;
                 }
-                Signal::Interrupt | Signal::Terminate if deadline.is_none() => {
-                    deadline = Some(Instant::now() + drain);
-                    acceptor.close();
-                    staff.drain();
-                }
-                Signal::Interrupt | Signal::Terminate => stop = true,
+                Signal::Interrupt | Signal::Terminate => steps.extend(shutdown.on_signal(Instant::now())),
                 Signal::Hangup => {}
             }
         }
-        if stop {
-            staff.stop();
+        steps.extend(shutdown.on_time(Instant::now()));
+        for step in steps {
+            acceptor.close();
+            match step {
+                Step::Drain => staff.drain(),
+                Step::Stop => staff.stop(),
+            }
         }
         if places[1].readable() {
             staff.collect()?;
             acceptor.paused_until = None;
         }
-        if deadline.is_some() && staff.open() == 0 {
+        if !shutdown.is_running() && staff.open() == 0 {
             break;
         }
         acceptor.paused_until = acceptor.paused_until.filter(|until| *until > Instant::now());

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -27,6 +28,11 @@ impl ConnectionLog {
     pub(crate) fn record(&self, peer: SocketAddr, exchange: &Exchange) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(file, "{},{},{},{}", peer.ip(), peer.port(), exchange.requests, exchange.bytes_received)
+    }
+
+    /// The file's descriptor.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).get_ref().as_raw_fd()
     }
 
     pub(crate) fn flush(&self) -> io::Result<()> {

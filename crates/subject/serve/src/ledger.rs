@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_sys::file::Root;
@@ -29,6 +30,12 @@ impl Ledger {
 
     pub(crate) fn root(&self) -> Option<Arc<Root>> {
         self.root.clone()
+    }
+
+    /// The descriptors that every event loop uses.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let root = self.root.iter().map(|root| root.as_fd().as_raw_fd());
+        root.chain(self.log.as_ref().map(ConnectionLog::descriptor)).collect()
     }
 
     /// Asks for a place for a connection, before it is accepted.
@@ -74,6 +81,7 @@ impl Ledger {
     /// Writes out what is buffered, at the server's end.
     pub(crate) fn finish(&self, totals: &mut Totals) {
         totals.peak_connections = self.gauge.peak();
+        totals.leaked.slots += self.gauge.taken();
         if let Some(Err(error)) = self.log.as_ref().map(ConnectionLog::flush) {
             totals.count_error("connection_log");
             self.say_once(

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::crew::{Crew, Growth, Phase, Seat};
+use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase, Seat};
 use plimsoll_reactor::listening;
+use plimsoll_reactor::shutdown::{Shutdown, Step};
 use plimsoll_sys::file::Root;
-use plimsoll_sys::net;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
+use plimsoll_sys::{descriptor, net};
 
 use crate::accept::handoff::Handoff;
 use crate::accept::{Doors, Strategy};
@@ -134,6 +135,8 @@ impl Server {
     /// any thread was started, with SIGCHLD among them for [`Model::Fork`].
     pub fn run<P: Service>(self, service: P, signals: &Signals) -> Result<Totals, Error> {
         let Server { config, mut listeners, ledger, .. } = self;
+        // Listeners are closed on the way.
+        let descriptors = descriptor::open_count()?.saturating_sub(listeners.iter().flatten().count());
         let ledger = Arc::new(ledger);
         let crewed = |listeners, growth| Crewed { listeners, growth, signals, config: &config, ledger: &ledger };
         let (never, as_needed) = (Growth::Never, Growth::AsNeeded);
@@ -160,6 +163,7 @@ impl Server {
             }
         };
         ledger.finish(&mut totals);
+        totals.leaked.descriptors += descriptor::open_count()?.saturating_sub(descriptors) as u64;
         Ok(totals)
     }
 }
@@ -171,6 +175,14 @@ fn table<S: Selector, P: Service>(
 ) -> impl Fn(&Seat, Doors<'_>) -> io::Result<Totals> + Send + Sync + 'static {
     let ledger = Arc::clone(ledger);
     move |seat, doors| readiness::run::<S, P>(seat, doors, &service, &ledger)
+}
+
+/// Runs an event loop, and counts the descriptors that it leaves open in its thread's table.
+fn counted(run: impl FnOnce() -> io::Result<Totals>) -> io::Result<Totals> {
+    let before = descriptor::open_count()?;
+    let mut totals = run()?;
+    totals.leaked.descriptors += descriptor::open_count()?.saturating_sub(before) as u64;
+    Ok(totals)
 }
 
 /// What a crew of workers is run with.
@@ -197,6 +209,8 @@ impl Crewed<'_> {
         }
         let doors = Arc::new(std::mem::take(&mut self.listeners));
         let (shared, desks) = (Arc::clone(&doors), handoff.as_ref().map(Handoff::desks));
+        let mut needed = self.ledger.descriptors();
+        needed.extend(doors.iter().flatten().map(AsRawFd::as_raw_fd));
         let mut crew = Crew::new(workers, self.growth, move |seat| {
             let worker = seat.worker();
             let doors = match &desks {
@@ -204,8 +218,9 @@ impl Crewed<'_> {
                 None if accept == Strategy::Exclusive => Doors::Shared(&shared[0]),
                 None => Doors::Own(&shared[worker]),
             };
-            (worker, table(&seat, doors))
-        })?;
+            (worker, counted(|| table(&seat, doors)))
+        })?
+        .with_outset(Outset::Only(needed));
         for worker in 0..workers {
             crew.add_table(worker)?;
         }
@@ -216,7 +231,11 @@ impl Crewed<'_> {
         };
         self.attend(&mut crew, handoff.as_mut(), stop_listening, &mut totals)?;
         totals.connections_per_worker = vec![0; workers];
-        for (worker, part) in crew.join() {
+        let parts = crew.join();
+        if let Some(handoff) = handoff {
+            handoff.finish(self.ledger);
+        }
+        for (worker, part) in parts {
             let part = part?;
             totals.connections_per_worker[worker] += part.connections;
             totals.add(&part);
@@ -232,50 +251,45 @@ impl Crewed<'_> {
         stop_listening: impl Fn(),
         totals: &mut Totals,
     ) -> io::Result<()> {
-        let mut deadline: Option<Instant> = None;
+        let mut shutdown = Shutdown::new(self.config.drain);
         while !crew.is_finished() {
             let own = [self.signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()];
             let mut places: Vec<Place> = own.map(|descriptor| Place::new(descriptor, Interest::READ)).to_vec();
-            let mut until = deadline;
-            if let Some(handoff) = handoff.as_ref().filter(|_| deadline.is_none()) {
+            let mut until = shutdown.until();
+            if let Some(handoff) = handoff.as_ref().filter(|_| shutdown.is_running()) {
                 places.extend(handoff.places());
                 until = handoff.paused_until();
             }
             poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
+            let mut steps = Vec::new();
             while let Some(signal) = self.signals.next() {
-                if !matches!(signal, Signal::Interrupt | Signal::Terminate) {
-                    continue;
+                if matches!(signal, Signal::Interrupt | Signal::Terminate) {
+                    steps.extend(shutdown.on_signal(Instant::now()));
                 }
-                if deadline.is_some() {
-                    crew.set_phase(Phase::Stop);
-                    continue;
-                }
-                deadline = Some(Instant::now() + self.config.drain);
+            }
+            steps.extend(shutdown.on_time(Instant::now()));
+            if shutdown.is_running() && crew.any_finished() {
+                // A loop ends by itself only when it cannot go on.
+                steps.extend(shutdown.stop());
+            }
+            for step in steps {
                 if let Some(handoff) = &mut handoff {
                     // Before the workers look for what they were handed last.
-                    totals.add(handoff.close(self.ledger));
+                    totals.add(&handoff.close(self.ledger));
                 }
                 // In this order: a loop that finds its listener shut down knows why.
-                crew.set_phase(Phase::Drain);
+                crew.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
                 stop_listening();
             }
-            if let Some(handoff) = handoff.as_mut().filter(|_| deadline.is_none()) {
+            if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
                 handoff.accept(self.ledger);
             }
             if let Some(error) = crew.attend() {
                 totals.count_io_error(&error);
                 self.ledger.say_once(
                     "table",
-                    &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n`"),
+                    &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"),
                 );
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                crew.set_phase(Phase::Stop);
-                // Once is enough, and waiting for a time that has passed would spin.
-                deadline = Some(Instant::now() + Duration::from_secs(3600));
-            } else if deadline.is_none() && crew.any_finished() {
-                // A loop ends by itself only when it cannot go on.
-                crew.set_phase(Phase::Stop);
             }
         }
         Ok(())

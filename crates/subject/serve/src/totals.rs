@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_reactor::leaked::Leaked;
 use plimsoll_sys::descriptor;
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub struct Totals {
     /// Connections of each worker, where there are workers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub connections_per_worker: Vec<u64>,
+    /// What was taken and not given back.
+    pub leaked: Leaked,
     /// What went wrong, by cause: errno(3) in lower case, or a cause of our own (`fd_setsize`, `spawn`).
     pub errors: BTreeMap<String, u64>,
 }
@@ -40,9 +43,9 @@ impl Totals {
         }
     }
 
-    /// Counts one failure of the kernel's.
+    /// Counts one failure of a call.
     pub(crate) fn count_io_error(&mut self, error: &io::Error) {
-        self.count_error(descriptor::error_name(error));
+        self.count_error(cause_of(error));
     }
 
     /// Adds a part's counts. The peak is not a sum: it comes from the server's [`Gauge`].
@@ -52,9 +55,25 @@ impl Totals {
         self.bytes_received += part.bytes_received;
         self.bytes_sent += part.bytes_sent;
         self.refused += part.refused;
+        self.leaked.add(&part.leaked);
         for (cause, count) in &part.errors {
             *self.errors.entry(cause.clone()).or_default() += count;
         }
+    }
+}
+
+/// The cause of a connection whose peer acknowledges nothing for too long.
+pub(crate) const SEND_TIMEOUT: &str = "send_timeout";
+
+/// The name of an error's cause, the same in every model.
+fn cause_of(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // After a call has reported a reset, the next write fails with EPIPE: which of them meets it differs by model. Nobody here writes after ending its own half.
+        io::ErrorKind::BrokenPipe => "econnreset",
+        io::ErrorKind::UnexpectedEof => "file_shrank",
+        // ETIMEDOUT is of the same kind: the kernel gave up, not this server.
+        io::ErrorKind::TimedOut if error.raw_os_error().is_none() => SEND_TIMEOUT,
+        _ => descriptor::error_name(error),
     }
 }
 
@@ -101,6 +120,11 @@ impl Gauge {
     pub(crate) fn closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.withdraw();
+    }
+
+    /// Places that were never given back, once nothing is open any more.
+    pub(crate) fn taken(&self) -> u64 {
+        self.places.load(Ordering::Relaxed)
     }
 
     pub(crate) fn peak(&self) -> u64 {

@@ -78,6 +78,13 @@ impl Running {
         (status, serde_json::from_str(summary).unwrap_or_else(|_| panic!("not a summary: {rest:?}; {said}")), said)
     }
 
+    /// Waits for the end of what cannot go on, and returns the status and what was said.
+    pub(crate) fn wait_failed(mut self) -> (ExitStatus, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).expect("text");
+        (self.child.wait().expect("a status"), said)
+    }
+
     /// Sends SIGTERM, asserts that it ends well, and returns its summary.
     pub(crate) fn stop(self) -> Value {
         self.signal("TERM");

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
@@ -46,6 +46,11 @@ impl Server {
         Server(Running::start(outer))
     }
 
+    /// The next sentence on standard error.
+    pub(crate) fn sentence(&mut self) -> String {
+        self.0.sentence()
+    }
+
     /// Asserts that the server answers a fresh connection.
     pub(crate) fn assert_serves(&self) {
         assert_echoes(&mut self.connect(), b"still there?");
@@ -59,12 +64,20 @@ impl Server {
     /// Waits for the end, and returns the status and the summary.
     pub(crate) fn wait(self) -> (ExitStatus, Value) {
         let (status, summary, _) = self.0.wait();
+        assert_gave_all_back(&summary);
         (status, summary)
+    }
+
+    /// Waits for a server that cannot go on, and returns the status and what it said.
+    pub(crate) fn wait_failed(self) -> (ExitStatus, String) {
+        self.0.wait_failed()
     }
 
     /// Stops the server, asserting that it ends well, and returns its summary.
     pub(crate) fn stop(self) -> Value {
-        self.0.stop()
+        let summary = self.0.stop();
+        assert_gave_all_back(&summary);
+        summary
     }
 
     /// SIGKILL: no chance to clean up.
@@ -112,6 +125,24 @@ fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
     };
     let free: &[&str] = if arguments.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
     plimsoll(&[&["serve", protocol, "--json", "--model", model], accept, free, arguments].concat())
+}
+
+/// Whether strace(1) is here and may trace; if not, says that a test is skipped.
+#[allow(clippy::print_stderr, reason = "a skipped test says why")]
+pub(crate) fn may_trace() -> bool {
+    let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let may = quiet(Command::new("strace").args(["-D", "true"])).is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("skipped: strace is not installed (`apt-get install strace`), or may not trace here");
+    }
+    may
+}
+
+/// Asserts that a server has given back whatever it had taken.
+fn assert_gave_all_back(summary: &Value) {
+    let nothing = ["descriptors", "pipes", "slots", "timers", "buffers", "requests"]
+        .map(|kind| (kind.to_owned(), Value::from(0)));
+    assert_eq!(summary["leaked"], Value::Object(nothing.into_iter().collect()), "{summary}");
 }
 
 /// What /proc says of a process (proc_pid_stat(5)).

@@ -74,7 +74,9 @@ fuzz_target!(|input: &[u8]| {
         version: if cut & 1 == 0 { HttpVersion::Http11 } else { HttpVersion::Http10 },
         keep_alive_timeout: Duration::from_secs(5),
         request_timeout: Duration::from_secs(10),
+        send_timeout: Duration::from_secs(60),
         synthetic: cut & 2 == 0,
+        work_paths: Vec::new(),
         work: Duration::ZERO,
     });
     let mut outside = Nowhere(Moment::new(Instant::now(), SystemTime::UNIX_EPOCH));

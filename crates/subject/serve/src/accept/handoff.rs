@@ -80,13 +80,18 @@ impl Handoff {
     }
 
     /// Stops accepting; what workers have been handed is theirs.
-    pub(crate) fn close(&mut self, ledger: &Ledger) -> &Totals {
+    pub(crate) fn close(&mut self, ledger: &Ledger) -> Totals {
         self.listeners.iter().for_each(net::stop_listening);
         self.listeners.clear();
         if self.dealer.let_go() {
             ledger.withdraw();
         }
-        &self.totals
+        std::mem::take(&mut self.totals)
+    }
+
+    /// Every worker has ended: what none of them has taken is closed with the pairs.
+    pub(crate) fn finish(self, ledger: &Ledger) {
+        (0..self.dealer.unclaimed()).for_each(|_| ledger.withdraw());
     }
 
     fn lost(&mut self, error: &io::Error, ledger: &Ledger) {

@@ -1,12 +1,13 @@
 //! One connection, served by a thread or process of its own that waits for it.
 //!
-//! Time limits are the socket's own (SO_RCVTIMEO, SO_SNDTIMEO), set anew only where the one in place is another by a good part: a wait that ends too early looks at the limit and
-//! waits on.
+//! Time limits are the socket's own (SO_RCVTIMEO, SO_SNDTIMEO). That of receiving is set anew only where the one in place is another by a good part: a wait that
+//! ends too early looks at the limit and waits on. A send waits for a part of its time-out, so that what the peer has taken is looked up in between.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
 use super::surroundings::{Desk, Surroundings};
@@ -17,8 +18,11 @@ use crate::totals::Exchange;
 
 /// Every connection has one: small, as there may be thousands.
 const INPUT_BYTES: usize = 16 * 1024;
+/// The kernel counts a socket's time-outs in its own ticks; less than a millisecond might be none at all.
+const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Serves a blocking socket until it is over, adding to `exchange` as it goes.
+/// Serves a blocking socket until it is over, adding to `exchange` as it goes. A peer that takes nothing for too long is an error of kind `TimedOut` without a
+/// number of the kernel's; closing its socket is a reset then.
 pub(crate) fn serve<P: Service>(
     socket: impl AsFd,
     prototype: &P,
@@ -26,33 +30,18 @@ pub(crate) fn serve<P: Service>(
     exchange: &mut Exchange,
 ) -> io::Result<()> {
     let mut talk = Talk::new(prototype, &desk.surroundings);
-    let outcome = converse(&socket, &mut talk, &mut desk, prototype.patience());
+    let outcome = converse(&socket, &mut talk, &mut desk);
     *exchange = talk.exchange;
     outcome
 }
 
-fn converse<P: Service>(
-    socket: &impl AsFd,
-    talk: &mut Talk<P>,
-    desk: &mut Desk,
-    patience: Option<Duration>,
-) -> io::Result<()> {
+fn converse<P: Service>(socket: &impl AsFd, talk: &mut Talk<P>, desk: &mut Desk) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
-    let mut unsent = Unsent::default();
+    let sender = Sender::new(socket, talk.send_timeout())?;
     let mut send = |input: &[u8], output: &mut Output, surroundings: &Surroundings, exchange: &mut Exchange| {
-        exchange.bytes_sent += unsent.send(socket, input, output, surroundings)?;
-        while !unsent.is_empty() {
-            match unsent.flush(socket)? {
-                0 => return Err(io::ErrorKind::TimedOut.into()),
-                sent => exchange.bytes_sent += sent,
-            }
-        }
-        Ok(true)
+        sender.send(input, output, surroundings, exchange).map(|()| true)
     };
-    if patience.is_some() {
-        net::set_timeout(socket, patience)?;
-    }
-    let mut in_place = patience;
+    let mut in_place = None;
     loop {
         desk.surroundings.end_turn();
         match talk.stage {
@@ -67,13 +56,7 @@ fn converse<P: Service>(
                 talk.discard(Instant::now());
             }
         }
-        if let Some(until) = talk.until {
-            let wait = until.saturating_duration_since(desk.surroundings.now()).max(Duration::from_millis(1));
-            if in_place.is_none_or(|place| place.abs_diff(wait) > wait / 8) {
-                net::set_receive_timeout(socket, Some(wait))?;
-                in_place = Some(wait);
-            }
-        }
+        set_receive_timeout(socket, talk.until, desk.surroundings.now(), &mut in_place)?;
         let read = net::read(socket, &mut input);
         desk.surroundings.look();
         match read {
@@ -93,5 +76,72 @@ fn converse<P: Service>(
             }
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Has a read wait until then, or so, given how long it would wait so far.
+fn set_receive_timeout(
+    socket: &impl AsFd,
+    until: Option<Instant>,
+    now: Instant,
+    in_place: &mut Option<Duration>,
+) -> io::Result<()> {
+    let Some(until) = until else { return Ok(()) };
+    let wait = until.saturating_duration_since(now).max(SHORTEST);
+    if in_place.is_none_or(|place| place.abs_diff(wait) > wait / 8) {
+        net::set_receive_timeout(socket, Some(wait))?;
+        *in_place = Some(wait);
+    }
+    Ok(())
+}
+
+/// Sends a turn's output whole, for as long as the peer takes it.
+struct Sender<'a, S> {
+    socket: &'a S,
+    timeout: Option<Duration>,
+}
+
+impl<S: AsFd> Sender<'_, S> {
+    fn new(socket: &S, timeout: Option<Duration>) -> io::Result<Sender<'_, S>> {
+        if let Some(timeout) = timeout {
+            net::set_send_timeout(socket, Some((timeout / LOOKS).max(SHORTEST)))?;
+        }
+        Ok(Sender { socket, timeout })
+    }
+
+    fn send(
+        &self,
+        input: &[u8],
+        output: &mut Output,
+        surroundings: &Surroundings,
+        exchange: &mut Exchange,
+    ) -> io::Result<()> {
+        let mut unsent = Unsent::default();
+        exchange.bytes_sent += unsent.send(self.socket, input, output, surroundings)?;
+        if unsent.is_empty() {
+            return Ok(());
+        }
+        let mut waiting = self.timeout.map(|timeout| {
+            let progress = SendProgress::begin(Instant::now());
+            (progress, timeout, progress.first_look(timeout))
+        });
+        while !unsent.is_empty() {
+            exchange.bytes_sent += unsent.flush(self.socket)?;
+            let Some((progress, timeout, look_at)) = &mut waiting else { continue };
+            let now = Instant::now();
+            if now < *look_at {
+                continue;
+            }
+            let sent = Sent::new(exchange.bytes_sent, net::unacknowledged(self.socket)?);
+            match progress.look(now, sent, *timeout) {
+                Verdict::LookAgain(at) => *look_at = at,
+                Verdict::GiveUp => {
+                    // The peer does not take what the kernel holds for it either.
+                    net::reset_on_close(self.socket)?;
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+        Ok(())
     }
 }

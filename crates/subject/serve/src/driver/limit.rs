@@ -1,86 +1,76 @@
-//! A connection's time limit: a value that is changed for nothing, over a timer that follows it lazily.
-//!
-//! Most limits are moved on long before they are reached. So the timer is left where it is as long as it fires early enough, and is set anew when it
-//! has fired too early: once a limit's length, not once a request.
+//! A connection's time limit: until when its peer must send something, or, while output waits, take something.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use plimsoll_reactor::timer::{Timer, Wheel};
+use plimsoll_reactor::deadline::Deadline;
+use plimsoll_reactor::progress::{SendProgress, Sent, Verdict};
+use plimsoll_reactor::timer::Wheel;
 
-/// Until when something must happen. Where nothing ever had to, it is one empty pointer.
+/// Where nothing ever had to happen, it is one empty pointer.
 #[derive(Debug, Default)]
 pub(crate) struct Limit(Option<Box<Limited>>);
 
 #[derive(Debug, Default)]
 struct Limited {
-    until: Option<Instant>,
-    /// And when it fires.
-    timer: Option<(Timer, Instant)>,
+    deadline: Deadline,
+    /// While output waits.
+    sending: Option<SendProgress>,
 }
 
 impl Limit {
-    /// Changes the limit.
-    pub(crate) fn set(&mut self, until: Option<Instant>, wheel: &mut Wheel, key: u64) {
+    /// No output waits: the peer has until then to send something.
+    pub(crate) fn receive_until(&mut self, until: Option<Instant>, wheel: &mut Wheel, key: u64) {
         if until.is_none() && self.0.is_none() {
             return;
         }
         let limited = self.0.get_or_insert_default();
-        limited.until = until;
-        let Some(until) = until else { return };
-        match limited.timer {
-            Some((_, fires)) if fires <= until => {}
-            late => {
-                if let Some((timer, _)) = late {
-                    wheel.cancel(timer);
-                }
-                limited.timer = Some((wheel.set(until, key), until));
-            }
+        limited.sending = None;
+        limited.deadline.set(until, wheel, key);
+    }
+
+    /// Output waits. What the peer has taken is looked up from time to time, not where it is sent.
+    pub(crate) fn send_within(&mut self, timeout: Option<Duration>, now: Instant, wheel: &mut Wheel, key: u64) {
+        let Some(timeout) = timeout else { return self.receive_until(None, wheel, key) };
+        let limited = self.0.get_or_insert_default();
+        if limited.sending.is_none() {
+            let progress = SendProgress::begin(now);
+            limited.sending = Some(progress);
+            limited.deadline.set(Some(progress.first_look(timeout)), wheel, key);
         }
     }
 
-    /// Its timer has fired; returns whether the limit is reached.
+    /// Its timer has fired; returns whether the limit is reached, or while output waits, whether it is time to look.
     pub(crate) fn is_reached(&mut self, now: Instant, wheel: &mut Wheel, key: u64) -> bool {
+        self.0.as_mut().is_some_and(|limited| limited.deadline.is_reached(now, wheel, key))
+    }
+
+    /// Whether output waits.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.0.as_ref().is_some_and(|limited| limited.sending.is_some())
+    }
+
+    /// Looks at what the peer has taken; returns whether it is given up.
+    pub(crate) fn gives_up(
+        &mut self,
+        sent: Sent,
+        timeout: Duration,
+        now: Instant,
+        wheel: &mut Wheel,
+        key: u64,
+    ) -> bool {
         let Some(limited) = &mut self.0 else { return false };
-        limited.timer = None;
-        let until = limited.until;
-        let reached = until.is_some_and(|until| until <= now);
-        if !reached {
-            self.set(until, wheel, key);
+        let Some(progress) = &mut limited.sending else { return false };
+        match progress.look(now, sent, timeout) {
+            Verdict::LookAgain(at) => limited.deadline.set(Some(at), wheel, key),
+            Verdict::GiveUp => return true,
         }
-        reached
+        false
     }
 
     /// Takes the timer back, at the connection's end.
     pub(crate) fn cancel(self, wheel: &mut Wheel) {
-        if let Some((timer, _)) = self.0.and_then(|limited| limited.timer) {
-            wheel.cancel(timer);
+        if let Some(limited) = self.0 {
+            limited.deadline.cancel(wheel);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_limit_that_moves_on_keeps_one_timer_and_is_reached_when_it_stops() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let (mut wheel, mut limit, mut due) = (Wheel::new(start), Limit::default(), Vec::new());
-        for second in 1..5 {
-            limit.set(Some(at(second + 5)), &mut wheel, 7);
-            assert_eq!(wheel.len(), 1);
-        }
-        wheel.expire(at(7), &mut due);
-        assert_eq!(due, [7]);
-        assert!(!limit.is_reached(at(7), &mut wheel, 7));
-        assert_eq!(wheel.len(), 1);
-        limit.set(Some(at(8)), &mut wheel, 7);
-        wheel.expire(at(8) + Duration::from_millis(1), &mut due);
-        assert!(limit.is_reached(at(8) + Duration::from_millis(1), &mut wheel, 7));
-        limit.set(Some(at(20)), &mut wheel, 7);
-        limit.cancel(&mut wheel);
-        assert!(wheel.is_empty());
     }
 }

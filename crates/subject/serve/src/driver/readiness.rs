@@ -22,12 +22,12 @@ use plimsoll_sys::{descriptor, net};
 
 use super::limit::Limit;
 use super::surroundings::Desk;
-use super::talk::{Stage, Talk};
+use super::talk::Talk;
 use super::unsent::Unsent;
 use crate::accept::Doors;
 use crate::ledger::Ledger;
 use crate::service::Service;
-use crate::totals::Totals;
+use crate::totals::{SEND_TIMEOUT, Totals};
 use connection::{Connection, Outcome};
 pub(crate) use selector::{NotAdded, Selector};
 
@@ -51,9 +51,7 @@ pub(crate) fn run<S: Selector, P: Service>(
     ledger: &Ledger,
 ) -> io::Result<Totals> {
     let mut selector = S::new()?;
-    if let Err(NotAdded::Refused(error)) = selector.add(seat.wake().as_fd(), WAKE, Interest::READ) {
-        return Err(error);
-    }
+    selector.add(seat.wake().as_fd(), WAKE, Interest::READ)?;
     let mut table = Table::<S, P> {
         seat,
         doors,
@@ -71,7 +69,10 @@ pub(crate) fn run<S: Selector, P: Service>(
         totals: Totals::default(),
     };
     table.serve()?;
-    Ok(table.totals)
+    let Table { mut totals, connections, wheel, .. } = table;
+    totals.leaked.slots += connections.len() as u64;
+    totals.leaked.timers += wheel.len() as u64;
+    Ok(totals)
 }
 
 struct Table<'a, S, P> {
@@ -167,13 +168,10 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
                 self.selector.remove(listener.as_fd())?;
                 continue;
             }
-            let added = if self.doors.is_shared() {
-                self.selector.add_shared(listener.as_fd(), key)
+            if self.doors.is_shared() {
+                self.selector.add_shared(listener.as_fd(), key)?;
             } else {
-                self.selector.add(listener.as_fd(), key, Interest::READ)
-            };
-            if let Err(NotAdded::Refused(error)) = added {
-                return Err(error);
+                self.selector.add(listener.as_fd(), key, Interest::READ)?;
             }
         }
         self.listening = listen;
@@ -234,7 +232,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
             ended: false,
         });
         let connection = self.connections.get_mut(key).expect("just inserted");
-        connection.limit.set(connection.talk.until, &mut self.wheel, key.to_raw());
+        connection.limit.receive_until(connection.talk.until, &mut self.wheel, key.to_raw());
         match self.selector.add(connection.socket.as_fd(), key.to_raw(), interest) {
             Ok(()) => self.ledger.opened(&mut self.totals),
             Err(NotAdded::PastLimit) => {
@@ -294,9 +292,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
             }
         };
         if self.desk.surroundings.timed() {
-            let sending = !connection.unsent.is_empty() || connection.talk.stage == Stage::Resuming;
-            let until = connection.talk.limit(sending, self.desk.surroundings.now());
-            connection.limit.set(until, &mut self.wheel, key.to_raw());
+            connection.set_limit(self.desk.surroundings.now(), &mut self.wheel, key.to_raw());
         }
         match outcome {
             Outcome::Closes => self.close(key),
@@ -322,13 +318,20 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
     /// A connection's timer has fired.
     fn expire(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !connection.limit.is_reached(self.desk.surroundings.now(), &mut self.wheel, key.to_raw()) {
+        let now = self.desk.surroundings.now();
+        if !connection.limit.is_reached(now, &mut self.wheel, key.to_raw()) {
             return;
         }
-        if !connection.unsent.is_empty() {
-            self.totals.count_error("send_timeout");
-            // What it does not take is not worth keeping in the kernel either.
-            let _ = net::reset_on_close(&connection.socket);
+        if connection.limit.is_sending() {
+            match connection.gives_up(now, &mut self.wheel, key.to_raw()) {
+                Ok(false) => return,
+                Ok(true) => {
+                    self.totals.count_error(SEND_TIMEOUT);
+                    // The peer does not take what the kernel holds for it either.
+                    let _ = net::reset_on_close(&connection.socket);
+                }
+                Err(error) => self.totals.count_io_error(&error),
+            }
             return self.close(key);
         }
         match connection.expire(&mut self.desk) {

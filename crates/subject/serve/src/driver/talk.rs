@@ -53,9 +53,9 @@ impl<P: Service> Talk<P> {
         self.held.as_ref().map_or(0, |held| held.len())
     }
 
-    /// Until when the peer must do something, given whether it is its turn to take what is being sent.
-    pub(crate) fn limit(&self, sending: bool, now: Instant) -> Option<Instant> {
-        if sending { self.service.patience().map(|patience| now + patience) } else { self.until }
+    /// How long the peer may acknowledge nothing of what is being sent.
+    pub(crate) fn send_timeout(&self) -> Option<Duration> {
+        self.service.send_timeout()
     }
 
     /// Has the service answer `fresh` bytes after those that it left. `send` takes each turn's output with the input that it may borrow from, and returns

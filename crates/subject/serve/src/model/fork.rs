@@ -60,8 +60,8 @@ impl<P: Service> Fork<P> {
                 if let Some(peer) = child.and_then(|child| self.children.get_mut(&child)?.take()) {
                     self.ledger.closed(peer, &report.exchange, &mut self.totals);
                 }
-                if report.errno != 0 {
-                    self.totals.count_io_error(&io::Error::from_raw_os_error(report.errno));
+                if let Some(error) = decode(report.error) {
+                    self.totals.count_io_error(&error);
                 }
             }
         }
@@ -131,11 +131,31 @@ fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut 
     let mut exchange = Exchange::default();
     let outcome = process::end_reading_on_termination(socket.as_fd())
         .and_then(|()| blocking::serve(socket, service, desk, &mut exchange));
-    let errno = outcome.err().and_then(|error| error.raw_os_error()).unwrap_or(0);
-    let report = Report { child: std::process::id() as i32, errno, exchange };
+    let error = outcome.err().map_or(0, |error| encode(&error));
+    let report = Report { child: std::process::id() as i32, error, exchange };
     match report_to.write_all(&report.encode()) {
         Ok(()) => 0,
         Err(_) => 1,
+    }
+}
+
+/// Errors without a number of the kernel's, which therefore take the negative ones.
+const OWN: [io::ErrorKind; 2] = [io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof];
+/// Any other error without a number.
+const OTHER: i32 = i32::MIN;
+
+/// An error as a number that is not 0.
+fn encode(error: &io::Error) -> i32 {
+    let own = || OWN.iter().position(|kind| *kind == error.kind()).map_or(OTHER, |place| -1 - place as i32);
+    error.raw_os_error().unwrap_or_else(own)
+}
+
+/// The error that has this number; `None` for 0.
+fn decode(number: i32) -> Option<io::Error> {
+    match number {
+        0 => None,
+        1.. => Some(io::Error::from_raw_os_error(number)),
+        _ => Some(OWN.get((-1 - i64::from(number)) as usize).map_or(io::ErrorKind::Other, |kind| *kind).into()),
     }
 }
 
@@ -143,8 +163,8 @@ fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut 
 #[derive(Debug, PartialEq, Eq)]
 struct Report {
     child: i32,
-    /// The error that ended the connection, 0 where it ended well.
-    errno: i32,
+    /// The error that ended the connection, as [`encode`] has it; 0 where it ended well.
+    error: i32,
     exchange: Exchange,
 }
 
@@ -154,7 +174,7 @@ impl Report {
     fn encode(&self) -> [u8; Report::BYTES] {
         let Exchange { requests, bytes_received, bytes_sent } = self.exchange;
         let mut record = [0; Report::BYTES];
-        let identity = (u64::from(self.child as u32) << 32) | u64::from(self.errno as u32);
+        let identity = (u64::from(self.child as u32) << 32) | u64::from(self.error as u32);
         for (place, value) in record.chunks_exact_mut(8).zip([identity, requests, bytes_received, bytes_sent]) {
             place.copy_from_slice(&value.to_ne_bytes());
         }
@@ -167,7 +187,7 @@ impl Report {
             [0, 1, 2, 3].map(|index| u64::from_ne_bytes(values[index]));
         Report {
             child: (identity >> 32) as i32,
-            errno: identity as i32,
+            error: identity as i32,
             exchange: Exchange { requests, bytes_received, bytes_sent },
         }
     }
@@ -178,9 +198,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_error_means_the_same_to_parent_and_child() {
+        for kind in OWN {
+            assert_eq!(decode(encode(&kind.into())).map(|error| error.kind()), Some(kind));
+        }
+        assert_eq!(decode(encode(&io::Error::other("any"))).map(|error| error.kind()), Some(io::ErrorKind::Other));
+        let reset = io::Error::from_raw_os_error(104);
+        assert_eq!(decode(encode(&reset)).and_then(|error| error.raw_os_error()), Some(104));
+        assert!(decode(0).is_none());
+    }
+
+    #[test]
     fn a_report_survives_the_pipe() {
         let exchange = Exchange { requests: 1, bytes_received: u64::MAX, bytes_sent: 3 };
-        let report = Report { child: 32_767, errno: 104, exchange };
+        let report = Report { child: 32_767, error: 104, exchange };
         assert_eq!(Report::decode(report.encode()), report);
     }
 }

@@ -9,6 +9,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -58,7 +59,9 @@ impl<P: Service> Staff for Threads<P> {
             shared.ledger.opened(&mut lock(&shared.totals));
             let mut exchange = Exchange::default();
             let desk = Desk::new(shared.ledger.root(), service.is_timed());
-            let outcome = blocking::serve(&*held, &service, desk, &mut exchange);
+            let serving = || blocking::serve(&*held, &service, desk, &mut exchange);
+            // A connection that panics must end like any other, or the server would wait for it for ever.
+            let outcome = panic::catch_unwind(AssertUnwindSafe(serving));
             shared.end(key, held, peer, &exchange, outcome);
         });
         spawned.map(drop).map_err(|error| {
@@ -94,17 +97,28 @@ impl<P: Service> Staff for Threads<P> {
 }
 
 impl Shared {
-    fn end(&self, key: Key, socket: Arc<OwnedFd>, peer: SocketAddr, exchange: &Exchange, outcome: io::Result<()>) {
+    fn end(
+        &self,
+        key: Key,
+        socket: Arc<OwnedFd>,
+        peer: SocketAddr,
+        exchange: &Exchange,
+        outcome: thread::Result<io::Result<()>>,
+    ) {
         {
             let mut totals = lock(&self.totals);
-            if let Err(error) = outcome {
-                totals.count_io_error(&error);
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => totals.count_io_error(&error),
+                Err(_) => totals.count_error("panic"),
             }
             self.ledger.closed(peer, exchange, &mut totals);
         }
-        // Counted before the acceptor can see that it ended, and closed before that is said, so that its descriptor is free.
-        let listed = lock(&self.open).remove(key);
-        drop((listed, socket));
+        // Counted and closed before the acceptor can see that it ended: its descriptor is free by then.
+        drop(socket);
+        let mut open = lock(&self.open);
+        drop(open.remove(key));
+        drop(open);
         self.ended.raise();
     }
 
@@ -119,4 +133,56 @@ impl Shared {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panicked held no half-made change: every change here is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::service::{Next, Output, Outside, Turn};
+
+    #[derive(Clone)]
+    struct Panics;
+
+    impl Service for Panics {
+        fn is_timed(&self) -> bool {
+            false
+        }
+
+        fn send_timeout(&self) -> Option<std::time::Duration> {
+            None
+        }
+
+        fn opened(&mut self, _outside: &impl Outside) -> Option<Instant> {
+            None
+        }
+
+        fn receive(&mut self, _input: &[u8], _outside: &mut impl Outside, _output: &mut Output) -> Turn {
+            panic!("on purpose")
+        }
+
+        fn expired(&mut self, _partial: bool, _outside: &mut impl Outside, _output: &mut Output) -> Next {
+            Next::Close
+        }
+    }
+
+    #[test]
+    fn a_connection_that_panics_ends_and_is_counted() {
+        let ledger = Arc::new(Ledger::new(None, None, u64::MAX, Box::new(|_| {})));
+        let mut threads = Threads::new(Panics, ledger).expect("an event");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let (socket, peer) = listener.accept().expect("a connection");
+        assert!(threads.begin(socket.into(), peer).is_ok(), "a thread can be made");
+        client.write_all(b"x").expect("the thread reads");
+        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        while threads.open() > 0 {
+            assert!(Instant::now() < deadline, "the connection does not end");
+            thread::yield_now();
+        }
+        assert_eq!(threads.totals().errors.get("panic"), Some(&1));
+    }
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::numbered::Numbered;
+use plimsoll_reactor::progress::Sent;
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
@@ -31,7 +32,7 @@ use crate::driver::talk::{Stage, Talk};
 use crate::driver::unsent::Body;
 use crate::ledger::Ledger;
 use crate::service::{Chunk, Service};
-use crate::totals::Totals;
+use crate::totals::{SEND_TIMEOUT, Totals};
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
 const UNSENT_BYTES: usize = 64 * 1024;
@@ -84,11 +85,12 @@ pub(crate) fn run<P: Service>(
         full: false,
         paused_until: None,
         draining: false,
+        watches_wake: true,
         installs: true,
         totals: Totals::default(),
     };
     table.serve()?;
-    Ok(table.totals)
+    table.finish()
 }
 
 struct Connection<P> {
@@ -99,6 +101,8 @@ struct Connection<P> {
     receive: Receive,
     /// A send is outstanding.
     sending: bool,
+    /// The ring was asked what the peer has acknowledged.
+    asking: bool,
     /// The conversation holds bytes that came during a send.
     unheard: bool,
     life: Life,
@@ -163,6 +167,8 @@ struct Table<'a, P> {
     full: bool,
     paused_until: Option<Instant>,
     draining: bool,
+    /// The ring watches the wake-up.
+    watches_wake: bool,
     /// The kernel may know how to give a socket of the ring a number of its own.
     installs: bool,
     totals: Totals,
@@ -197,17 +203,42 @@ impl<P: Service> Table<'_, P> {
                 self.paused_until = None;
             }
             if self.draining && self.open == 0 && self.ring.accepts_waiting() + self.ring.adoptions_waiting() == 0 {
-                #[cfg(test)]
-                assert_eq!(self.ring.free_buffers(), self.ring.buffers(), "every buffer came back");
                 return Ok(());
             }
             if self.seat.phase() == Phase::Stop {
-                for connection in self.connections.drain() {
-                    self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
-                }
-                return Ok(());
+                return self.stop();
             }
         }
+    }
+
+    /// Ends every connection at once.
+    fn stop(&mut self) -> io::Result<()> {
+        for connection in self.connections.drain() {
+            connection.limit.cancel(&mut self.wheel);
+            self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+            self.doors.left();
+        }
+        // Each has taken its place before.
+        for _ in 0..self.ring.adoptions_waiting() {
+            self.ledger.withdraw();
+            self.doors.left();
+        }
+        self.open = 0;
+        self.ring.end_all()?;
+        self.watched.fill(false);
+        self.watches_wake = false;
+        Ok(())
+    }
+
+    /// Counts what was not given back. What waits for a wake-up or a connection at a door is no leak: it goes with the ring.
+    fn finish(mut self) -> io::Result<Totals> {
+        let standing = usize::from(self.watches_wake) + self.watched.iter().filter(|watched| **watched).count();
+        let leaked = &mut self.totals.leaked;
+        leaked.slots += (self.open + self.connections.values().count()) as u64;
+        leaked.timers += self.wheel.len() as u64;
+        leaked.buffers += (self.ring.buffers() - self.ring.free_buffers()) as u64;
+        leaked.requests += self.ring.outstanding().abs_diff(standing) as u64;
+        Ok(self.totals)
     }
 
     /// How long to wait for something to happen.
@@ -239,6 +270,7 @@ impl<P: Service> Table<'_, P> {
             Completion::Adopted(outcome) => self.arrived(outcome),
             Completion::Installed { slot, outcome } => self.installed(slot, outcome),
             Completion::Room(slot) => self.has_room_to_send(slot),
+            Completion::Unacknowledged { slot, outcome } => self.look(slot, outcome),
             // A server connects to nobody.
             Completion::Connected { .. } => Ok(()),
             Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
@@ -271,7 +303,9 @@ impl<P: Service> Table<'_, P> {
             }
             Err(error) if ring::is_cancelled(&error) => {}
             Err(error) => {
-                self.totals.count_io_error(&error);
+                if connection.life != Life::Failed {
+                    self.totals.count_io_error(&error);
+                }
                 connection.life = Life::Failed;
             }
         }
@@ -350,8 +384,12 @@ impl<P: Service> Table<'_, P> {
             self.ring.end_writing(slot)?;
         }
         if self.desk.surroundings.timed() {
-            let until = connection.talk.limit(connection.sending, self.desk.surroundings.now());
-            connection.limit.set(until, &mut self.wheel, slot.index() as u64);
+            let (key, now) = (slot.index() as u64, self.desk.surroundings.now());
+            if connection.sending {
+                connection.limit.send_within(connection.talk.send_timeout(), now, &mut self.wheel, key);
+            } else {
+                connection.limit.receive_until(connection.talk.until, &mut self.wheel, key);
+            }
         }
         let over = match connection.life {
             Life::Open => connection.talk.stage == Stage::Closing && !connection.sending,
@@ -368,7 +406,7 @@ impl<P: Service> Table<'_, P> {
                 connection.receive = Receive::Armed;
                 self.ring.receive(slot)
             }
-            Receive::Off | Receive::Hungry if over && !connection.sending => self.close(slot),
+            Receive::Off | Receive::Hungry if over && !connection.sending && !connection.asking => self.close(slot),
             _ => Ok(()),
         }
     }
@@ -380,11 +418,11 @@ impl<P: Service> Table<'_, P> {
             return Ok(());
         }
         let slot = connection.slot;
-        if connection.sends() {
-            self.totals.count_error("send_timeout");
-            connection.life = Life::Failed;
-            self.ring.end_both(slot)?;
-            return self.go_on(slot);
+        if connection.limit.is_sending() {
+            if connection.life == Life::Failed || std::mem::replace(&mut connection.asking, true) {
+                return Ok(());
+            }
+            return self.ring.ask_unacknowledged(slot);
         }
         let Connection { talk, unsent, body, .. } = connection;
         let spares = &mut self.spares;
@@ -395,6 +433,25 @@ impl<P: Service> Table<'_, P> {
         if let Err(error) = outcome {
             self.totals.count_io_error(&error);
             connection.life = Life::Failed;
+        }
+        self.go_on(slot)
+    }
+
+    /// Looks at what the peer has acknowledged, and gives it up where that is nothing for too long.
+    fn look(&mut self, slot: Slot, unacknowledged: io::Result<usize>) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        connection.asking = false;
+        let (now, key) = (self.desk.surroundings.now(), slot.index() as u64);
+        // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds something, as output waits.
+        let sent = Sent::new(connection.talk.exchange.bytes_sent, unacknowledged.unwrap_or(1));
+        if connection.life != Life::Failed
+            && let Some(timeout) = connection.talk.send_timeout()
+            && connection.limit.gives_up(sent, timeout, now, &mut self.wheel, key)
+        {
+            self.totals.count_error(SEND_TIMEOUT);
+            connection.life = Life::Failed;
+            // The peer does not take what the kernel holds for it either.
+            self.ring.reset(slot)?;
         }
         self.go_on(slot)
     }

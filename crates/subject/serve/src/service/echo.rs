@@ -32,7 +32,12 @@ pub struct Echo {
     settings: Option<Arc<Shared>>,
     /// Bytes of the message seen so far, or bytes of its end matched so far.
     progress: u64,
+    /// The last turn ended before its input did, so the next one is the rest of the same read.
+    interrupted: bool,
 }
+
+/// After this many appended bytes a turn ends: a peer that sends many small messages and reads nothing must not make the server hold the answers to all.
+const APPENDED_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 struct Shared {
@@ -51,7 +56,7 @@ impl Echo {
             Some((_, Boundary::End(end))) => fallback(end),
             _ => Vec::new(),
         };
-        Echo { settings: Some(Arc::new(Shared { settings, fallback })), progress: 0 }
+        Echo { settings: Some(Arc::new(Shared { settings, fallback })), progress: 0, interrupted: false }
     }
 
     /// Where the message that goes on at the beginning of `input` ends, if it does.
@@ -90,17 +95,17 @@ impl Service for Echo {
         self.settings.as_ref().is_some_and(|shared| shared.settings.idle_timeout.is_some())
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn send_timeout(&self) -> Option<Duration> {
         self.settings.as_ref()?.settings.idle_timeout
     }
 
     fn opened(&mut self, outside: &impl Outside) -> Option<Instant> {
-        Some(outside.moment().now + self.patience()?)
+        Some(outside.moment().now + self.send_timeout()?)
     }
 
     fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn {
-        let mut turn =
-            Turn { consumed: input.len(), requests: u64::from(!input.is_empty()), next: Next::Receive(None) };
+        let is_read = !input.is_empty() && !std::mem::take(&mut self.interrupted);
+        let mut turn = Turn { consumed: input.len(), requests: u64::from(is_read), next: Next::Receive(None) };
         let Some(shared) = self.settings.clone() else {
             output.chunks.push(Chunk::Input(0..input.len()));
             return turn;
@@ -111,8 +116,12 @@ impl Service for Echo {
             output.burn = shared.settings.work;
             return turn;
         };
-        let mut start = 0;
+        let (mut start, mut appended) = (0, 0);
         while start < input.len() {
+            if appended >= APPENDED_BYTES {
+                self.interrupted = true;
+                return Turn { consumed: start, next: Next::Send, ..turn };
+            }
             let Some(length) = self.message_end(boundary, &shared.fallback, &input[start..]) else {
                 output.chunks.push(Chunk::Input(start..input.len()));
                 break;
@@ -121,6 +130,7 @@ impl Service for Echo {
             output.chunks.push(Chunk::Static(postfix));
             output.burn += shared.settings.work;
             start += length;
+            appended += postfix.len();
         }
         turn
     }
@@ -173,6 +183,27 @@ mod tests {
             // Few letters, so that ends overlap themselves and each other.
             prop::collection::vec(0_u8..2, 1..5).prop_map(Boundary::End),
         ]
+    }
+
+    #[test]
+    fn a_turn_appends_a_bounded_number_of_bytes_however_many_messages_arrive() {
+        static POSTFIX: [u8; 10_000] = [b'+'; 10_000];
+        let settings = Settings { postfix: Some((&POSTFIX, Boundary::Size(1))), ..Settings::default() };
+        let (mut echo, mut outside, input) = (Echo::new(settings), Nowhere::default(), [7; 50_000]);
+        let (mut taken, mut requests) = (0, 0);
+        loop {
+            let mut output = Output::default();
+            let turn = echo.receive(&input[taken..], &mut outside, &mut output);
+            let postfixes = output.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Static(_))).count();
+            assert!(postfixes * POSTFIX.len() < APPENDED_BYTES + POSTFIX.len(), "{postfixes} in one turn");
+            assert!(postfixes > 0, "each turn gets on");
+            taken += turn.consumed;
+            requests += turn.requests;
+            if turn.next != Next::Send {
+                break;
+            }
+        }
+        assert_eq!((taken, requests), (input.len(), 1), "a read is one request, however many turns it takes");
     }
 
     proptest! {

@@ -125,8 +125,8 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Whether it ever asks for the time or sets a limit. If not, nobody looks at a clock for it.
     fn is_timed(&self) -> bool;
 
-    /// How long the peer may take nothing of what is being sent before the connection is given up.
-    fn patience(&self) -> Option<Duration>;
+    /// How long the peer may acknowledge nothing of what is being sent before the connection is given up.
+    fn send_timeout(&self) -> Option<Duration>;
 
     /// The connection is open; returns until when something must arrive.
     fn opened(&mut self, outside: &impl Outside) -> Option<Instant>;

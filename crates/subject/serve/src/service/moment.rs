@@ -12,6 +12,8 @@ pub struct Moment {
     pub draining: bool,
     /// The date in the form of HTTP (RFC 9110, section 5.6.7), which always has this length.
     date: [u8; 29],
+    /// The second that the date names.
+    wall: SystemTime,
     /// When the date is next another.
     stale: Instant,
 }
@@ -19,7 +21,7 @@ pub struct Moment {
 impl Moment {
     /// The moment that both clocks show.
     pub fn new(now: Instant, wall: SystemTime) -> Moment {
-        let mut moment = Moment { now, draining: false, date: [0; 29], stale: now };
+        let mut moment = Moment { now, draining: false, date: [0; 29], wall, stale: now };
         moment.show(wall);
         moment
     }
@@ -37,9 +39,15 @@ impl Moment {
         &self.date
     }
 
+    /// The second that the date names.
+    pub fn wall(&self) -> SystemTime {
+        self.wall
+    }
+
     fn show(&mut self, wall: SystemTime) {
         let _ = write!(&mut self.date[..], "{}", httpdate::HttpDate::from(wall));
         let into_second = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+        self.wall = wall - Duration::from_nanos(u64::from(into_second));
         self.stale = self.now + Duration::from_secs(1) - Duration::from_nanos(u64::from(into_second));
     }
 }

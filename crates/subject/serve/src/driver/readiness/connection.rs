@@ -3,7 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
+use plimsoll_reactor::progress::Sent;
+use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::net;
 use plimsoll_sys::readiness::Interest;
 
@@ -94,6 +97,24 @@ impl<P: Service> Connection<P> {
             exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
             Ok(unsent.is_empty())
         })
+    }
+
+    /// Sets the time limit that the connection's state asks for.
+    pub(super) fn set_limit(&mut self, now: Instant, wheel: &mut Wheel, key: u64) {
+        if !self.unsent.is_empty() {
+            self.limit.send_within(self.talk.send_timeout(), now, wheel, key);
+        } else {
+            // What the service has yet to answer waits for its turn, and not for the peer.
+            let until = self.talk.until.filter(|_| self.talk.stage != Stage::Resuming);
+            self.limit.receive_until(until, wheel, key);
+        }
+    }
+
+    /// Whether the peer has taken nothing of what waits for too long.
+    pub(super) fn gives_up(&mut self, now: Instant, wheel: &mut Wheel, key: u64) -> io::Result<bool> {
+        let Some(timeout) = self.talk.send_timeout() else { return Ok(false) };
+        let sent = Sent::new(self.talk.exchange.bytes_sent, net::unacknowledged(&self.socket)?);
+        Ok(self.limit.gives_up(sent, timeout, now, wheel, key))
     }
 
     pub(super) fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {

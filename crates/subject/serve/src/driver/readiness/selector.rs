@@ -41,3 +41,16 @@ pub(crate) enum NotAdded {
     /// The kernel refused.
     Refused(io::Error),
 }
+
+/// What a loop cannot do without, a listener or its wake-up, does not fit: it cannot go on.
+impl From<NotAdded> for io::Error {
+    fn from(why: NotAdded) -> io::Error {
+        match why {
+            NotAdded::PastLimit => io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "a listener's or worker's descriptor is 1024 or more, which select cannot wait for; listen on fewer addresses, or choose another model",
+            ),
+            NotAdded::Refused(error) => error,
+        }
+    }
+}

@@ -169,13 +169,14 @@ impl<P: Service> Table<'_, P> {
             limit: Limit::default(),
             receive: Receive::Armed,
             sending: false,
+            asking: false,
             unheard: false,
             life: Life::Open,
             unsent: Vec::new(),
             body: None,
             file_way: None,
         };
-        connection.limit.set(connection.talk.until, &mut self.wheel, slot.index() as u64);
+        connection.limit.receive_until(connection.talk.until, &mut self.wheel, slot.index() as u64);
         self.connections.insert(slot.index(), connection);
         self.ring.receive(slot)?;
         if self.draining { self.ring.end_reading(slot) } else { Ok(()) }

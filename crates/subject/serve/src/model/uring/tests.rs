@@ -45,6 +45,7 @@ fn serve_at<const ADDRESSES: usize>(
     let tables = crew.table_count();
     let mut totals = Totals::default();
     crew.join().into_iter().for_each(|part| totals.add(&part.expect("the table served to its end")));
+    assert!(totals.leaked.is_nothing(), "{}", totals.leaked);
     // Clients may be rude; nothing else may go wrong.
     assert!(totals.errors.keys().all(|cause| cause == "econnreset"), "{totals:?}");
     (totals, tables)

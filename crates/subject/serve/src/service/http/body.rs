@@ -1,5 +1,7 @@
 //! The body of a request, which is read past: nothing here takes one. What is not understood is an error, as the next request would begin anywhere.
 
+use super::syntax::is_token;
+
 /// The longest body that is read past; a request with more is answered with 413.
 const BODY_BYTES: u64 = 1 << 20;
 /// Bytes in a chunk's size line, and in a line of the trailer, with its end: a longer one is refused alike whether it comes whole or in pieces.
@@ -46,7 +48,7 @@ impl Body {
 
     /// Whether it is short enough, as far as is known.
     pub(super) fn is_acceptable(&self) -> bool {
-        !matches!(self.left, Left::Bytes(BODY_BYTES..))
+        !matches!(self.left, Left::Bytes(left) if left > BODY_BYTES)
     }
 
     /// Reads on; returns how many bytes were taken.
@@ -60,23 +62,20 @@ impl Body {
                     self.left = Left::Bytes(left - length);
                     return Ok(taken + length as usize);
                 }
-                Left::Size => match httparse::parse_chunk_size(rest) {
-                    Ok(httparse::Status::Complete((length, _))) if length > LINE_BYTES => return Err(BadBody),
-                    Ok(httparse::Status::Complete((length, 0))) => {
-                        taken += length;
-                        self.left = Left::Trailer;
-                    }
-                    Ok(httparse::Status::Complete((length, size))) => {
-                        taken += length;
-                        self.read = self.read.saturating_add(size);
-                        if self.read > BODY_BYTES {
-                            return Err(BadBody);
+                Left::Size => {
+                    let Some(line) = line(rest)? else { return Ok(taken) };
+                    taken += line.len();
+                    match chunk_size(line)? {
+                        0 => self.left = Left::Trailer,
+                        size => {
+                            self.read = self.read.saturating_add(size);
+                            if self.read > BODY_BYTES {
+                                return Err(BadBody);
+                            }
+                            self.left = Left::Chunk(size + 2);
                         }
-                        self.left = Left::Chunk(size + 2);
                     }
-                    Ok(httparse::Status::Partial) if rest.len() < LINE_BYTES => return Ok(taken),
-                    _ => return Err(BadBody),
-                },
+                }
                 Left::Chunk(left) => {
                     // The two last bytes are the line's end.
                     let data = (left.saturating_sub(2)).min(rest.len() as u64);
@@ -95,15 +94,13 @@ impl Body {
                     self.left = Left::Size;
                 }
                 Left::Trailer => {
-                    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                        return if rest.len() < LINE_BYTES { Ok(taken) } else { Err(BadBody) };
-                    };
-                    taken += end + 1;
-                    self.read += end as u64;
-                    if end >= LINE_BYTES || self.read > BODY_BYTES {
+                    let Some(line) = line(rest)? else { return Ok(taken) };
+                    taken += line.len();
+                    self.read += line.len() as u64;
+                    if self.read > BODY_BYTES {
                         return Err(BadBody);
                     }
-                    if rest[..end].trim_ascii_end().is_empty() {
+                    if trailer_is_over(line)? {
                         self.left = Left::Bytes(0);
                         return Ok(taken);
                     }
@@ -111,6 +108,49 @@ impl Body {
             }
         }
     }
+}
+
+/// The line at the beginning of `bytes`, with its end; `None` where it has not come whole.
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, BadBody> {
+    let seen = &bytes[..bytes.len().min(LINE_BYTES)];
+    match seen.iter().position(|byte| *byte == b'\n') {
+        Some(end) => Ok(Some(&bytes[..=end])),
+        None if bytes.len() < LINE_BYTES => Ok(None),
+        None => Err(BadBody),
+    }
+}
+
+/// The size that a chunk's first line says (RFC 9112, section 7.1): digits, then extensions, which are nobody's here.
+fn chunk_size(line: &[u8]) -> Result<u64, BadBody> {
+    let line = line.strip_suffix(b"\r\n").ok_or(BadBody)?;
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (size, extensions) = line.split_at(digits);
+    let extensions = extensions.trim_ascii_start();
+    // More digits than a number has; what follows without a semicolon; what no line of text holds.
+    if !(1..=16).contains(&digits)
+        || !(extensions.is_empty() || extensions[0] == b';')
+        || line.iter().any(|byte| is_control(*byte))
+    {
+        return Err(BadBody);
+    }
+    let size = std::str::from_utf8(size).map_err(|_| BadBody)?;
+    u64::from_str_radix(size, 16).map_err(|_| BadBody)
+}
+
+/// Whether a line of the trailer is its end; if not, it is a field (RFC 9112, section 7.1.2), which is nobody's here.
+fn trailer_is_over(line: &[u8]) -> Result<bool, BadBody> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Ok(true);
+    }
+    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    let is_field = name.len() < line.len() && is_token(name) && !line.iter().any(|byte| is_control(*byte));
+    if is_field { Ok(false) } else { Err(BadBody) }
+}
+
+fn is_control(byte: u8) -> bool {
+    byte.is_ascii_control() && byte != b'\t'
 }
 
 #[cfg(test)]
@@ -133,6 +173,7 @@ mod tests {
         for (bytes, end) in [
             (&b"0\r\n\r\nGET"[..], 5),
             (b"5\r\nhello\r\n0\r\n\r\nGET", 15),
+            (b"5 ; a=\"b\"\r\nhello\r\n00\r\nX:\r\n\r\nGET", 28),
             (b"A;name=value\r\n0123456789\r\n3\r\nabc\r\n0\r\nTrailer: x\r\n\r\nGET", 51),
         ] {
             for cut in 0..=bytes.len() {
@@ -150,12 +191,31 @@ mod tests {
             b"-1\r\n",
             b"FFFFFFFFFFFFFFFFF\r\n",
             b"200000\r\n",
+            b"\r\n\r\n",
+            b";x\r\n\r\n",
+            b"  \r\n\r\n",
+            b"0\n\r\n",
+            b"5 x\r\nhello\r\n0\r\n\r\n",
+            b"5;\x01\r\nhello\r\n0\r\n\r\n",
+            b"00000000000000005\r\nhello\r\n0\r\n\r\n",
+            b"0\r\nno colon\r\n\r\n",
+            b"0\r\n: no name\r\n\r\n",
+            b"0\r\n folded: x\r\n\r\n",
+            b"0\r\nX: \x00\r\n\r\n",
+            b"0\r\nGET / HTTP/1.1\r\n\r\n",
         ] {
             for cut in 0..=bytes.len() {
                 assert_eq!(length(bytes, cut), None, "{} cut at {cut}", bytes.escape_ascii());
             }
         }
     }
+
+    #[test]
+    fn a_body_of_the_most_bytes_is_taken_and_one_more_is_not() {
+        assert!(Body::of(BODY_BYTES).is_acceptable());
+        assert!(!Body::of(BODY_BYTES + 1).is_acceptable());
+    }
+
     #[test]
     fn a_line_is_too_long_alike_wherever_it_is_cut() {
         for (before, after) in [("1;", "\r\nx\r\n0\r\n\r\n"), ("0\r\nX: ", "\r\n\r\n")] {

@@ -15,16 +15,21 @@ mod precondition;
 mod range;
 mod request;
 mod response;
+mod stamp;
+mod status;
+mod syntax;
 mod target;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use body::Body;
-use precondition::{Stamp, Verdict};
+use precondition::Verdict;
 use range::Wanted;
 use request::{Head, Method, Request};
-use response::{Head as Answer, Status};
+use response::Head as Answer;
+use stamp::Stamp;
+use status::Status;
 use target::Target;
 
 use super::{Chunk, Next, NotFound, Output, Outside, Service, Turn};
@@ -45,12 +50,23 @@ pub struct Settings {
     pub version: Version,
     /// How long a connection may be without a request.
     pub keep_alive_timeout: Duration,
-    /// How long a request may take to arrive, and a peer to take anything of an answer.
+    /// How long a request may take to arrive.
     pub request_timeout: Duration,
+    /// How long a peer may acknowledge nothing of an answer.
+    pub send_timeout: Duration,
     /// Whether `/bytes/N` and `/burn/DURATION/N` are answered without a file.
     pub synthetic: bool,
     /// CPU time burnt for each answer.
     pub work: Duration,
+    /// And for each answer about one of these files, named by their paths beneath the root.
+    pub work_paths: Vec<(Vec<u8>, Duration)>,
+}
+
+impl Settings {
+    /// CPU time burnt for an answer about a file, beside that of each answer.
+    fn work_of(&self, path: &[u8]) -> Duration {
+        self.work_paths.iter().filter(|(of, _)| of == path).map(|(_, work)| *work).sum()
+    }
 }
 
 /// After this much output a turn ends, so that pipelined requests cannot pile answers up.
@@ -86,8 +102,8 @@ impl Service for Http {
         true
     }
 
-    fn patience(&self) -> Option<Duration> {
-        Some(self.settings.request_timeout)
+    fn send_timeout(&self) -> Option<Duration> {
+        Some(self.settings.send_timeout)
     }
 
     fn opened(&mut self, outside: &impl Outside) -> Option<Instant> {
@@ -246,6 +262,7 @@ impl<O: Outside> Exchange<'_, O> {
     /// Answers with the file whose path stands at the end of the output's bytes, from `start` on.
     fn file(&mut self, start: usize) {
         let found = self.outside.resolve(&self.output.bytes[start..]);
+        let work = self.settings.work_of(&self.output.bytes[start..]);
         let kind = target::kind(&self.output.bytes[start..]);
         self.output.bytes.truncate(start);
         let found = match found {
@@ -256,7 +273,8 @@ impl<O: Outside> Exchange<'_, O> {
             Err(NotFound::TooLong) => return self.status(Status::URI_TOO_LONG),
             Err(NotFound::Unavailable) => return self.status(Status::SERVICE_UNAVAILABLE),
         };
-        let stamp = Stamp::new(found.length, found.modified);
+        self.output.burn += work;
+        let stamp = Stamp::new(found.length, found.modified, self.outside.moment().wall());
         match precondition::judge(self.request, &stamp) {
             Verdict::Failed => return self.status(Status::PRECONDITION_FAILED),
             Verdict::NotModified => {
@@ -317,7 +335,7 @@ impl<O: Outside> Exchange<'_, O> {
         let visible = self.has_body();
         // One slash in front: with two, the rest would be read as another host's name.
         let path = path.trim_start_matches('/');
-        self.begin(Status::MOVED_PERMANENTLY).parts("Location", &["/", path, "/", query]).text(visible);
+        self.begin(Status::MOVED_PERMANENTLY).location(&["/", path, "/", query]).text(visible);
     }
 
     fn status(&mut self, status: Status) {

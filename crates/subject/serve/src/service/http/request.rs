@@ -1,7 +1,8 @@
 //! The head of a request (RFC 9112, sections 2 to 6), read in place.
 
 use super::body::Body;
-use super::response::Status;
+use super::status::Status;
+use super::syntax::{is_authority, is_token};
 
 /// Fields in a head: far more than any client sends.
 const FIELDS: usize = 100;
@@ -42,10 +43,34 @@ pub(super) struct Request<'a> {
     pub(super) body: Body,
     pub(super) range: Option<&'a [u8]>,
     pub(super) if_range: Option<&'a [u8]>,
-    pub(super) if_match: Option<&'a [u8]>,
-    pub(super) if_none_match: Option<&'a [u8]>,
+    pub(super) if_match: Lines<'a>,
+    pub(super) if_none_match: Lines<'a>,
     pub(super) if_modified_since: Option<&'a [u8]>,
     pub(super) if_unmodified_since: Option<&'a [u8]>,
+}
+
+/// The lines of a field that is a list: as many lines as the client likes mean what one would (RFC 9110, section 5.3).
+#[derive(Default)]
+pub(super) struct Lines<'a> {
+    first: Option<&'a [u8]>,
+    more: Vec<&'a [u8]>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.first.iter().chain(&self.more).copied()
+    }
+
+    fn add(&mut self, value: &'a [u8]) {
+        match self.first {
+            None => self.first = Some(value),
+            Some(_) => self.more.push(value),
+        }
+    }
 }
 
 pub(super) fn parse(input: &[u8]) -> Head<'_> {
@@ -56,21 +81,70 @@ pub(super) fn parse(input: &[u8]) -> Head<'_> {
         Ok(httparse::Status::Complete(length)) if length > LINE_BYTES && has_long_line(input) => {
             Head::Bad(Status::URI_TOO_LONG)
         }
-        Ok(httparse::Status::Complete(length)) => match read(&parsed) {
-            Ok(request) => Head::Whole(request, length),
-            Err(status) => Head::Bad(status),
-        },
-        Ok(httparse::Status::Partial) => {
-            if has_long_line(input) {
-                Head::Bad(Status::URI_TOO_LONG)
-            } else if input.len() >= HEAD_BYTES {
-                Head::Bad(Status::FIELDS_TOO_LARGE)
-            } else {
-                Head::Partial
+        Ok(httparse::Status::Complete(length)) => {
+            const COMPLETE: &str = "a complete head has a method, a target and a version";
+            let (method, target) = (parsed.method.expect(COMPLETE), parsed.path.expect(COMPLETE));
+            match read(method, target, parsed.version.expect(COMPLETE), parsed.headers) {
+                Ok(request) => Head::Whole(request, length),
+                Err(status) => Head::Bad(status),
             }
         }
+        Ok(httparse::Status::Partial) => partial(input),
         Err(httparse::Error::TooManyHeaders) => Head::Bad(Status::FIELDS_TOO_LARGE),
-        Err(httparse::Error::Version) => Head::Bad(Status::VERSION_NOT_SUPPORTED),
+        Err(httparse::Error::Version) => parse_other_version(input),
+        Err(_) => Head::Bad(Status::BAD_REQUEST),
+    }
+}
+
+/// What a head is that has not come whole.
+fn partial(input: &[u8]) -> Head<'_> {
+    if has_long_line(input) {
+        Head::Bad(Status::URI_TOO_LONG)
+    } else if input.len() >= HEAD_BYTES {
+        Head::Bad(Status::FIELDS_TOO_LARGE)
+    } else {
+        Head::Partial
+    }
+}
+
+/// A head that is not of HTTP/1.0 or HTTP/1.1. A later minor version is read as the latest known (RFC 9110, section 2.5); another major version cannot be.
+fn parse_other_version(input: &[u8]) -> Head<'_> {
+    let head = &input[..input.len().min(HEAD_BYTES)];
+    let begun = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let Some(end) = head[begun..].iter().position(|byte| *byte == b'\n').map(|end| begun + end) else {
+        return partial(input);
+    };
+    let line = head[begun..end].strip_suffix(b"\r").unwrap_or(&head[begun..end]);
+    let mut words = line.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Head::Bad(Status::BAD_REQUEST);
+    };
+    let is_target = !target.is_empty() && target.iter().all(|byte| byte.is_ascii_graphic() || *byte >= 0x80);
+    let (Ok(method), Ok(target), true, true) =
+        (std::str::from_utf8(method), std::str::from_utf8(target), is_token(method), is_target)
+    else {
+        return Head::Bad(Status::BAD_REQUEST);
+    };
+    match version.strip_prefix(b"HTTP/") {
+        Some([b'1', b'.', b'2'..=b'9']) => {}
+        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => return Head::Bad(Status::VERSION_NOT_SUPPORTED),
+        _ => return Head::Bad(Status::BAD_REQUEST),
+    }
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    match httparse::parse_headers(&head[end + 1..], &mut fields) {
+        Ok(httparse::Status::Complete((length, fields))) => {
+            let length = end + 1 + length;
+            if length > LINE_BYTES && has_long_line(input) {
+                return Head::Bad(Status::URI_TOO_LONG);
+            }
+            match read(method, target, 1, fields) {
+                Ok(request) => Head::Whole(request, length),
+                Err(status) => Head::Bad(status),
+            }
+        }
+        Ok(httparse::Status::Partial) => partial(input),
+        Err(httparse::Error::TooManyHeaders) => Head::Bad(Status::FIELDS_TOO_LARGE),
         Err(_) => Head::Bad(Status::BAD_REQUEST),
     }
 }
@@ -81,80 +155,112 @@ fn has_long_line(input: &[u8]) -> bool {
     input.len() - begun > LINE_BYTES && !input[begun..=begun + LINE_BYTES].contains(&b'\n')
 }
 
-fn read<'a>(parsed: &httparse::Request<'_, 'a>) -> Result<Request<'a>, Status> {
-    const COMPLETE: &str = "a complete head has a method, a target and a version";
-    let target = parsed.path.expect(COMPLETE);
+fn read<'a>(method: &str, target: &'a str, minor: u8, fields: &[httparse::Header<'a>]) -> Result<Request<'a>, Status> {
     let mut request = Request {
-        method: match parsed.method.expect(COMPLETE) {
+        method: match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
             "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE" | "PATCH" => Method::Known,
             _ => Method::Other,
         },
         target,
-        minor: parsed.version.expect(COMPLETE),
+        minor,
         close: false,
         keep_alive: false,
         expects_continue: false,
         body: Body::NONE,
         range: None,
         if_range: None,
-        if_match: None,
-        if_none_match: None,
+        if_match: Lines::default(),
+        if_none_match: Lines::default(),
         if_modified_since: None,
         if_unmodified_since: None,
     };
-    let (mut hosts, mut length, mut coding) = (0, None, None);
-    for field in parsed.headers.iter() {
-        let value = field.value.trim_ascii();
-        // By length first: most fields are none of these, and this finds out without looking at them.
-        match field.name.len() {
-            4 if field.name.eq_ignore_ascii_case("host") => hosts += 1,
-            5 if field.name.eq_ignore_ascii_case("range") => request.range = Some(value),
-            6 if field.name.eq_ignore_ascii_case("expect") => {
-                if !value.eq_ignore_ascii_case(b"100-continue") {
-                    return Err(Status::EXPECTATION_FAILED);
-                }
-                request.expects_continue = true;
-            }
-            8 if field.name.eq_ignore_ascii_case("if-match") => request.if_match = Some(value),
-            8 if field.name.eq_ignore_ascii_case("if-range") => request.if_range = Some(value),
-            10 if field.name.eq_ignore_ascii_case("connection") => {
-                for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                    request.close |= option.eq_ignore_ascii_case(b"close");
-                    request.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
-            13 if field.name.eq_ignore_ascii_case("if-none-match") => request.if_none_match = Some(value),
-            14 if field.name.eq_ignore_ascii_case("content-length") => {
-                let read = content_length(value)?;
-                if length.replace(read).is_some_and(|before| before != read) {
-                    return Err(Status::BAD_REQUEST);
-                }
-            }
-            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                // Twice is once, with a comma (RFC 9110, section 5.3): a list of codings, of which none is known.
-                coding = Some(if coding.is_none() { value } else { b"several" });
-            }
-            17 if field.name.eq_ignore_ascii_case("if-modified-since") => request.if_modified_since = Some(value),
-            19 if field.name.eq_ignore_ascii_case("if-unmodified-since") => request.if_unmodified_since = Some(value),
-            _ => {}
-        }
+    let mut framing = Framing::default();
+    for field in fields {
+        read_field(&mut request, &mut framing, field.name, field.value.trim_ascii())?;
     }
     // RFC 9112, section 3.2.
-    if hosts > 1 || (hosts == 0 && request.minor > 0) {
+    if framing.hosts > 1 || (framing.hosts == 0 && minor > 0) {
         return Err(Status::BAD_REQUEST);
     }
-    request.body = match (length, coding) {
-        (None, None) => Body::NONE,
-        (Some(length), None) => Body::of(length),
-        // Both, or a coding that HTTP/1.0 does not know, is how requests are smuggled (RFC 9112, section 6.1).
-        (Some(_), Some(_)) => return Err(Status::BAD_REQUEST),
-        (None, Some(_)) if request.minor == 0 => return Err(Status::BAD_REQUEST),
-        (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Body::chunked(),
-        (None, Some(_)) => return Err(Status::NOT_IMPLEMENTED),
-    };
+    request.body = framing.body(minor)?;
     Ok(request)
+}
+
+/// What says where a request ends, and how often its host is named.
+#[derive(Default)]
+struct Framing<'a> {
+    hosts: usize,
+    length: Option<u64>,
+    coding: Option<&'a [u8]>,
+}
+
+impl Framing<'_> {
+    fn body(&self, minor: u8) -> Result<Body, Status> {
+        match (self.length, self.coding) {
+            (None, None) => Ok(Body::NONE),
+            (Some(length), None) => Ok(Body::of(length)),
+            // Both, or a coding that HTTP/1.0 does not know, is how requests are smuggled (RFC 9112, section 6.1).
+            (Some(_), Some(_)) => Err(Status::BAD_REQUEST),
+            (None, Some(_)) if minor == 0 => Err(Status::BAD_REQUEST),
+            (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Body::chunked()),
+            (None, Some(_)) => Err(Status::NOT_IMPLEMENTED),
+        }
+    }
+}
+
+fn read_field<'a>(
+    request: &mut Request<'a>,
+    framing: &mut Framing<'a>,
+    name: &str,
+    value: &'a [u8],
+) -> Result<(), Status> {
+    // By length first: most fields are none of these, and this finds out without looking at them.
+    match name.len() {
+        4 if name.eq_ignore_ascii_case("host") => {
+            framing.hosts += 1;
+            if !is_authority(value) {
+                return Err(Status::BAD_REQUEST);
+            }
+        }
+        5 if name.eq_ignore_ascii_case("range") => once(&mut request.range, value),
+        6 if name.eq_ignore_ascii_case("expect") => {
+            if !value.eq_ignore_ascii_case(b"100-continue") {
+                return Err(Status::EXPECTATION_FAILED);
+            }
+            // A client of HTTP/1.0 would take the interim answer for the answer (RFC 9110, section 10.1.1).
+            request.expects_continue = request.minor > 0;
+        }
+        8 if name.eq_ignore_ascii_case("if-match") => request.if_match.add(value),
+        8 if name.eq_ignore_ascii_case("if-range") => once(&mut request.if_range, value),
+        10 if name.eq_ignore_ascii_case("connection") => {
+            for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                request.close |= option.eq_ignore_ascii_case(b"close");
+                request.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+        13 if name.eq_ignore_ascii_case("if-none-match") => request.if_none_match.add(value),
+        14 if name.eq_ignore_ascii_case("content-length") => {
+            let read = content_length(value)?;
+            if framing.length.replace(read).is_some_and(|before| before != read) {
+                return Err(Status::BAD_REQUEST);
+            }
+        }
+        17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+            // Twice is once, with a comma (RFC 9110, section 5.3): a list of codings, of which none is known.
+            framing.coding = Some(if framing.coding.is_none() { value } else { b"several" });
+        }
+        17 if name.eq_ignore_ascii_case("if-modified-since") => once(&mut request.if_modified_since, value),
+        19 if name.eq_ignore_ascii_case("if-unmodified-since") => once(&mut request.if_unmodified_since, value),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Keeps the value of a field that is no list. Of several lines none is the right one, so they are as if malformed, which these fields may be: then the whole is sent.
+fn once<'a>(field: &mut Option<&'a [u8]>, value: &'a [u8]) {
+    *field = Some(if field.is_none() { value } else { b"" });
 }
 
 fn content_length(value: &[u8]) -> Result<u64, Status> {

@@ -2,45 +2,13 @@
 
 use std::io::Write;
 
+use httpdate::HttpDate;
+use percent_encoding::{CONTROLS, utf8_percent_encode};
+
 use super::Version;
-use super::precondition::Stamp;
+use super::stamp::Stamp;
+use super::status::Status;
 use crate::service::{Chunk, Output};
-
-/// A status code with its phrase (RFC 9110, section 15).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Status(&'static str);
-
-impl Status {
-    pub(super) const OK: Status = Status("200 OK");
-    pub(super) const PARTIAL_CONTENT: Status = Status("206 Partial Content");
-    pub(super) const MOVED_PERMANENTLY: Status = Status("301 Moved Permanently");
-    pub(super) const NOT_MODIFIED: Status = Status("304 Not Modified");
-    pub(super) const BAD_REQUEST: Status = Status("400 Bad Request");
-    pub(super) const FORBIDDEN: Status = Status("403 Forbidden");
-    pub(super) const NOT_FOUND: Status = Status("404 Not Found");
-    pub(super) const METHOD_NOT_ALLOWED: Status = Status("405 Method Not Allowed");
-    pub(super) const REQUEST_TIMEOUT: Status = Status("408 Request Timeout");
-    pub(super) const PRECONDITION_FAILED: Status = Status("412 Precondition Failed");
-    pub(super) const CONTENT_TOO_LARGE: Status = Status("413 Content Too Large");
-    pub(super) const URI_TOO_LONG: Status = Status("414 URI Too Long");
-    pub(super) const RANGE_NOT_SATISFIABLE: Status = Status("416 Range Not Satisfiable");
-    pub(super) const EXPECTATION_FAILED: Status = Status("417 Expectation Failed");
-    pub(super) const FIELDS_TOO_LARGE: Status = Status("431 Request Header Fields Too Large");
-    pub(super) const NOT_IMPLEMENTED: Status = Status("501 Not Implemented");
-    pub(super) const SERVICE_UNAVAILABLE: Status = Status("503 Service Unavailable");
-    pub(super) const VERSION_NOT_SUPPORTED: Status = Status("505 HTTP Version Not Supported");
-
-    /// What a person reads.
-    fn sentence(self) -> &'static str {
-        match self {
-            Status::VERSION_NOT_SUPPORTED => {
-                "505 HTTP Version Not Supported: this server speaks HTTP/1.0 and HTTP/1.1, not HTTP/2\n"
-            }
-            Status::METHOD_NOT_ALLOWED => "405 Method Not Allowed: use GET or HEAD\n",
-            _ => "",
-        }
-    }
-}
 
 /// What an answer says about the connection's going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +46,7 @@ impl<'a> Head<'a> {
             Persistence::KeptAlive => "\r\nConnection: keep-alive\r\n",
             Persistence::Closes => "\r\nConnection: close\r\n",
         };
-        for part in [version, status.0, "\r\nServer: plimsoll\r\nDate: "] {
+        for part in [version, status.phrase(), "\r\nServer: plimsoll\r\nDate: "] {
             output.bytes.extend_from_slice(part.as_bytes());
         }
         output.bytes.extend_from_slice(date);
@@ -87,15 +55,19 @@ impl<'a> Head<'a> {
     }
 
     pub(super) fn field(self, name: &str, value: &str) -> Head<'a> {
-        self.parts(name, &[value])
+        let bytes = &mut self.output.bytes;
+        for part in [name, ": ", value, "\r\n"] {
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        self
     }
 
-    /// A field whose value is put together.
-    pub(super) fn parts(self, name: &str, parts: &[&str]) -> Head<'a> {
+    /// A `Location` on this host. What came as raw UTF-8 is encoded: a field holds ASCII (RFC 9110, section 5.5).
+    pub(super) fn location(self, parts: &[&str]) -> Head<'a> {
         let bytes = &mut self.output.bytes;
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(b": ");
-        parts.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
+        bytes.extend_from_slice(b"Location: ");
+        let encoded = parts.iter().flat_map(|part| utf8_percent_encode(part, CONTROLS));
+        encoded.for_each(|piece| bytes.extend_from_slice(piece.as_bytes()));
         bytes.extend_from_slice(b"\r\n");
         self
     }
@@ -116,7 +88,7 @@ impl<'a> Head<'a> {
 
     pub(super) fn stamp(self, stamp: &Stamp) -> Head<'a> {
         let bytes = &mut self.output.bytes;
-        let _ = write!(bytes, "Last-Modified: {}\r\nETag: ", stamp.modified());
+        let _ = write!(bytes, "Last-Modified: {}\r\nETag: ", HttpDate::from(stamp.modified()));
         bytes.extend_from_slice(stamp.tag());
         bytes.extend_from_slice(b"\r\n");
         self
@@ -124,7 +96,7 @@ impl<'a> Head<'a> {
 
     /// Ends the head and the answer with a sentence about the status, which a HEAD does not see.
     pub(super) fn text(self, visible: bool) {
-        let (sentence, phrase) = (self.status.sentence(), self.status.0);
+        let (sentence, phrase) = (self.status.sentence(), self.status.phrase());
         let length = if sentence.is_empty() { phrase.len() + 1 } else { sentence.len() };
         let head = self.field("Content-Type", "text/plain; charset=utf-8").length(length as u64);
         let bytes = &mut head.output.bytes;

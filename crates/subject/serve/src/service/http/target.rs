@@ -5,6 +5,8 @@ use std::time::Duration;
 use percent_encoding::percent_decode;
 use plimsoll_measure::units;
 
+use super::syntax::is_authority;
+
 /// What is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
@@ -21,6 +23,11 @@ const MOST_WORK: Duration = Duration::from_secs(60);
 
 /// Reads a target, and appends the path that it names, relative and decoded, to `path`.
 pub(super) fn read(target: &str, synthetic: bool, path: &mut Vec<u8>) -> Target {
+    // An `http` URI without a host is none (RFC 9110, section 4.2.1).
+    if authority(target).is_some_and(|host| host.is_empty() || host.starts_with(':') || !is_authority(host.as_bytes()))
+    {
+        return Target::Bad;
+    }
     let (name, _) = split(target);
     let Some(name) = name.strip_prefix('/') else { return Target::Bad };
     if synthetic && let Some(target) = synthetic_target(name) {
@@ -44,15 +51,19 @@ pub(super) fn read(target: &str, synthetic: bool, path: &mut Vec<u8>) -> Target 
 
 /// A target's path, and its query with the question mark.
 pub(super) fn split(target: &str) -> (&str, &str) {
-    // A proxy's form, which every server must take (RFC 9112, section 3.2.2).
-    let target = match target.get(..7) {
-        Some(scheme) if scheme.eq_ignore_ascii_case("http://") => {
-            let rest = &target[7..];
-            rest.find(['/', '?']).map_or("/", |end| &rest[end..])
-        }
-        _ => target,
-    };
-    target.find('?').map_or((target, ""), |query| target.split_at(query))
+    let rest = authority(target).map_or(target, |host| &target[SCHEME.len() + host.len()..]);
+    let (path, query) = rest.find('?').map_or((rest, ""), |query| rest.split_at(query));
+    // After a host an empty path is `/` (RFC 9110, section 4.2.3).
+    if path.is_empty() { ("/", query) } else { (path, query) }
+}
+
+const SCHEME: &str = "http://";
+
+/// The host and port of a target in a proxy's form, which every server must take (RFC 9112, section 3.2.2).
+fn authority(target: &str) -> Option<&str> {
+    let scheme = target.get(..SCHEME.len())?;
+    let rest = &target[SCHEME.len()..];
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| &rest[..rest.find(['/', '?']).unwrap_or(rest.len())])
 }
 
 /// The Content-Type of a file by its name.
@@ -105,12 +116,27 @@ mod tests {
             ("/%2f%2fetc/passwd", "etc/passwd"),
             ("http://host:8000/a", "a"),
             ("HTTP://host", "index.html"),
+            ("http://host?x=y", "index.html"),
+            ("http://[::1]:80?x", "index.html"),
             ("/100%", "100%"),
             ("/...", "..."),
         ] {
             assert_eq!(path(target).as_deref(), Some(expected), "{target}");
         }
-        for target in ["*", "host:80", "a", "/../a", "/a/%2e%2e/b", "/a/..%2fb", "/a%00b", "https://host/a"] {
+        for target in [
+            "*",
+            "host:80",
+            "a",
+            "/../a",
+            "/a/%2e%2e/b",
+            "/a/..%2fb",
+            "/a%00b",
+            "https://host/a",
+            "http://:80:80/",
+            "http:///a",
+            "http://:80/",
+            "http://u@h/",
+        ] {
             assert_eq!(path(target), None, "{target}");
         }
     }

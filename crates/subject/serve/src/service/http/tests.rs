@@ -1,12 +1,13 @@
 //! The service against a table of exchanges, with its input cut at every byte.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
 use proptest::prelude::*;
 
 use super::super::tests_outside::{Nowhere, converse};
 use super::*;
-use crate::service::Found;
+use crate::service::{Found, Moment};
 
 fn http() -> Http {
     with(|_| {})
@@ -17,8 +18,10 @@ fn with(change: impl FnOnce(&mut Settings)) -> Http {
         version: Version::Http11,
         keep_alive_timeout: Duration::from_secs(5),
         request_timeout: Duration::from_secs(10),
+        send_timeout: Duration::from_secs(60),
         synthetic: true,
         work: Duration::ZERO,
+        work_paths: Vec::new(),
     };
     change(&mut settings);
     Http::new(settings)
@@ -39,7 +42,8 @@ fn outside() -> Nowhere {
         ("long", Err(NotFound::TooLong)),
         ("busy", Err(NotFound::Unavailable)),
     ];
-    Nowhere { files: HashMap::from(files), ..Nowhere::default() }
+    let moment = Moment::new(Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    Nowhere { files: HashMap::from(files), moment }
 }
 
 /// Everything sent, and whether the connection goes on.
@@ -115,6 +119,23 @@ fn each_request_gets_the_answer_that_the_rfcs_say() {
         ("GET /busy HTTP/1.1\r\nHost: h\r\n\r\n".into(), "503 Service Unavailable", true),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), "505 HTTP Version Not Supported", false),
         ("GET / HTTP/3.0\r\nHost: h\r\n\r\n".into(), "505 HTTP Version Not Supported", false),
+        ("GET / HTTP/1.2\r\nHost: h\r\n\r\n".into(), "200 OK", true),
+        ("GET / HTTP/1.9\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET /a b HTTP/1.1\r\nHost: h\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET / HTTPS/1.1\r\nHost: h\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET / HTTP/11\r\nHost: h\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET http://h?x=y HTTP/1.1\r\nHost: h\r\n\r\n".into(), "200 OK", true),
+        ("GET http://:80:80/ HTTP/1.1\r\nHost: h\r\n\r\n".into(), "400 Bad Request", true),
+        ("GET / HTTP/1.1\r\nHost:\r\n\r\n".into(), "200 OK", true),
+        ("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n".into(), "200 OK", true),
+        ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET / HTTP/1.1\r\nHost: h:x\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n".into(), "400 Bad Request", false),
+        ("GET / HTTP/1.0\r\nHost: <script>\r\n\r\n".into(), "400 Bad Request", false),
+        (get(&format!("If-None-Match: {TAG}\r\nIf-None-Match: \"x\"\r\n")), "304 Not Modified", true),
+        (get(&format!("If-Match: {TAG}\r\nIf-Match: \"x\"\r\n")), "200 OK", true),
+        (get("Range: bytes=1-2\r\nRange: bytes=3-4\r\n"), "200 OK", true),
+        (get(&format!("Content-Length: 1048576\r\n\r\n{}", "x".repeat((1 << 20) - 2))), "200 OK", true),
     ] {
         let (answer, went_on) = exchange(http(), &[request.as_bytes()]);
         let start = request.get(..90).unwrap_or(&request);
@@ -122,7 +143,7 @@ fn each_request_gets_the_answer_that_the_rfcs_say() {
         assert_eq!(went_on, goes_on, "{start:?}");
         assert_eq!(answer.contains("Connection: close\r\n"), !goes_on, "{start:?} got {answer:?}");
         let (_, fields, body) = parts(&answer);
-        assert!(fields.contains(&"Date: Thu, 01 Jan 1970 00:00:00 GMT"), "{answer:?}");
+        assert!(fields.contains(&"Date: Sun, 09 Sep 2001 01:46:40 GMT"), "{answer:?}");
         let length = fields.iter().find_map(|field| field.strip_prefix("Content-Length: "));
         match (request.starts_with("HEAD"), length) {
             (true, _) | (false, None) => assert_eq!(body, "", "{start:?}"),
@@ -161,6 +182,41 @@ fn a_folder_is_redirected_to_its_slash_on_this_host() {
         let (answer, _) = exchange(http(), &[format!("GET {target}?a=b HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()]);
         assert!(answer.contains("\r\nLocation: /folder/?a=b\r\n"), "{answer}");
     }
+}
+
+#[test]
+fn a_location_is_ascii() {
+    let (answer, _) = exchange(http(), &["GET /folder?\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n".as_bytes()]);
+    assert!(answer.contains("\r\nLocation: /folder/?%C3%A9\r\n"), "{answer}");
+}
+
+#[test]
+fn nothing_was_modified_after_the_date_of_its_answer() {
+    let mut outside = outside();
+    outside.files.insert("future", Ok(Found { length: 1, modified: (4_000_000_000, 0) }));
+    let (sent, _) = converse(http(), &[b"GET /future HTTP/1.1\r\nHost: h\r\n\r\n"], outside);
+    let answer: String = sent.into_iter().map(char::from).collect();
+    assert!(answer.contains("\r\nLast-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n"), "{answer}");
+}
+
+#[test]
+fn a_file_may_be_costly_and_others_not() {
+    let service = with(|settings| settings.work_paths = vec![(b"a b.txt".to_vec(), Duration::from_millis(3))]);
+    let burnt = |target: &str| {
+        let (mut outside, mut output) = (outside(), Output::default());
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        service.clone().receive(request.as_bytes(), &mut outside, &mut output);
+        output.burn
+    };
+    assert_eq!(burnt("/a%20b.txt?q"), Duration::from_millis(3));
+    assert_eq!(burnt("/index.html"), Duration::ZERO);
+}
+
+#[test]
+fn a_client_of_the_older_version_gets_no_interim_answer() {
+    let request = "GET / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello";
+    let (answer, _) = exchange(http(), &[request.as_bytes()]);
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! What tells one state of a file from another (RFC 9110, section 8.8).
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+/// A file's tag and its time.
+pub(super) struct Stamp {
+    tag: [u8; 64],
+    tag_length: usize,
+    modified: SystemTime,
+}
+
+impl Stamp {
+    /// Of a file of this length that was last written to at this time, now that it is `wall`.
+    pub(super) fn new(length: u64, (seconds, nanoseconds): (i64, u32), wall: SystemTime) -> Stamp {
+        let mut tag = [0; 64];
+        let mut rest = &mut tag[..];
+        // Numbers of at most 16, 8 and 16 digits fit.
+        let _ = write!(rest, "\"{seconds:x}-{nanoseconds:x}-{length:x}\"");
+        let tag_length = 64 - rest.len();
+        // HTTP knows no time before 1970 to speak of, and no fraction of a second.
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799).unsigned_abs());
+        // Nothing was modified after its answer's own date (RFC 9110, section 8.8.2.1).
+        Stamp { tag, tag_length, modified: modified.min(wall) }
+    }
+
+    pub(super) fn tag(&self) -> &[u8] {
+        &self.tag[..self.tag_length]
+    }
+
+    /// When it was last modified, to the second.
+    pub(super) fn modified(&self) -> SystemTime {
+        self.modified
+    }
+
+    /// Whether one of a list of tags, or `*`, is this one's. Ours are strong; a weak one is another unless weakness does not matter.
+    pub(super) fn is_listed(&self, list: &[u8], weak_counts: bool) -> bool {
+        list == b"*"
+            || list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|tag| {
+                let strong = tag.strip_prefix(b"W/").filter(|_| weak_counts).unwrap_or(tag);
+                strong == self.tag()
+            })
+    }
+}
