@@ -9,7 +9,7 @@ use io_uring::types::{DestinationSlot, Fd};
 use rustix::net::SocketAddrAny;
 
 use super::Ring;
-use super::completion::Kind;
+use super::kind::Kind;
 
 /// Where the kernel writes who has connected.
 pub(super) struct AcceptPlace {

@@ -8,6 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use io_uring::cqueue;
 
 use super::arrival::{Adoption, read_address};
+use super::kind::Kind;
 use super::{Buffer, Payload, Ring, Slot};
 
 /// Something that has happened.
@@ -84,50 +85,6 @@ pub fn is_cancelled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ECANCELED)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Kind {
-    Wake,
-    Accept,
-    Receive,
-    Send,
-    Close,
-    Ready,
-    Adopt,
-    Install,
-    Room,
-    Connect,
-    End,
-    Unacknowledged,
-    /// Requests whose own completion says nothing that matters.
-    Aside,
-}
-
-impl Kind {
-    pub(super) fn tag(self, number: u32) -> u64 {
-        u64::from(self as u8) << 32 | u64::from(number)
-    }
-
-    pub(super) fn of(tag: u64) -> Option<Kind> {
-        const ALL: [Kind; 13] = [
-            Kind::Wake,
-            Kind::Accept,
-            Kind::Receive,
-            Kind::Send,
-            Kind::Close,
-            Kind::Ready,
-            Kind::Adopt,
-            Kind::Install,
-            Kind::Room,
-            Kind::Connect,
-            Kind::End,
-            Kind::Unacknowledged,
-            Kind::Aside,
-        ];
-        ALL.get((tag >> 32) as usize).copied()
-    }
-}
-
 impl Ring {
     pub(super) fn interpret(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
         let number = entry.user_data() as u32;
@@ -146,17 +103,7 @@ impl Ring {
             }
             Kind::Receive => {
                 let buffer = cqueue::buffer_select(entry.flags());
-                let outcome = outcome.map(|length| {
-                    let buffer = buffer.map(|id| self.pool.take(id, length));
-                    // The end of the stream may come with a buffer, with nothing in it.
-                    if length > 0 {
-                        return buffer;
-                    }
-                    if let Some(buffer) = buffer {
-                        self.pool.recycle(buffer);
-                    }
-                    None
-                });
+                let outcome = outcome.map(|length| self.received(buffer, length));
                 Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
             }
             Kind::Send => {
@@ -172,15 +119,7 @@ impl Ring {
                 drop(socket);
                 Some(Completion::Adopted(outcome.map(|_| (Slot(*number as u32), peer))))
             }
-            Kind::Install => {
-                let outcome = outcome.and_then(|number| {
-                    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and nobody else knows it.
-                    let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
-                    rustix::io::ioctl_fionbio(&socket, true)?;
-                    Ok(socket)
-                });
-                Some(Completion::Installed { slot, outcome })
-            }
+            Kind::Install => Some(Completion::Installed { slot, outcome: outcome.and_then(installed) }),
             Kind::Room => Some(Completion::Room(slot)),
             Kind::Connect => {
                 self.destinations[slot.index()] = None;
@@ -199,4 +138,25 @@ impl Ring {
             Kind::Aside => None,
         }
     }
+
+    /// What a receive of `length` bytes brought, in the buffer that the kernel chose.
+    fn received(&mut self, buffer: Option<u16>, length: usize) -> Option<Buffer> {
+        let buffer = buffer.map(|id| self.pool.take(id, length));
+        // The end of the stream may come with a buffer, with nothing in it.
+        if length > 0 {
+            return buffer;
+        }
+        if let Some(buffer) = buffer {
+            self.pool.recycle(buffer);
+        }
+        None
+    }
+}
+
+/// Takes over the number that a socket was given in the thread's table.
+fn installed(number: usize) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
 }

@@ -9,6 +9,7 @@
 mod arrival;
 mod client;
 mod completion;
+mod kind;
 mod pool;
 
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +23,8 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::net::SocketAddrAny;
 
 use arrival::{AcceptPlace, Adoption};
-use completion::Kind;
 pub use completion::{Completion, is_cancelled, is_out_of_buffers};
+use kind::Kind;
 pub use pool::Buffer;
 use pool::Pool;
 
