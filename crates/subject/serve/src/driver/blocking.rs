@@ -12,7 +12,7 @@ use plimsoll_sys::net;
 
 use super::surroundings::{Desk, Surroundings};
 use super::talk::{Stage, Talk};
-use super::unsent::Unsent;
+use super::unsent::{Room, Unsent};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
 
@@ -117,7 +117,7 @@ impl<S: AsFd> Sender<'_, S> {
         exchange: &mut Exchange,
     ) -> io::Result<()> {
         let mut unsent = Unsent::default();
-        exchange.bytes_sent += unsent.send(self.socket, input, output, surroundings)?;
+        exchange.bytes_sent += unsent.send(self.socket, input, output, surroundings, Room::Told)?;
         if unsent.is_empty() {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl<S: AsFd> Sender<'_, S> {
             (progress, timeout, progress.first_look(timeout))
         });
         while !unsent.is_empty() {
-            exchange.bytes_sent += unsent.flush(self.socket)?;
+            exchange.bytes_sent += unsent.flush(self.socket, Room::Told)?;
             let Some((progress, timeout, look_at)) = &mut waiting else { continue };
             let now = Instant::now();
             if now < *look_at {

@@ -21,6 +21,16 @@ const PARTS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Unsent(Option<Box<Waiting>>);
 
+/// How the loop hears of room in a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// For as long as there is some: a send that takes less than all may end the turn.
+    Told,
+    /// Once, when there is some again after a send that found none: the turn ends with such a send. What took less than all may have had another reason, such as a
+    /// file that shrank.
+    ToldOnce,
+}
+
 #[derive(Debug)]
 struct Waiting {
     bytes: Vec<u8>,
@@ -55,26 +65,29 @@ impl Body {
         }
     }
 
-    /// Sends at most `most` bytes; returns how many, 0 where there is no room.
-    fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<usize> {
+    /// Sends at most `most` bytes; returns how many, 0 where there is no room, and how many were asked for.
+    fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<(usize, usize)> {
         match self {
-            Body::File { file, offset, left } => match file.send(socket, *offset, most.min(*left) as usize) {
-                Ok(0) => Err(shrunk()),
-                Ok(sent) => {
-                    *offset += sent as u64;
-                    *left -= sent as u64;
-                    Ok(sent)
+            Body::File { file, offset, left } => {
+                let asked = most.min(*left) as usize;
+                match file.send(socket, *offset, asked) {
+                    Ok(0) => Err(shrunk()),
+                    Ok(sent) => {
+                        *offset += sent as u64;
+                        *left -= sent as u64;
+                        Ok((sent, asked))
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((0, asked)),
+                    Err(error) => Err(error),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-                Err(error) => Err(error),
-            },
+            }
             Body::Repeated { pattern, position, left } => {
                 let length = (pattern.len() - *position).min(most.min(*left) as usize);
                 let follows = if length as u64 == *left { Follows::Nothing } else { Follows::More };
                 let sent = send_some(socket, &[IoSlice::new(&pattern[*position..*position + length])], follows)?;
                 *position = (*position + sent) % pattern.len();
                 *left -= sent as u64;
-                Ok(sent)
+                Ok((sent, length))
             }
         }
     }
@@ -131,6 +144,7 @@ impl Unsent {
         input: &[u8],
         output: &mut Output,
         surroundings: &Surroundings,
+        room: Room,
     ) -> io::Result<u64> {
         debug_assert!(self.is_empty(), "a service is asked again only when everything is sent");
         let body = take_body(output, surroundings)?;
@@ -162,11 +176,11 @@ impl Unsent {
         }
         let Some(body) = body else { return Ok(total) };
         self.0 = Some(Box::new(Waiting { bytes: Vec::new(), sent: 0, body: Some(body), blocked: false }));
-        Ok(total + self.flush(socket)?)
+        Ok(total + self.flush(socket, room)?)
     }
 
     /// Sends what waits, as far as there is room and time. Returns how many bytes were sent.
-    pub(crate) fn flush(&mut self, socket: impl AsFd) -> io::Result<u64> {
+    pub(crate) fn flush(&mut self, socket: impl AsFd, room: Room) -> io::Result<u64> {
         let Some(waiting) = &mut self.0 else { return Ok(0) };
         let mut total = 0;
         waiting.blocked = false;
@@ -184,12 +198,13 @@ impl Unsent {
         }
         if let Some(body) = &mut waiting.body {
             while body.left() > 0 && total < BODY_TURN {
-                let sent = body.send(&socket, BODY_TURN - total)?;
-                if sent == 0 {
+                let (sent, asked) = body.send(&socket, BODY_TURN - total)?;
+                total += sent as u64;
+                // A call on a full socket is no small one: sendfile(2) looks up a pipe's worth of pages before it finds no room.
+                if sent == 0 || (sent < asked && room == Room::Told) {
                     waiting.blocked = true;
                     return Ok(total);
                 }
-                total += sent as u64;
             }
             if body.left() > 0 {
                 return Ok(total);

@@ -13,7 +13,7 @@ use plimsoll_sys::readiness::Interest;
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::Desk;
 use crate::driver::talk::{Stage, Talk};
-use crate::driver::unsent::Unsent;
+use crate::driver::unsent::{Room, Unsent};
 use crate::service::Service;
 
 /// A connection of a readiness loop: what it waits for, what it has yet to send, and its talk with the service.
@@ -22,6 +22,7 @@ pub(super) struct Connection<P> {
     pub(super) peer: SocketAddr,
     pub(super) talk: Talk<P>,
     pub(super) unsent: Unsent,
+    pub(super) room: Room,
     pub(super) limit: Limit,
     pub(super) interest: Interest,
     /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
@@ -48,7 +49,7 @@ impl<P: Service> Connection<P> {
     /// Sends what waits, then reads and serves at most `reads` times.
     pub(super) fn exchange(&mut self, input: &mut [u8], desk: &mut Desk, mut reads: usize) -> io::Result<Outcome> {
         if !self.unsent.is_empty() {
-            self.talk.exchange.bytes_sent += self.unsent.flush(&self.socket)?;
+            self.talk.exchange.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
         }
         if self.unsent.is_empty() && self.talk.stage == Stage::Resuming {
             self.serve(&[], desk)?;
@@ -92,9 +93,9 @@ impl<P: Service> Connection<P> {
     }
 
     fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
-        let Connection { talk, unsent, socket, .. } = self;
+        let Connection { talk, unsent, socket, room, .. } = self;
         talk.serve(fresh, desk, |input, output, surroundings, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
+            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings, *room)?;
             Ok(unsent.is_empty())
         })
     }
@@ -118,9 +119,9 @@ impl<P: Service> Connection<P> {
     }
 
     pub(super) fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
-        let Connection { talk, unsent, socket, .. } = self;
+        let Connection { talk, unsent, socket, room, .. } = self;
         talk.expire(desk, |input, output, surroundings, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings)?;
+            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings, *room)?;
             Ok(unsent.is_empty())
         })
     }

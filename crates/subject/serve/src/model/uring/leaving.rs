@@ -12,7 +12,7 @@ use plimsoll_sys::ring::{Patience, Payload, Slot};
 
 use super::{Connection, Life, OUTSTANDING, PIECE_BYTES, SPARES, Table};
 use crate::driver::surroundings::Surroundings;
-use crate::driver::unsent::{self, Body, Unsent};
+use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
 
 /// How a connection's files are sent.
@@ -133,7 +133,7 @@ impl<P: Service> Table<'_, P> {
         if connection.life == Life::Failed {
             return Ok(());
         }
-        match waiting.flush(&*socket) {
+        match waiting.flush(&*socket, Room::Told) {
             Ok(sent) => connection.talk.exchange.bytes_sent += sent,
             Err(error) => {
                 self.totals.count_io_error(&error);
