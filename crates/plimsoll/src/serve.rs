@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use plimsoll_measure::units;
 use plimsoll_serve::service::{self, Boundary, EchoSettings, HttpSettings, HttpVersion, Service};
-use plimsoll_serve::{Config, Model, Server, Strategy, Totals};
+use plimsoll_serve::{Config, Model, Server, Strategy, Totals, refusal};
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
@@ -257,7 +257,7 @@ fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
             common.model
         ))));
     }
-    if let Some(why) = common.accept.and_then(|accept| accept.refusal(common.model)) {
+    if let Some(why) = common.accept.and_then(|accept| refusal(accept, common.model)) {
         let accept = common.accept.map(Strategy::name).unwrap_or_default();
         return Err(anyhow!(Usage(format!("`--model {}` cannot have `--accept {accept}`: {why}", common.model))));
     }

@@ -11,14 +11,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, passing};
 
-/// After this, what failed is tried again: whatever was short may be free by then.
-const PAUSE: Duration = Duration::from_millis(50);
+use crate::accept::Pause;
 
 /// A worker's side: what is known of the connections on their way to it, in order, and how many it has.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ pub struct Dealer<T> {
     ends: Vec<OwnedFd>,
     desks: Arc<[Desk<T>]>,
     in_hand: Option<(OwnedFd, T)>,
-    paused_until: Option<Instant>,
+    pause: Pause,
 }
 
 impl<T> Dealer<T> {
@@ -81,7 +80,7 @@ impl<T> Dealer<T> {
         let pairs = (0..workers).map(|_| passing::pair()).collect::<io::Result<Vec<_>>>()?;
         let (ends, taken) = pairs.into_iter().unzip();
         let desks = (0..workers).map(|_| Desk::new()).collect();
-        Ok((Dealer { ends, desks, in_hand: None, paused_until: None }, taken))
+        Ok((Dealer { ends, desks, in_hand: None, pause: Pause::default() }, taken))
     }
 
     /// The workers' side, by worker.
@@ -103,7 +102,7 @@ impl<T> Dealer<T> {
     /// What to wait for: what connections come from, or where one is in hand, a worker that can take it.
     pub fn places(&self, listeners: impl IntoIterator<Item = RawFd>) -> Vec<Place> {
         let place = |interest| move |descriptor| Place::new(descriptor, interest);
-        match (&self.in_hand, self.paused_until) {
+        match (&self.in_hand, self.pause.until()) {
             (Some(_), _) => self.ends.iter().map(AsRawFd::as_raw_fd).map(place(Interest::WRITE)).collect(),
             (None, None) => listeners.into_iter().map(place(Interest::READ)).collect(),
             (None, Some(_)) => Vec::new(),
@@ -112,15 +111,14 @@ impl<T> Dealer<T> {
 
     /// Until when nothing is accepted, if it is not.
     pub fn paused_until(&self) -> Option<Instant> {
-        self.paused_until
+        self.pause.until()
     }
 
     /// Whether another connection may be accepted: no pause, and none that still waits for a worker. What is in hand is offered again first; an error is its end.
     pub fn is_free(&mut self, now: Instant) -> io::Result<bool> {
-        if self.paused_until.is_some_and(|until| now < until) {
+        if self.pause.is_on() && !self.pause.ends(now) {
             return Ok(false);
         }
-        self.paused_until = None;
         if let Some((socket, known)) = self.in_hand.take() {
             self.deal(socket, known)?;
         }
@@ -156,7 +154,7 @@ impl<T> Dealer<T> {
 
     /// Accepts nothing for a moment.
     pub fn pause(&mut self, now: Instant) {
-        self.paused_until = Some(now + PAUSE);
+        self.pause.begin(now);
     }
 
     /// Lets go of the connection in hand, and says whether there was one.

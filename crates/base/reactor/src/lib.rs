@@ -4,10 +4,12 @@
 //! It knows descriptors and threads, and nothing of protocols, models or measurements.
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod crew;
 pub mod deadline;
 pub mod handoff;
 pub mod leaked;
+pub mod limit;
 pub mod listening;
 pub mod numbered;
 pub mod progress;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use plimsoll_sys::descriptor;
 use plimsoll_sys::net::{self, Sharing};
 
 /// Opens `sets` listeners at an address, and says where they are: port 0 has become another, the same for all of them.
@@ -20,6 +21,20 @@ pub fn open(mut address: SocketAddr, sets: usize) -> io::Result<(SocketAddr, Vec
         sockets.push(socket);
     }
     Ok((address, sockets))
+}
+
+/// What the kernel said of an address that cannot be listened on, and what to do.
+pub fn remedy(error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "stop what listens there (`ss -ltnp` names it), or choose another port; 0 picks a free one"
+        }
+        io::ErrorKind::AddrNotAvailable => "choose an address of this machine (`ip address` lists them)",
+        io::ErrorKind::PermissionDenied => "choose a port of 1024 or more, or run as root",
+        _ if descriptor::is_full_table(error) => "raise `ulimit -n`, or listen on fewer ports",
+        _ => "choose another address",
+    };
+    format!("{error}; {remedy}")
 }
 
 #[cfg(test)]

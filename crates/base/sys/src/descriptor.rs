@@ -103,6 +103,12 @@ pub fn error_name(error: &io::Error) -> &'static str {
         Some(libc::ENETUNREACH) => "enetunreach",
         Some(libc::EHOSTUNREACH) => "ehostunreach",
         Some(libc::EINVAL) => "einval",
+        Some(libc::EPROTO) => "eproto",
+        Some(libc::EIO) => "eio",
+        Some(libc::EPERM) => "eperm",
+        Some(libc::EACCES) => "eacces",
+        Some(libc::ENOTCONN) => "enotconn",
+        Some(libc::ETOOMANYREFS) => "etoomanyrefs",
         _ => "other",
     }
 }

@@ -60,7 +60,7 @@ pub fn stop_listening(listener: impl AsFd) {
 
 /// Takes a connection from the listener's queue.
 pub fn accept(listener: impl AsFd, mode: Mode) -> io::Result<(OwnedFd, SocketAddr)> {
-    let (socket, peer) = net::acceptfrom_with(listener, mode.flags())?;
+    let (socket, peer) = rustix::io::retry_on_intr(|| net::acceptfrom_with(&listener, mode.flags()))?;
     let peer = peer
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the listener is not a TCP socket"))?;
@@ -70,7 +70,7 @@ pub fn accept(listener: impl AsFd, mode: Mode) -> io::Result<(OwnedFd, SocketAdd
 /// Takes a non-blocking connection from the queue of a listener, TCP or Unix. The peer's address is known for TCP only. A TCP connection takes over what was set
 /// on its listener: see [`prepare`].
 pub fn accept_prepared(listener: impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-    let (socket, peer) = net::acceptfrom_with(listener, Mode::Nonblocking.flags())?;
+    let (socket, peer) = rustix::io::retry_on_intr(|| net::acceptfrom_with(&listener, Mode::Nonblocking.flags()))?;
     Ok((socket, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
 }
 

@@ -28,6 +28,7 @@ mod scale;
 mod serve_accept;
 mod serve_echo;
 mod serve_http;
+mod serve_injected;
 mod serve_settings;
 mod serve_walk;
 mod valgrind;

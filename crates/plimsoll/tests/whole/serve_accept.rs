@@ -1,8 +1,8 @@
 //! What every accept strategy must do under every model that can have it.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::support::server::{Noise, Server, assert_echoes, until};
 
@@ -113,13 +113,18 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
     if !crate::support::server::may_trace() {
         return;
     }
-    // The first table is the one with which the server begins.
-    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=unshare"];
-    let strace =
-        [&strace[..], &["-e", "inject=unshare:error=ENOMEM:when=2+", "sh", "-c", "ulimit -n 64; exec \"$0\" \"$@\""]]
-            .concat();
     for model in ["poll", "epoll", "epoll-et"] {
-        let mut server = Server::under(&strace, "echo", model, &["--workers", "1"]);
+        let mut server = Server::echo_with_limit(model, 64, &["--workers", "1"]);
+        // From now on no thread gets a table of its own.
+        let inject = ["-e", "trace=unshare", "-e", "inject=unshare:error=ENOMEM", "-o", "/dev/null"];
+        let mut strace = Command::new("strace")
+            .args(["-f", "-p", &server.pid().to_string()])
+            .args(inject)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace is here");
+        let mut said = BufReader::new(strace.stderr.take().expect("piped"));
+        said.read_line(&mut String::new()).expect("it says that it has attached");
         let mut streams: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
         assert_echoes(&mut streams[0], b"served");
         assert!(server.sentence().contains("no descriptor table can be added"), "{model}");
@@ -127,6 +132,8 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
             // Each makes room for one that waits.
             assert_echoes(&mut stream, b"and now me");
         }
+        strace.kill().expect("it runs");
+        strace.wait().expect("a status");
         server.stop();
     }
 }

@@ -122,7 +122,9 @@ fn walk<'a>(calls: &'a [Call], steps: &[(&'static [&'static str], &'static str)]
         from = place + 1;
     }
     let first = first?;
-    let before = calls[..first].iter().rposition(|call| call.process == calls[first].process);
+    // What a worker closes before its first wait is of its making.
+    let is_before = |call: &Call| call.process == calls[first].process && call.name() != "close";
+    let before = calls[..first].iter().rposition(is_before);
     Some(&calls[before.unwrap_or(first)..from])
 }
 

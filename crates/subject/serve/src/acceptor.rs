@@ -8,11 +8,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::{Failure, Pause};
 use plimsoll_reactor::shutdown::{Shutdown, Step};
+use plimsoll_sys::net;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
-use plimsoll_sys::{descriptor, net};
 
 use crate::ledger::Ledger;
 use crate::totals::Totals;
@@ -49,8 +50,6 @@ pub(crate) struct NotBegun {
 
 /// Accepted in a row before those that ended are collected.
 const ACCEPT_BATCH: usize = 64;
-/// After this, what failed is tried again even if nobody ended: whatever was short may be free elsewhere.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until SIGTERM or SIGINT, then drains for at most `drain`; a second signal ends it at once.
 pub(crate) fn run<S: Staff>(
@@ -60,12 +59,13 @@ pub(crate) fn run<S: Staff>(
     drain: Duration,
     ledger: &Ledger,
 ) -> io::Result<Totals> {
-    let mut acceptor = Acceptor { listeners, in_hand: None, paused_until: None, totals: Totals::default(), ledger };
+    let mut acceptor =
+        Acceptor { listeners, in_hand: None, pause: Pause::default(), totals: Totals::default(), ledger };
     let mut shutdown = Shutdown::new(drain);
     loop {
-        let until = shutdown.until().or(acceptor.paused_until.filter(|_| shutdown.is_running()));
+        let until = shutdown.until().or(acceptor.pause.until().filter(|_| shutdown.is_running()));
         let mut places = vec![place(signals.as_fd()), place(staff.ended())];
-        if acceptor.paused_until.is_none() {
+        if !acceptor.pause.is_on() {
             places.extend(acceptor.listeners.iter().map(|listener| place(listener.as_fd())));
         }
         poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
@@ -74,7 +74,7 @@ pub(crate) fn run<S: Staff>(
             match signal {
                 Signal::Child => {
                     staff.collect()?;
-                    acceptor.paused_until = None;
+                    acceptor.pause.end_soon(Instant::now());
                 }
                 Signal::Interrupt | Signal::Terminate => steps.extend(shutdown.on_signal(Instant::now())),
                 Signal::Hangup => {}
@@ -90,12 +90,12 @@ pub(crate) fn run<S: Staff>(
         }
         if places[1].readable() {
             staff.collect()?;
-            acceptor.paused_until = None;
+            acceptor.pause.end_soon(Instant::now());
         }
         if !shutdown.is_running() && staff.open() == 0 {
             break;
         }
-        acceptor.paused_until = acceptor.paused_until.filter(|until| *until > Instant::now());
+        acceptor.pause.ends(Instant::now());
         acceptor.accept(&mut staff);
     }
     let mut totals = acceptor.totals;
@@ -106,37 +106,36 @@ pub(crate) fn run<S: Staff>(
 struct Acceptor<'a> {
     listeners: Vec<OwnedFd>,
     in_hand: Option<(OwnedFd, SocketAddr)>,
-    paused_until: Option<Instant>,
+    pause: Pause,
     totals: Totals,
     ledger: &'a Ledger,
 }
 
 impl Acceptor<'_> {
     fn accept(&mut self, staff: &mut impl Staff) {
-        if let Some((socket, peer)) = self.in_hand.take_if(|_| self.paused_until.is_none()) {
+        if let Some((socket, peer)) = self.in_hand.take_if(|_| !self.pause.is_on()) {
             self.hand_over(staff, socket, peer);
         }
         for listener in 0..self.listeners.len() {
             for _ in 0..ACCEPT_BATCH {
-                if self.paused_until.is_some() {
+                if self.pause.is_on() {
                     return;
                 }
-                if !self.ledger.admit() {
+                if !self.ledger.acquire() {
                     return self.pause();
                 }
                 match net::accept(&self.listeners[listener], net::Mode::Blocking) {
                     Ok((socket, peer)) => self.hand_over(staff, socket, peer),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.ledger.withdraw();
-                        break;
-                    }
                     Err(error) => {
-                        self.ledger.withdraw();
+                        self.ledger.release();
+                        let failure = Failure::of(&error);
+                        if failure == Failure::Empty {
+                            break;
+                        }
                         self.totals.count_io_error(&error);
-                        if descriptor::is_exhaustion(&error) {
+                        if failure.pauses() {
                             self.pause();
                         }
-                        // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
                     }
                 }
             }
@@ -156,13 +155,13 @@ impl Acceptor<'_> {
     }
 
     fn pause(&mut self) {
-        self.paused_until = Some(Instant::now() + PAUSE);
+        self.pause.begin(Instant::now());
     }
 
     fn close(&mut self) {
         self.listeners.clear();
         if self.in_hand.take().is_some() {
-            self.ledger.withdraw();
+            self.ledger.release();
         }
     }
 }

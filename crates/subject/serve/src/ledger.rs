@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plimsoll_reactor::limit::ConnectionLimit;
 use plimsoll_sys::file::Root;
 
 use crate::connection_log::ConnectionLog;
-use crate::totals::{Exchange, Gauge, Totals};
+use crate::totals::{Exchange, Totals};
 
 /// Takes a sentence for the person who runs the server.
 pub type Say = Box<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct Ledger {
-    gauge: Gauge,
+    limit: ConnectionLimit,
     /// What files are beneath.
     root: Option<Arc<Root>>,
     log: Option<ConnectionLog>,
@@ -25,7 +26,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// For a server that has at most `most` connections at a time.
     pub(crate) fn new(log: Option<ConnectionLog>, root: Option<Root>, most: u64, say: Say) -> Ledger {
-        Ledger { gauge: Gauge::new(most), root: root.map(Arc::new), log, say, said: Mutex::default() }
+        Ledger { limit: ConnectionLimit::new(most), root: root.map(Arc::new), log, say, said: Mutex::default() }
     }
 
     pub(crate) fn root(&self) -> Option<Arc<Root>> {
@@ -39,28 +40,33 @@ impl Ledger {
     }
 
     /// Asks for a place for a connection, before it is accepted.
-    pub(crate) fn admit(&self) -> bool {
-        self.gauge.admit()
+    pub(crate) fn acquire(&self) -> bool {
+        self.limit.acquire()
+    }
+
+    /// Takes a place for a connection that is there already.
+    pub(crate) fn force(&self) {
+        self.limit.force();
     }
 
     /// Gives a place back that no connection has taken.
-    pub(crate) fn withdraw(&self) {
-        self.gauge.withdraw();
+    pub(crate) fn release(&self) {
+        self.limit.release();
     }
 
     /// Whether there is a limit that accepting has to mind.
     pub(crate) fn is_limited(&self) -> bool {
-        self.gauge.is_limited()
+        self.limit.is_limited()
     }
 
     /// A connection has taken its place.
     pub(crate) fn opened(&self, totals: &mut Totals) {
         totals.connections += 1;
-        self.gauge.opened();
+        self.limit.opened();
     }
 
     pub(crate) fn closed(&self, peer: SocketAddr, exchange: &Exchange, totals: &mut Totals) {
-        self.gauge.closed();
+        self.limit.closed();
         exchange.add_to(totals);
         if let Some(Err(error)) = self.log.as_ref().map(|log| log.record(peer, exchange)) {
             totals.count_error("connection_log");
@@ -80,8 +86,8 @@ impl Ledger {
 
     /// Writes out what is buffered, at the server's end.
     pub(crate) fn finish(&self, totals: &mut Totals) {
-        totals.peak_connections = self.gauge.peak();
-        totals.leaked.slots += self.gauge.taken();
+        totals.peak_connections = self.limit.peak();
+        totals.leaked.slots += self.limit.taken();
         if let Some(Err(error)) = self.log.as_ref().map(ConnectionLog::flush) {
             totals.count_error("connection_log");
             self.say_once(

@@ -6,7 +6,9 @@
 
 mod accept;
 mod acceptor;
+mod config;
 mod connection_log;
+mod coordinator;
 mod driver;
 mod ledger;
 mod model;
@@ -14,8 +16,10 @@ mod server;
 pub mod service;
 mod totals;
 
-pub use accept::{Strategy, UnknownStrategy};
+pub use accept::refusal;
+pub use config::{Config, Error};
 pub use ledger::Say;
 pub use model::{Model, UnknownModel};
-pub use server::{Config, Error, Server};
+pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
+pub use server::Server;
 pub use totals::Totals;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_reactor::leaked::Leaked;
 use plimsoll_sys::descriptor;
@@ -48,7 +47,7 @@ impl Totals {
         self.count_error(cause_of(error));
     }
 
-    /// Adds a part's counts. The peak is not a sum: it comes from the server's [`Gauge`].
+    /// Adds a part's counts. The peak is not a sum: it comes from the server's limit of connections.
     pub(crate) fn add(&mut self, part: &Totals) {
         self.connections += part.connections;
         self.requests += part.requests;
@@ -74,61 +73,6 @@ fn cause_of(error: &io::Error) -> &'static str {
         // ETIMEDOUT is of the same kind: the kernel gave up, not this server.
         io::ErrorKind::TimedOut if error.raw_os_error().is_none() => SEND_TIMEOUT,
         _ => descriptor::error_name(error),
-    }
-}
-
-/// How many connections are open in the whole server, were at most, and may be.
-#[derive(Debug)]
-pub(crate) struct Gauge {
-    /// Taken by connections, and by accepts that may bring one.
-    places: AtomicU64,
-    most: u64,
-    open: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl Gauge {
-    pub(crate) fn new(most: u64) -> Gauge {
-        Gauge { places: AtomicU64::new(0), most, open: AtomicU64::new(0), peak: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn is_limited(&self) -> bool {
-        self.most < u64::MAX
-    }
-
-    /// Takes a place, if there is one.
-    pub(crate) fn admit(&self) -> bool {
-        let admitted = self.places.fetch_add(1, Ordering::Relaxed) < self.most;
-        if !admitted {
-            self.withdraw();
-        }
-        admitted
-    }
-
-    /// Gives back a place that no connection has.
-    pub(crate) fn withdraw(&self) {
-        self.places.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// A connection has taken its place.
-    pub(crate) fn opened(&self) {
-        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        self.peak.fetch_max(open, Ordering::Relaxed);
-    }
-
-    /// A connection has left its place.
-    pub(crate) fn closed(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-        self.withdraw();
-    }
-
-    /// Places that were never given back, once nothing is open any more.
-    pub(crate) fn taken(&self) -> u64 {
-        self.places.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
     }
 }
 

@@ -6,9 +6,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use plimsoll_reactor::accept::Failure;
 use plimsoll_reactor::handoff::{Dealer, Desk};
+use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
-use plimsoll_sys::{descriptor, net};
 
 use crate::ledger::Ledger;
 use crate::totals::Totals;
@@ -55,7 +56,7 @@ impl Handoff {
                     Ok(false) => return,
                     Err(error) => self.lost(&error, ledger),
                 }
-                if !ledger.admit() {
+                if !ledger.acquire() {
                     return self.dealer.pause(now);
                 }
                 match net::accept(&self.listeners[listener], net::Mode::Nonblocking) {
@@ -65,12 +66,13 @@ impl Handoff {
                         }
                     }
                     Err(error) => {
-                        ledger.withdraw();
-                        if error.kind() == io::ErrorKind::WouldBlock {
+                        ledger.release();
+                        let failure = Failure::of(&error);
+                        if failure == Failure::Empty {
                             break;
                         }
                         self.totals.count_io_error(&error);
-                        if descriptor::is_exhaustion(&error) {
+                        if failure.pauses() {
                             return self.dealer.pause(now);
                         }
                     }
@@ -84,18 +86,18 @@ impl Handoff {
         self.listeners.iter().for_each(net::stop_listening);
         self.listeners.clear();
         if self.dealer.let_go() {
-            ledger.withdraw();
+            ledger.release();
         }
         std::mem::take(&mut self.totals)
     }
 
     /// Every worker has ended: what none of them has taken is closed with the pairs.
     pub(crate) fn finish(self, ledger: &Ledger) {
-        (0..self.dealer.unclaimed()).for_each(|_| ledger.withdraw());
+        (0..self.dealer.unclaimed()).for_each(|_| ledger.release());
     }
 
     fn lost(&mut self, error: &io::Error, ledger: &Ledger) {
         self.totals.count_io_error(error);
-        ledger.withdraw();
+        ledger.release();
     }
 }

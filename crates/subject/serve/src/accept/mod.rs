@@ -9,77 +9,26 @@
 
 pub(crate) mod handoff;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::str::FromStr;
 
+use plimsoll_reactor::accept::Strategy;
 use plimsoll_reactor::handoff::Desk;
 use plimsoll_sys::net;
 
 use crate::model::Model;
 
-/// How connections find their worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strategy {
-    /// There is one worker, and it accepts.
-    Single,
-    /// One accepts, and hands each connection to the worker with the fewest.
-    Handoff,
-    /// All accept from one listener, of which one wakes for each connection (EPOLLEXCLUSIVE).
-    Exclusive,
-    /// Each has a listener of its own, and the kernel spreads connections over them (SO_REUSEPORT).
-    ReusePort,
-}
-
-impl Strategy {
-    /// Every strategy.
-    pub const ALL: [Strategy; 4] = [Strategy::Single, Strategy::Handoff, Strategy::Exclusive, Strategy::ReusePort];
-
-    /// Its name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Strategy::Single => "single",
-            Strategy::Handoff => "handoff",
-            Strategy::Exclusive => "exclusive",
-            Strategy::ReusePort => "reuseport",
+/// Why a model cannot have a strategy, and what to do.
+pub fn refusal(strategy: Strategy, model: Model) -> Option<&'static str> {
+    match (strategy, model) {
+        (_, Model::Threads | Model::Fork) => {
+            Some("it has no workers among which connections could be spread; leave --accept out")
         }
-    }
-
-    /// Why a model cannot have it, and what to do.
-    pub fn refusal(self, model: Model) -> Option<&'static str> {
-        match (self, model) {
-            (_, Model::Threads | Model::Fork) => {
-                Some("it has no workers among which connections could be spread; leave --accept out")
-            }
-            (Strategy::Exclusive, Model::Select | Model::Poll) => Some(
-                "every worker would wake for each connection, as only epoll and io_uring can wake one; use handoff or reuseport",
-            ),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-/// A name that is no strategy's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no accept strategy `{0}`; use one of single, handoff, exclusive, reuseport")]
-pub struct UnknownStrategy(String);
-
-impl FromStr for Strategy {
-    type Err = UnknownStrategy;
-
-    fn from_str(name: &str) -> Result<Strategy, UnknownStrategy> {
-        Strategy::ALL
-            .into_iter()
-            .find(|strategy| strategy.name() == name)
-            .ok_or_else(|| UnknownStrategy(name.to_owned()))
+        (Strategy::Exclusive, Model::Select | Model::Poll) => Some(
+            "every worker would wake for each connection, as only epoll and io_uring can wake one; use handoff or reuseport",
+        ),
+        _ => None,
     }
 }
 

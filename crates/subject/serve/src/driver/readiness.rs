@@ -14,16 +14,17 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::{Failure, Pause};
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
+use plimsoll_sys::net;
 use plimsoll_sys::readiness::{Interest, Ready};
-use plimsoll_sys::{descriptor, net};
 
 use super::limit::Limit;
 use super::surroundings::Desk;
 use super::talk::Talk;
-use super::unsent::Unsent;
+use super::unsent::{Room, Unsent};
 use crate::accept::Doors;
 use crate::ledger::Ledger;
 use crate::service::Service;
@@ -37,8 +38,6 @@ const INPUT_BYTES: usize = 64 * 1024;
 const ACCEPT_BATCH: usize = 64;
 /// Reads in a row on one connection before the others have their turn, where readiness is not reported again by itself.
 const READ_BATCH: usize = 4;
-/// After this, accepting is tried again even if no connection here closed: whatever was short may be free elsewhere.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const WAKE: u64 = Key::RESERVED;
 const FIRST_LISTENER: u64 = Key::RESERVED + 1;
@@ -64,7 +63,7 @@ pub(crate) fn run<S: Selector, P: Service>(
         wheel: Wheel::new(Instant::now()),
         carried: Vec::new(),
         listening: false,
-        paused_until: None,
+        pause: Pause::default(),
         draining: false,
         totals: Totals::default(),
     };
@@ -88,7 +87,7 @@ struct Table<'a, S, P> {
     /// Keys with more to do that the selector will not report again.
     carried: Vec<u64>,
     listening: bool,
-    paused_until: Option<Instant>,
+    pause: Pause,
     draining: bool,
     totals: Totals,
 }
@@ -116,8 +115,9 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
                 due.drain(..).for_each(|key| self.expire(Key::from_raw(key)));
             }
             self.desk.surroundings.end_turn();
-            if self.paused_until.is_some_and(|until| Instant::now() >= until) {
-                self.resume_accepting()?;
+            if self.pause.is_on() && self.pause.ends(Instant::now()) {
+                self.seat.report_room();
+                self.follow_turn()?;
             }
             if self.draining && self.connections.is_empty() {
                 return Ok(());
@@ -134,7 +134,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         if !self.carried.is_empty() {
             return Some(Duration::ZERO);
         }
-        let paused = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let paused = self.pause.until().map(|until| until.saturating_duration_since(Instant::now()));
         if self.wheel.is_empty() {
             return paused;
         }
@@ -159,7 +159,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
 
     /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
     fn follow_turn(&mut self) -> io::Result<()> {
-        let listen = self.seat.phase() == Phase::Run && self.seat.accepts() && self.paused_until.is_none();
+        let listen = self.seat.phase() == Phase::Run && self.seat.accepts() && !self.pause.is_on();
         if listen == self.listening {
             return Ok(());
         }
@@ -184,7 +184,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         }
         let door = (key - FIRST_LISTENER) as usize;
         for _ in 0..ACCEPT_BATCH {
-            if !self.doors.is_handed() && !self.ledger.admit() {
+            if !self.doors.is_handed() && !self.ledger.acquire() {
                 return self.pause_accepting();
             }
             let error = match self.doors.take(door) {
@@ -195,21 +195,23 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
                 Err(error) => error,
             };
             if !self.doors.is_handed() {
-                self.ledger.withdraw();
+                self.ledger.release();
             }
+            let failure = Failure::of(&error);
             // The listener may have been shut down, and this loop hear of it next.
-            if error.kind() == io::ErrorKind::WouldBlock || self.seat.phase() != Phase::Run {
+            if failure == Failure::Empty || self.seat.phase() != Phase::Run {
                 return Ok(());
             }
             // A full table is no error where another takes over: the coordinator counts when none can be added.
-            if !(self.seat.grows() && descriptor::is_full_table(&error)) {
+            if failure == Failure::FullTable {
+                self.seat.report_full();
+            }
+            if failure != Failure::FullTable || !self.seat.grows() {
                 self.totals.count_io_error(&error);
             }
-            if descriptor::is_exhaustion(&error) {
-                self.seat.report_full();
+            if failure.pauses() {
                 return self.pause_accepting();
             }
-            // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
         }
         if S::EDGE {
             self.carried.push(key);
@@ -225,6 +227,7 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
             peer,
             talk,
             unsent: Unsent::default(),
+            room: if S::EDGE { Room::ToldOnce } else { Room::Told },
             limit: Limit::default(),
             interest,
             readable: false,
@@ -253,20 +256,14 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
     fn refuse(&mut self, key: Key) {
         if let Some(connection) = self.connections.remove(key) {
             connection.limit.cancel(&mut self.wheel);
-            self.ledger.withdraw();
+            self.ledger.release();
             self.doors.left();
             self.totals.refused += 1;
         }
     }
 
     fn pause_accepting(&mut self) -> io::Result<()> {
-        self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
-        self.follow_turn()
-    }
-
-    fn resume_accepting(&mut self) -> io::Result<()> {
-        self.paused_until = None;
-        self.seat.report_room();
+        self.pause.begin(Instant::now());
         self.follow_turn()
     }
 
@@ -350,9 +347,9 @@ impl<S: Selector, P: Service> Table<'_, S, P> {
         self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
         self.doors.left();
         drop((connection.socket, connection.unsent));
-        if self.paused_until.is_some() {
-            // Due at once: the loop resumes when it has dealt with this batch.
-            self.paused_until = Some(Instant::now());
+        if self.pause.is_on() {
+            // The loop resumes when it has dealt with this batch.
+            self.pause.end_soon(Instant::now());
         }
     }
 

@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::Pause;
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::numbered::Numbered;
 use plimsoll_reactor::progress::Sent;
@@ -40,8 +41,6 @@ const UNSENT_BYTES: usize = 64 * 1024;
 const PIECE_BYTES: usize = 128 * 1024;
 /// Buffers kept for what is sent next, so that an answer allocates nothing.
 const SPARES: usize = 64;
-/// After this, accepting is tried again when the kernel refused it.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The sizes of a table's ring. A buffer takes a message of 4,000 bytes in one piece, and is back with the same turn of the loop, so there need to be as
 /// many as connections have bytes in flight at one moment. A worker's further tables have mostly idle connections, whose memory counts more: there buffers
@@ -83,7 +82,7 @@ pub(crate) fn run<P: Service>(
         hungry: Vec::new(),
         accepting: false,
         full: false,
-        paused_until: None,
+        pause: Pause::default(),
         draining: false,
         watches_wake: true,
         installs: true,
@@ -165,7 +164,7 @@ struct Table<'a, P> {
     accepting: bool,
     /// There was no slot for an accept that each listener needs.
     full: bool,
-    paused_until: Option<Instant>,
+    pause: Pause,
     draining: bool,
     /// The ring watches the wake-up.
     watches_wake: bool,
@@ -199,8 +198,8 @@ impl<P: Service> Table<'_, P> {
             }
             self.desk.surroundings.end_turn();
             self.feed_hungry()?;
-            if self.paused_until.is_some_and(|until| Instant::now() >= until) {
-                self.paused_until = None;
+            if self.pause.is_on() {
+                self.pause.ends(Instant::now());
             }
             if self.draining && self.open == 0 && self.ring.accepts_waiting() + self.ring.adoptions_waiting() == 0 {
                 return Ok(());
@@ -220,7 +219,7 @@ impl<P: Service> Table<'_, P> {
         }
         // Each has taken its place before.
         for _ in 0..self.ring.adoptions_waiting() {
-            self.ledger.withdraw();
+            self.ledger.release();
             self.doors.left();
         }
         self.open = 0;
@@ -243,7 +242,7 @@ impl<P: Service> Table<'_, P> {
 
     /// How long to wait for something to happen.
     fn timeout(&self) -> Option<Duration> {
-        let paused = self.paused_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let paused = self.pause.until().map(|until| until.saturating_duration_since(Instant::now()));
         if self.wheel.is_empty() {
             return paused;
         }
@@ -281,8 +280,8 @@ impl<P: Service> Table<'_, P> {
                     self.full = false;
                     self.seat.report_room();
                 }
-                if self.ledger.is_limited() {
-                    self.paused_until = None;
+                if self.pause.is_on() {
+                    self.pause.end_soon(Instant::now());
                 }
                 Ok(())
             }

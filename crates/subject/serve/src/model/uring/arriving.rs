@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use plimsoll_reactor::accept::Failure;
 use plimsoll_reactor::crew::Phase;
-use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Slot};
 
-use super::{ACCEPT_PAUSE, Connection, Life, Receive, Table};
+use super::{Connection, Life, Receive, Table};
 use crate::driver::limit::Limit;
 use crate::driver::talk::Talk;
 use crate::service::Service;
@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 impl<P: Service> Table<'_, P> {
     /// Waits for connections while it is this table's turn and nothing is exhausted, and not otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
-        if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.paused_until.is_some() {
+        if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.pause.is_on() {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
         }
         self.accepting = true;
@@ -98,8 +98,8 @@ impl<P: Service> Table<'_, P> {
             if !self.has_room() {
                 break;
             }
-            if !self.doors.is_handed() && !self.ledger.admit() {
-                self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+            if !self.doors.is_handed() && !self.ledger.acquire() {
+                self.pause.begin(Instant::now());
                 break;
             }
             let error = match self.doors.take(number as usize) {
@@ -110,14 +110,19 @@ impl<P: Service> Table<'_, P> {
                 Err(error) => error,
             };
             if !self.doors.is_handed() {
-                self.ledger.withdraw();
+                self.ledger.release();
             }
-            if error.kind() == io::ErrorKind::WouldBlock || self.seat.phase() != Phase::Run {
+            let failure = Failure::of(&error);
+            if failure == Failure::Empty || self.seat.phase() != Phase::Run {
                 break;
             }
             self.totals.count_io_error(&error);
-            if descriptor::is_exhaustion(&error) {
-                self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+            if failure == Failure::FullTable {
+                // Sockets that send files have a number in the thread's table as well: another table has room for more.
+                self.report_full();
+            }
+            if failure.pauses() {
+                self.pause.begin(Instant::now());
                 break;
             }
         }
@@ -146,20 +151,23 @@ impl<P: Service> Table<'_, P> {
 
     fn missed(&mut self, error: &io::Error) {
         if self.takes() {
-            self.ledger.withdraw();
+            self.ledger.release();
             self.doors.left();
         }
         // A cancelled accept, and one whose listener was shut down, is what was wanted.
         if !ring::is_cancelled(error) && self.seat.phase() == Phase::Run {
             self.totals.count_io_error(error);
-            self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+            // A connection that ended in the queue takes nothing from the next.
+            if Failure::of(error) != Failure::Connection {
+                self.pause.begin(Instant::now());
+            }
         }
     }
 
     fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
         if !self.takes() {
-            self.ledger.admit();
+            self.ledger.force();
         }
         self.ledger.opened(&mut self.totals);
         let mut connection = Connection {

@@ -1,0 +1,186 @@
+//! Accepting: how connections find their worker, what a failure means, and when to try again. One policy for every loop that accepts.
+//!
+//! The rule: a full table passes the turn on, a full machine pauses, and a connection that ended in the queue is nobody's fault. Nothing here waits or calls the
+//! kernel; the time is an argument.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::descriptor;
+
+/// How connections find their worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// There is one worker, and it accepts.
+    Single,
+    /// One accepts, and hands each connection to the worker with the fewest.
+    Handoff,
+    /// All accept from one listener, of which one wakes for each connection (EPOLLEXCLUSIVE).
+    Exclusive,
+    /// Each has a listener of its own, and the kernel spreads connections over them (SO_REUSEPORT).
+    ReusePort,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Strategy; 4] = [Strategy::Single, Strategy::Handoff, Strategy::Exclusive, Strategy::ReusePort];
+
+    /// Its name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Single => "single",
+            Strategy::Handoff => "handoff",
+            Strategy::Exclusive => "exclusive",
+            Strategy::ReusePort => "reuseport",
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A name that is no strategy's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownStrategy(String);
+
+impl fmt::Display for UnknownStrategy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "there is no accept strategy `{}`; use one of single, handoff, exclusive, reuseport", self.0)
+    }
+}
+
+impl std::error::Error for UnknownStrategy {}
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Strategy, UnknownStrategy> {
+        Strategy::ALL
+            .into_iter()
+            .find(|strategy| strategy.name() == name)
+            .ok_or_else(|| UnknownStrategy(name.to_owned()))
+    }
+}
+
+/// What it means that an accept failed (accept(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection waits. It is no error.
+    Empty,
+    /// The listener was shut down. It is no error for whoever shut it down.
+    Closed,
+    /// This table has no descriptor left: another may have.
+    FullTable,
+    /// The machine is out of descriptors or memory: another table has no more.
+    FullMachine,
+    /// The connection ended in the queue. The next one may be well.
+    Connection,
+}
+
+impl Failure {
+    /// What this error means.
+    pub fn of(error: &io::Error) -> Failure {
+        if descriptor::is_full_table(error) {
+            return Failure::FullTable;
+        }
+        match error.kind() {
+            io::ErrorKind::WouldBlock => Failure::Empty,
+            io::ErrorKind::InvalidInput => Failure::Closed,
+            _ if descriptor::is_exhaustion(error) => Failure::FullMachine,
+            _ => Failure::Connection,
+        }
+    }
+
+    /// Whether accepting is to pause.
+    pub fn pauses(self) -> bool {
+        matches!(self, Failure::FullTable | Failure::FullMachine)
+    }
+}
+
+/// After this, what failed is tried again even if nothing was given back here: whatever was short may be free elsewhere.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A pause of accepting, after something has run out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pause(Option<Instant>);
+
+impl Pause {
+    /// Accepts nothing for a moment.
+    pub fn begin(&mut self, now: Instant) {
+        self.0 = Some(now + PAUSE);
+    }
+
+    /// Something was given back: the pause, if there is one, is over at the next look.
+    pub fn end_soon(&mut self, now: Instant) {
+        if self.0.is_some() {
+            self.0 = Some(now);
+        }
+    }
+
+    /// Whether accepting pauses.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Until when, for a wait.
+    pub fn until(&self) -> Option<Instant> {
+        self.0
+    }
+
+    /// Ends a pause whose time is over, and says whether it did.
+    pub fn ends(&mut self, now: Instant) -> bool {
+        self.0.take_if(|until| now >= *until).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_read_back_and_no_other() {
+        for strategy in Strategy::ALL {
+            assert_eq!(strategy.to_string().parse(), Ok(strategy));
+        }
+        let refused = "random".parse::<Strategy>().expect_err("there is none").to_string();
+        assert!(refused.contains("`random`; use one of single, handoff, exclusive, reuseport"), "{refused}");
+    }
+
+    #[test]
+    fn each_error_of_accept_means_what_the_manual_says() {
+        // EAGAIN, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED, EPROTO, EPERM
+        for (number, failure) in [
+            (11, Failure::Empty),
+            (22, Failure::Closed),
+            (24, Failure::FullTable),
+            (23, Failure::FullMachine),
+            (105, Failure::FullMachine),
+            (12, Failure::FullMachine),
+            (103, Failure::Connection),
+            (71, Failure::Connection),
+            (1, Failure::Connection),
+        ] {
+            assert_eq!(Failure::of(&io::Error::from_raw_os_error(number)), failure, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_with_its_time_or_when_something_was_given_back() {
+        let start = Instant::now();
+        let mut pause = Pause::default();
+        pause.end_soon(start);
+        assert!(!pause.is_on() && !pause.ends(start));
+        pause.begin(start);
+        assert!(!pause.ends(start) && pause.is_on());
+        assert!(pause.ends(start + PAUSE) && !pause.is_on());
+        pause.begin(start);
+        pause.end_soon(start);
+        assert!(pause.ends(start));
+        assert!(!pause.ends(start), "it ends once");
+    }
+}

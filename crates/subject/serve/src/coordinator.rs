@@ -1,0 +1,139 @@
+//! The workers of a server with event loops: starts them, hands connections over where that is asked for, adds tables, and ends them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll_reactor::accept::Strategy;
+use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase, Seat};
+use plimsoll_reactor::shutdown::{Shutdown, Step};
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{Signal, Signals};
+use plimsoll_sys::{descriptor, net};
+
+use crate::accept::Doors;
+use crate::accept::handoff::Handoff;
+use crate::config::Config;
+use crate::ledger::Ledger;
+use crate::totals::Totals;
+
+/// Runs an event loop, and counts the descriptors that it leaves open in its thread's table.
+fn counted(run: impl FnOnce() -> io::Result<Totals>) -> io::Result<Totals> {
+    let before = descriptor::open_count()?;
+    let mut totals = run()?;
+    totals.leaked.descriptors += descriptor::open_count()?.saturating_sub(before) as u64;
+    Ok(totals)
+}
+
+/// What workers are run with.
+pub(crate) struct Coordinator<'a> {
+    pub(crate) listeners: Vec<Vec<OwnedFd>>,
+    pub(crate) growth: Growth,
+    pub(crate) signals: &'a Signals,
+    pub(crate) config: &'a Config,
+    pub(crate) ledger: &'a Ledger,
+}
+
+impl Coordinator<'_> {
+    /// Runs the workers, adding tables as connections need them.
+    pub(crate) fn run(
+        mut self,
+        table: impl Fn(&Seat, Doors<'_>) -> io::Result<Totals> + Send + Sync + 'static,
+    ) -> io::Result<Totals> {
+        let (accept, workers) = (self.config.accept, self.config.workers);
+        let mut handoff = None;
+        if accept == Strategy::Handoff {
+            let (acceptor, ends) = Handoff::new(self.listeners.remove(0), workers)?;
+            self.listeners = ends;
+            handoff = Some(acceptor);
+        }
+        let doors = Arc::new(std::mem::take(&mut self.listeners));
+        let (shared, desks) = (Arc::clone(&doors), handoff.as_ref().map(Handoff::desks));
+        let mut needed = self.ledger.descriptors();
+        needed.extend(doors.iter().flatten().map(AsRawFd::as_raw_fd));
+        let mut crew = Crew::new(workers, self.growth, move |seat| {
+            let worker = seat.worker();
+            let doors = match &desks {
+                Some(desks) => Doors::Handed(&shared[worker], &desks[worker]),
+                None if accept == Strategy::Exclusive => Doors::Shared(&shared[0]),
+                None => Doors::Own(&shared[worker]),
+            };
+            (worker, counted(|| table(&seat, doors)))
+        })?
+        .with_outset(Outset::Only(needed));
+        for worker in 0..workers {
+            crew.add_table(worker)?;
+        }
+        let mut totals = Totals::default();
+        let stop_listening = || match accept {
+            Strategy::Handoff => {}
+            _ => doors.iter().flatten().for_each(net::stop_listening),
+        };
+        self.attend(&mut crew, handoff.as_mut(), stop_listening, &mut totals)?;
+        totals.connections_per_worker = vec![0; workers];
+        let parts = crew.join();
+        if let Some(handoff) = handoff {
+            handoff.finish(self.ledger);
+        }
+        for (worker, part) in parts {
+            let part = part?;
+            totals.connections_per_worker[worker] += part.connections;
+            totals.add(&part);
+        }
+        Ok(totals)
+    }
+
+    /// Does what the event loops and the signals ask for, until every loop has ended.
+    fn attend(
+        &self,
+        crew: &mut Crew<(usize, io::Result<Totals>)>,
+        mut handoff: Option<&mut Handoff>,
+        stop_listening: impl Fn(),
+        totals: &mut Totals,
+    ) -> io::Result<()> {
+        let mut shutdown = Shutdown::new(self.config.drain);
+        while !crew.is_finished() {
+            let own = [self.signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()];
+            let mut places: Vec<Place> = own.map(|descriptor| Place::new(descriptor, Interest::READ)).to_vec();
+            let mut until = shutdown.until();
+            if let Some(handoff) = handoff.as_ref().filter(|_| shutdown.is_running()) {
+                places.extend(handoff.places());
+                until = handoff.paused_until();
+            }
+            poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
+            let mut steps = Vec::new();
+            while let Some(signal) = self.signals.next() {
+                if matches!(signal, Signal::Interrupt | Signal::Terminate) {
+                    steps.extend(shutdown.on_signal(Instant::now()));
+                }
+            }
+            steps.extend(shutdown.on_time(Instant::now()));
+            if shutdown.is_running() && crew.any_finished() {
+                // A loop ends by itself only when it cannot go on.
+                steps.extend(shutdown.stop());
+            }
+            for step in steps {
+                if let Some(handoff) = &mut handoff {
+                    // Before the workers look for what they were handed last.
+                    totals.add(&handoff.close(self.ledger));
+                }
+                // In this order: a loop that finds its listener shut down knows why.
+                crew.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
+                stop_listening();
+            }
+            if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
+                handoff.accept(self.ledger);
+            }
+            if let Some(error) = crew.attend() {
+                totals.count_io_error(&error);
+                self.ledger.say_once(
+                    "table",
+                    &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
