@@ -135,10 +135,13 @@ fn one_connection_makes_the_calls_of_its_model(model: &str) {
     stream.shutdown(Shutdown::Write).expect("it is connected");
     assert_eq!(stream.read(&mut [0]).expect("it is closed cleanly"), 0);
     let steps = steps(model);
-    until("every step was seen", || walk(&traced.calls(), &steps).is_some());
-    let calls = traced.calls();
-    let walk = walk(&calls, &steps).expect("just seen");
     let main = traced.server.pid();
+    // The main thread tries whether it may make a ring, with calls that look like steps.
+    let calls =
+        || traced.calls().into_iter().filter(|call| model != "uring" || call.process != main).collect::<Vec<_>>();
+    until("every step was seen", || walk(&calls(), &steps).is_some());
+    let calls = calls();
+    let walk = walk(&calls, &steps).expect("just seen");
     // Every other model's way of waiting is absent from the thread that serves; its coordinator waits for signals by poll.
     let others: Vec<&str> =
         ["select", "poll", "epoll", "uring"].iter().flat_map(|other| waits_by(other)).copied().collect();
