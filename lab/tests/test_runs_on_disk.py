@@ -117,3 +117,13 @@ def test_a_folder_hides_what_it_is_told_to(tmp_path: Path) -> None:
     folder = RunFolder(path=tmp_path, hide=lambda _: {"schema_version": 1, "hidden": True})
     folder.write_run({"secret": 1})
     assert folder.read_run() == {"schema_version": 1, "hidden": True}
+
+
+def test_a_damaged_record_is_refused_with_the_place_of_the_damage(tmp_path: Path, lab: Lab) -> None:
+    run = small_run(tmp_path, lab)
+    trial = run / "trials/0001.json"
+    trial.write_text(json.dumps(json.loads(trial.read_text()) | {"outcome": "fine"}))
+    refused = lab("report", "runs/0001")
+    assert refused.returncode == 1
+    assert "trials/0001.json: is damaged (outcome: " in refused.stderr
+    assert "resume" in refused.stderr

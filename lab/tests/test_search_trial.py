@@ -54,7 +54,7 @@ def test_a_limit_that_is_missed_is_a_loss_and_one_that_is_met_is_none() -> None:
 
 
 def test_requests_that_were_due_and_not_answered_are_lost() -> None:
-    summary = {"requests": {"scheduled": 1000, "failed": 5, "timed_out": 5, "unsent": 10}}
+    summary: Json = {"requests": {"scheduled": 1000, "failed": 5, "timed_out": 5, "unsent": 10}}
     assert lost_part(replace(GOOD, load={"summary": summary}), SUITE) == 0.02
 
 

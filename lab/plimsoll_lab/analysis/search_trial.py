@@ -165,7 +165,7 @@ def _errors(bad: Sequence[TrialRecord]) -> list[Json]:
 def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: Json) -> list[Json]:
     used = medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
     cpus = cast("int | None", environment.get("cpus"))
-    busy = [cast("float", trial.machine["busy_cores"]) for trial in bad if "busy_cores" in trial.machine]
+    busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
     whole = bool(cpus and busy and statistics.median(busy) >= FULL * cpus)
     most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
     # A server that stays at a fifth of a core waits for something else; one that stays at a whole number is out of CPU.

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from pydantic import ValidationError
+
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
 
 DIGITS = 4
@@ -83,7 +86,7 @@ class RunFolder:
         write_atomically(path, json.dumps(self.hide(trial.to_json()), ensure_ascii=False) + "\n")
 
     def _read_trials(self, kind: str) -> list[TrialRecord]:
-        return [TrialRecord.from_json(_read(path)) for path in sorted((self.path / kind).glob("*.json"))]
+        return [_check(path, TrialRecord) for path in sorted((self.path / kind).glob("*.json"))]
 
     def count_trials(self) -> int:
         """How many trials there are."""
@@ -204,3 +207,17 @@ def _read(path: Path) -> Json:
             f"{path}: has schema version {version}, this lab reads {SCHEMA_VERSION}; use the lab that wrote it"
         )
     return record
+
+
+def _check(path: Path, form: type[Form]) -> Form:
+    """The record of a file, in its form, which damage or another lab may have spoilt."""
+    record = _read(path)
+    try:
+        return record_of(form, record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(each) for each in first["loc"])
+        raise LabError(
+            f"{path}: is damaged ({where}: {first['msg']}); of a trial, remove the file, "
+            "and 'plimsoll lab resume' measures it again"
+        ) from None

@@ -1,20 +1,32 @@
-"""What is written to disk. Plain data: what it means is said in the schemas beside this file."""
+"""One trial, whole, as it is written to disk: trials/NNNN.json. The schemas are made of these records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal, cast
+from typing import ClassVar, Literal
 
-SCHEMA_VERSION = 1
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
+
+from plimsoll_lab.store.form import closed, documented, record_of
+
+SCHEMA_VERSION: Literal[1] = 1
 
 Json = dict[str, object]
+Value = str | int | float | bool | Sequence[str]
+"""One setting, as in a suite."""
 Outcome = Literal["ok", "hard_limit", "failed", "generator_limited", "invalid"]
+"""`ok`, or why this is no result: the server's own limit, its failure, the generator's limit, another doubt."""
+
+_FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doubt:
     """A reason to mistrust a result: data, carried to every output."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _FORM
 
     code: str
     """What kind of doubt, for scripts: `generator_limited`."""
@@ -28,6 +40,8 @@ class Doubt:
 class Sample:
     """The server's tree at one moment."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _FORM
+
     at_s: float
     """Seconds since the window opened."""
     cpu_s: float
@@ -40,6 +54,8 @@ class Sample:
 class Attempt:
     """A measurement that was no result through no fault of the server, and was made again."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _FORM
+
     outcome: Outcome
     """Why it was no result."""
     reason: str | None
@@ -50,9 +66,112 @@ class Attempt:
     """How long it took."""
 
 
+class EndRecord(TypedDict, total=False):
+    """How a process was started and how it ended."""
+
+    command: Sequence[str]
+    """The program and its arguments; empty for a server that somebody else runs."""
+    exit_code: int
+    """A negative number is the signal that ended it."""
+    summary: Json | None
+    """Its own summary, whole."""
+    stderr_tail: str
+    """The end of what it has printed to stderr."""
+
+
+@closed
+class ServerRecord(EndRecord, total=False):
+    """The server under test."""
+
+    metering: Literal["cgroup v1", "cgroup v2", "proc"]
+    """Where its cost was read from."""
+    ready: Json
+    """How it said that it could be connected to."""
+
+
+@closed
+class GeneratorRecord(TypedDict):
+    """One of several generators."""
+
+    name: str
+    """`load`, `load-2` and so on."""
+    host: str
+    """Where it ran."""
+    command: Sequence[str]
+    """The program and its arguments."""
+    exit_code: int
+    """A negative number is the signal that ended it."""
+    stderr_tail: str
+    """The end of what it has printed to stderr."""
+    completed_rate: float | None
+    """Requests a second that it completed."""
+    connections: Mapping[str, object] | None
+    """Its connections."""
+
+
+@closed
+class MeasuredLoadRecord(EndRecord, total=False):
+    """The measured generators, as one."""
+
+    generators: Sequence[GeneratorRecord]
+    """Each of several; the summary is theirs together."""
+
+
+@closed
+class MachineRecord(TypedDict, total=False):
+    """What the server's machine did during the window."""
+
+    window_s: float
+    """The length of the window."""
+    sample_lag_s: float
+    """How late its two ends were read, together."""
+    busy_cores: float
+    """CPU used by anything, in cores."""
+    steal_cores: float
+    """CPU that the hypervisor withheld, in cores."""
+    throttled_s: float
+    """Seconds for which a CPU quota of this container held threads back."""
+    listen_overflows: int
+    """In a search: connections that found a full listen queue, anywhere in the lab's network namespace."""
+
+
+@documented
+class RoleRecord(TypedDict, total=False):
+    """A further part of a trial: command, readiness, cost and end."""
+
+    name: str
+    """Its name."""
+    kind: str
+    """`load`, `server`, `forward` or `command`."""
+    host: str
+    """Where it ran."""
+    cpu_cores: float | None
+    """CPU of its tree over the window, in cores."""
+    memory_bytes: int | None
+    """Memory of its tree as the window closed."""
+
+
+@closed
+class HostsRecord(TypedDict, total=False):
+    """What was read on every host over the window."""
+
+    lab_cpu_cores: float
+    """The lab's own CPU, in cores."""
+    counters: Mapping[str, Mapping[str, int]]
+    """What TCP and the interface of each host have counted over the window."""
+    connections: Sequence[Json]
+    """tcp_info of some connections, in a few figures."""
+    timeline: Sequence[Json]
+    """Once a second: the machine, connections by state, and each part's cost and descriptors."""
+    captures: Sequence[Json]
+    """Of each capture."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialRecord:
     """One trial, whole."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _FORM
 
     number: int
     """Position in the run, from 1."""
@@ -60,7 +179,7 @@ class TrialRecord:
     """Its block, from 1."""
     point: int
     """The number of its point."""
-    setting: Mapping[str, object]
+    setting: Mapping[str, Value]
     """The matrix's settings of that point."""
     outcome: Outcome
     """`ok`, or why this is no result."""
@@ -74,23 +193,23 @@ class TrialRecord:
     """When it began."""
     elapsed_s: float
     """How long it took, from the server's start to its end."""
-    server: Mapping[str, object]
+    server: ServerRecord
     """Command, readiness, summary and end of the server."""
-    load: Mapping[str, object]
+    load: MeasuredLoadRecord
     """Command, summary and end of the generator."""
-    machine: Mapping[str, object]
+    machine: MachineRecord
     """What the rest of the machine did during the window."""
     samples: Sequence[Sample] = ()
     """The server's tree over the window."""
     attempts: Sequence[Attempt] = ()
     """Earlier measurements of this trial that were discarded."""
-    roles: Sequence[Mapping[str, object]] = ()
+    roles: Sequence[RoleRecord] = ()
     """Further parts: what each was, and what it cost."""
-    hosts: Mapping[str, object] = field(default_factory=dict)
+    hosts: HostsRecord = field(default_factory=HostsRecord)
     """What was read on every host over the window: counters of TCP and of interfaces, connections, the machine."""
     network: Mapping[str, object] | None = None
     """What the emulated links did over the window; None without a network."""
-    schema_version: int = field(default=SCHEMA_VERSION)
+    schema_version: Literal[1] = field(default=SCHEMA_VERSION)
     """Of this record's form."""
 
     def to_json(self) -> Json:
@@ -99,9 +218,5 @@ class TrialRecord:
 
     @staticmethod
     def from_json(record: Json) -> TrialRecord:
-        """As it was written."""
-        fields = dict(record)
-        fields["warnings"] = tuple(Doubt(**each) for each in cast("list[dict[str, str]]", record["warnings"]))
-        fields["samples"] = tuple(Sample(**each) for each in cast("list[dict[str, float]]", record["samples"]))  # type: ignore[arg-type]
-        fields["attempts"] = tuple(Attempt(**each) for each in cast("list[dict[str, float]]", record["attempts"]))  # type: ignore[arg-type]
-        return TrialRecord(**fields)  # type: ignore[arg-type]
+        """As it was written. Raises pydantic's `ValidationError` where it has another form."""
+        return record_of(TrialRecord, record)

@@ -40,7 +40,7 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
         yield trial.number, sample.at_s, "server", "cpu_s", sample.cpu_s
         if sample.memory_bytes is not None:
             yield trial.number, sample.at_s, "server", "memory_bytes", sample.memory_bytes
-    for row in cast("Sequence[Json]", trial.hosts.get("timeline") or ()):
+    for row in trial.hosts.get("timeline") or ():
         at_s = cast("float", row["at_s"])
         yield from _flat(trial.number, at_s, "machine", row.get("machine"))
         for kind in ("hosts", "parts"):
@@ -56,7 +56,7 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
 
 
 def _captured(trial: TrialRecord) -> Iterator[Row]:
-    for capture in cast("Sequence[Json]", trial.hosts.get("captures") or ()):
+    for capture in trial.hosts.get("captures") or ():
         summary = cast("Json", capture.get("summary") or {})
         length_s = cast("float", summary.get("interval_s") or 1.0)
         for number, each in enumerate(cast("Sequence[Json]", summary.get("interval") or ())):

@@ -18,7 +18,18 @@ from typing import cast
 from plimsoll_lab.hosts.external_server import external_server
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import StartError
-from plimsoll_lab.store.records import Doubt, Json, Outcome, TrialRecord
+from plimsoll_lab.store.form import record_of
+from plimsoll_lab.store.records import (
+    Doubt,
+    HostsRecord,
+    Json,
+    MachineRecord,
+    MeasuredLoadRecord,
+    Outcome,
+    RoleRecord,
+    ServerRecord,
+    TrialRecord,
+)
 from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.rack import LOCAL, SERVER, start_order
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Settings, Suite
@@ -138,13 +149,13 @@ def run_trial(
         figures=figures,
         started_unix_s=started_unix_s,
         elapsed_s=time.monotonic() - started,
-        server=seen.server,
-        load=seen.load,
-        machine=seen.window.machine(),
+        server=record_of(ServerRecord, seen.server),
+        load=record_of(MeasuredLoadRecord, seen.load),
+        machine=record_of(MachineRecord, seen.window.machine()),
         samples=tuple(seen.window.samples),
-        roles=tuple(seen.roles),
+        roles=tuple(record_of(RoleRecord, each) for each in seen.roles),
         network=seen.network or None,
-        hosts={**seen.hosts, "captures": seen.captures} if seen.captures else seen.hosts,
+        hosts=record_of(HostsRecord, seen.hosts | ({"captures": seen.captures} if seen.captures else {})),
     )
 
 

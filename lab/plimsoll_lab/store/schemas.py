@@ -1,0 +1,46 @@
+"""The JSON schemas of the records, made of their declarations.
+
+`python -m plimsoll_lab.store.schemas` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from plimsoll_lab.store.records import TrialRecord
+
+RECORDS: dict[str, Any] = {"trial": TrialRecord}
+"""Each kind of record, by the name of its schema."""
+HOME = Path(__file__).parent
+
+
+class _Schema(GenerateJsonSchema):
+    """Leaves out the titles that only repeat a key."""
+
+    schema_dialect = "https://json-schema.org/draft/2020-12/schema"
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401 - pydantic's own type is private
+        """A key is title enough."""
+        del schema
+        return False
+
+
+def schema_of(kind: str) -> str:
+    """The schema of a kind of record, as the text of its file."""
+    made = TypeAdapter(RECORDS[kind]).json_schema(schema_generator=_Schema, mode="serialization")
+    return json.dumps({"$schema": _Schema.schema_dialect, **made}, indent=2, ensure_ascii=False) + "\n"
+
+
+def path_of(kind: str) -> Path:
+    """Where the schema of a kind of record is kept."""
+    return HOME / f"{kind}.schema.json"
+
+
+if __name__ == "__main__":
+    for each in RECORDS:
+        path_of(each).write_text(schema_of(each), encoding="utf-8")
