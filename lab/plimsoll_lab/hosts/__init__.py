@@ -1,1 +1,1 @@
-"""Where processes run. A host starts, watches, meters and always cleans up; it knows nothing of trials."""
+"""Where processes run: an agent starts, meters, samples and stops them, and answers in messages. It knows no trial."""

@@ -1,4 +1,4 @@
-"""Where the binary `plimsoll` is: the lab knows it only as a process."""
+"""Finds the binary `plimsoll`, which the lab knows only as a process."""
 
 from __future__ import annotations
 

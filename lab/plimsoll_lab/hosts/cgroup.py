@@ -1,7 +1,7 @@
 """Control groups of our own, v1 or v2, where the machine allows them.
 
-A run has one folder, named after the lab's process, and a group for each metered process below it. Whatever a dead lab
-left behind is recognised by that name and removed at the next start.
+An agent has one folder, named after its process, and a group for each metered process below it. Folders of processes
+that have ended are recognised by that name and removed at the next start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OURS = re.compile(r"plimsoll-(\d+)-(\d+)(?:-\d+)?")
 _OPENED = itertools.count(1)
 """A process may have several agents, each with folders of its own."""
 REMOVE_WITHIN_S = 2.0
-"""A group can be removed once its last process has been reaped, which follows a kill by milliseconds."""
+"""A group can be removed once its last process has been reaped, milliseconds after it was killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +32,7 @@ class Group:
     """Where the group is, cpuacct before memory."""
 
     def meter(self) -> Meter:
-        """Who reads it."""
+        """The meter that reads it."""
         if len(self.folders) == 1:
             return CgroupV2Meter(folder=self.folders[0])
         return CgroupV1Meter(cpuacct=self.folders[0], memory=self.folders[1])
@@ -54,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
-    """The folders of one lab process."""
+    """The folders of one agent."""
 
     roots: tuple[Path, ...]
     """One a controller, cpuacct before memory; in v2 a single one."""
@@ -74,7 +74,7 @@ class Groups:
 
 
 def open_groups() -> Groups | None:
-    """Folders for this lab process; None where the machine does not let us have them."""
+    """Folders for one agent; None where the machine does not permit them."""
     name = f"plimsoll-{os.getpid()}-{_start_ticks(os.getpid())}-{next(_OPENED)}"
     for homes in _homes():
         for home in homes:

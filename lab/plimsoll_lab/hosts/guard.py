@@ -1,7 +1,7 @@
-"""Outlives the lab by a moment, so that nothing else does.
+"""Ends what a lab has started, after the lab itself has ended.
 
-A run starts one guard. It reads lines from the lab and sleeps; when the lab ends, however it ends, the pipe closes, and
-the guard kills every process group and control group it was told of, and every process that has a mark it was told of
+Each agent starts one guard, which reads lines from it. When the agent ends, in whatever way, the pipe closes, and the
+guard kills every process group and control group it was told of, and every process that has a mark it was told of
 in its environment: a server that became a daemon has left its process group (setsid(2)). PR_SET_PDEATHSIG alone would
 not do: it reaches the direct child, not what a foreign server has forked.
 

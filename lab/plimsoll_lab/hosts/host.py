@@ -30,7 +30,7 @@ from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
 
 SLICE_S = 0.01
-"""Processes of several agents are awaited in turn, so long each."""
+"""Processes of several agents are awaited in turn, this many seconds each."""
 
 
 class Process(Protocol):
@@ -97,11 +97,11 @@ class HostProcess:
 
     @property
     def has_news(self) -> bool:
-        """Whether it has lines that nobody has taken, or has ended."""
+        """Whether it has lines that were not taken, or has ended."""
         return bool(self._lines) or self._code is not None
 
     def _look(self) -> None:
-        # After its end it says nothing more: the report of its end had every line that was left.
+        # The report of its end holds every line that was left, so there is nothing more to ask for.
         if self._code is None:
             for report in self.connection.ask(Await(processes=(self.number,), timeout_s=0.0)):
                 self.take_report(report)

@@ -28,9 +28,9 @@ Json = dict[str, object]
 READY_S = 30.0
 """Making a namespace takes milliseconds, and a hundred devices a second."""
 KEEP = """ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && echo kept && exec sleep infinity"""
-"""Holds a host's namespace. TCP there carries nothing over from trial to trial (tcp_no_metrics_save, ip-sysctl.rst)."""
+"""Holds a host's namespace. TCP there keeps no metrics from trial to trial (tcp_no_metrics_save, ip-sysctl.rst)."""
 COUNTS_EVERY = "200ms"
-"""How often the emulator tells its counts: a trial waits for those that follow its window."""
+"""How often the emulator prints its counts: a trial waits for those that follow its window."""
 
 
 class Network:
@@ -45,15 +45,15 @@ class Network:
         self.hosts = hosts
         """By name."""
         self.emulator = emulator
-        """`plimsoll link`, whose lines tell when it was late."""
+        """`plimsoll link`, whose lines state when it was late."""
         self.ready = ready
-        """What the emulator said as it began: its backend, and whether it carries large segments whole."""
+        """The emulator's ready line: its backend, and whether its links carry large segments whole."""
         self.latest: Json | None = None
-        """The counts it told last."""
+        """The counts it printed last."""
         self._disturbances: list[Json] = []
 
     def listen(self) -> None:
-        """Take what the emulator has said since; unread, it would leave lines out."""
+        """Read what the emulator has printed since; it leaves lines out where its pipe is full."""
         for line in self.emulator.take_lines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
@@ -63,7 +63,7 @@ class Network:
                     self._disturbances.append(event)
 
     def counters(self, after_unix_s: float, timeout_s: float) -> Json | None:
-        """The first counts from a moment on; None where the emulator has ended or says nothing for so long."""
+        """The first counts from a moment on; None where the emulator has ended, or the time is over first."""
         deadline = time.monotonic() + timeout_s
         while True:
             self.listen()

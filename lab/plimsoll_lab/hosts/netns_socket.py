@@ -1,6 +1,6 @@
 """Sockets of another network namespace: a socket belongs to the namespace of the thread that made it, for good.
 
-Its rule: the thread is back where it was before anything else happens. A thread that cannot come back ends the lab.
+The thread returns to its own namespace before anything else runs. If it cannot return, the lab ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The right to make network namespaces: the lab's own, or that over a user namespace of its own.
+"""The right to make network namespaces: as root, or over a user namespace of the lab's own.
 
 In a user namespace (user_namespaces(7)) the invoking user is root over what it makes there, and itself over everything
 else: files on disk, other people's processes, the machine's own network. So the server under test still runs as the

@@ -26,10 +26,10 @@ from plimsoll_lab.problem import StartError
 STDERR_KEPT = 4096
 """Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a flood to hurt."""
 PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal a process gets when the thread that forked it ends. The lab forks from its main thread only."""
+"""prctl(2): the signal that a process gets when the thread that forked it ends."""
 
 INTERRUPTING = {signal.SIGINT, signal.SIGTERM}
-"""What a person or a supervisor ends the lab with."""
+"""The signals that end the lab."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -57,7 +57,7 @@ class LocalProcess:
         self._stdout, self._stderr = self._kept
 
     def watched(self) -> list[int]:
-        """What becomes readable when it prints or ends."""
+        """The descriptors that become readable when it prints or ends."""
         return [*self._open, self._pidfd]
 
     def take_lines(self) -> list[str]:
@@ -81,7 +81,7 @@ class LocalProcess:
         if self._popen.poll() is None:
             self._popen.terminate()
         while self._popen.poll() is None and (left_s := deadline - time.monotonic()) > 0:
-            # Reading goes on meanwhile: a process that cannot write its last words would never end.
+            # Its pipes are read meanwhile: a process that blocks on a full pipe never ends.
             wait_for([self], left_s)
             self._read()
         self.kill()
@@ -98,7 +98,7 @@ class LocalProcess:
             guard.kill_marked(self._mark)
 
     def close(self) -> None:
-        """Let go of everything that was opened for it."""
+        """Close every descriptor that was opened for it, and remove its control group."""
         self._popen.wait()
         for pipe in self._open.values():
             pipe.close()
@@ -176,8 +176,8 @@ class Launcher:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
         self._started += 1
         group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
-        # An exception out of a signal handler is swallowed where it meets what Python runs around a fork, and a process
-        # that has started must be known before one may end the lab.
+        # The signals are blocked over the fork: Python loses an exception that a signal handler raises there, and a
+        # process that has started must be recorded before a signal can end the lab.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
             mark = f"{self._mark}{self._started}."
@@ -206,7 +206,7 @@ class Launcher:
         )
 
         def enter() -> None:
-            # Between fork and exec: only system calls. The lab has no second thread, so no lock can be held here.
+            # Between fork and exec: system calls only. The agent has one thread, so no other thread holds a lock.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:

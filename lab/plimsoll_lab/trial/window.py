@@ -1,4 +1,4 @@
-"""The measured window of a trial: what everybody had used as it opened and as it closed, and in between."""
+"""The measured window of a trial: what every part had used as it opened, as it closed, and in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLE_EVERY_S = 0.1
 
 @dataclass(kw_only=True, slots=True)
 class Window:
-    """The measured window, as it is seen."""
+    """The readings of one measured window."""
 
     opened_unix_s: float | None = None
     """When the generator opened it, by its own clock reading."""

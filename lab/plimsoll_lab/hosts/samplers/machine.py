@@ -1,4 +1,4 @@
-"""What the whole machine did meanwhile: a measurement is only as good as the machine was quiet."""
+"""CPU time, memory, pressure and descriptors of the whole machine: other work on it disturbs a measurement."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """CPU and memory of a whole process tree.
 
-Where the kernel offers control groups, the tree has one of its own, and both figures are two small reads however many
-processes it holds. Without them the lab reads /proc, rarely: a walk over thousands of processes would disturb what it
-measures (about 15 us a process for the CPU, 95 us with its memory).
+Where the kernel offers control groups, the tree has one of its own, and both figures are two small reads, however many
+processes it holds. Without them the agent reads /proc, rarely: a walk over thousands of processes disturbs what is
+measured (about 15 us a process for the CPU, 95 us with its memory).
 
 `memory_bytes` from a control group is everything charged to the tree but the page cache: anonymous pages, each counted
 once however many processes share it, and the kernel memory the tree causes: stacks, page tables, sockets. The kernel
