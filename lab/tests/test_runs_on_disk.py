@@ -107,7 +107,7 @@ seed = 7
 """
     (tmp_path / "two.toml").write_text(SUITE.partition("[matrix]")[0] + matrix)
     done = lab("run", "two.toml", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     points = json.loads(done.stdout.splitlines()[-1])["points"]
     assert [point["outcome"] for point in points] == ["failed", "ok"]
     assert "cannot start the helper '/no/such/helper'" in points[0]["reason"]
