@@ -49,8 +49,9 @@ def written(run: Path, records: Path) -> list[tuple[object, ...]]:
 def test_a_timeline_has_every_number_that_was_read_and_told(tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
-    second = {"second": 2, "completed": 5, "response_time_us": {"p50": 12.5}}
-    (records / "load.timeseries.jsonl").write_text(json.dumps(second) + "\n")
+    second = {"second": 2, "unix_s": 1.8e9, "phase": "window", "completed": 5, "response_time_us": {"p50": 12.5}}
+    before = {"second": 2, "unix_s": 1.8e9, "phase": "warm_up", "completed": 3}
+    (records / "load.timeseries.jsonl").write_text(json.dumps(before) + "\n" + json.dumps(second) + "\n")
     assert written(tmp_path, records) == [
         (0.0, "capture h1", "packets", 4.0),
         (0.1, "server", "cpu_s", 0.5),
@@ -60,6 +61,7 @@ def test_a_timeline_has_every_number_that_was_read_and_told(tmp_path: Path) -> N
         (1.0, "machine", "busy_s", 2.0),
         (2.0, "load", "completed", 5.0),
         (2.0, "load", "response_time_us.p50", 12.5),
+        (2.0, "load", "warm_up.completed", 3.0),
     ]
     assert not records.exists(), "what has become a table is removed"
 

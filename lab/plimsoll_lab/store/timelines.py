@@ -52,7 +52,11 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
         part = file.name.removesuffix(".timeseries.jsonl")
         for line in file.read_text(encoding="utf-8").splitlines():
             values = cast("Json", json.loads(line))
-            yield from _flat(trial.number, cast("float", values.pop("second", 0)), part, values)
+            values.pop("unix_s", None)  # every row has its time from the run's start
+            # A second has a line for each phase that it touches: what is not of the window says so in its path.
+            phase = str(values.pop("phase", "window"))
+            at_s = cast("float", values.pop("second", 0))
+            yield from _flat(trial.number, at_s, part, values, "" if phase == "window" else phase)
 
 
 def _captured(trial: TrialRecord) -> Iterator[Row]:
