@@ -36,10 +36,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     snap: Option<u64>,
     /// Count packets and bytes over intervals of this length.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::seconds)]
     interval: Duration,
     /// End after this long [default: at Ctrl-C].
-    #[arg(short = 'd', long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(short = 'd', long, value_name = "DURATION", value_parser = units::seconds)]
     duration: Option<Duration>,
     #[command(flatten)]
     output: Output,
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let record = Event { event: "summary", of: &summary };
-    arguments.output.print_result(&record, || sentence(&summary));
+    arguments.output.print_summary(&record, || sentence(&summary));
     Ok(ExitCode::SUCCESS)
 }
 

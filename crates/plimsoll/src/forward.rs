@@ -40,20 +40,20 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
     /// Event loops [default: one a CPU].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// How workers come by connections: single (one worker), handoff (one thread accepts for all), exclusive (shared listeners) or reuseport (a listener for
     /// each worker) [default: exclusive, or single for one worker].
     #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Accept>)]
     accept: Option<Accept>,
     /// How long connections may go on when told to stop.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::seconds)]
     drain: Duration,
     /// Read the table anew whenever its file changes.
     #[arg(long)]
     watch: bool,
     /// Write a CSV row for each closed connection to a file, or to standard output with `stdout`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "connection-log", visible_alias = "log", value_name = "FILE")]
     log: Option<PathBuf>,
     /// Write port_fwd's log, a CSV row for each relayed read. It turns splice off.
     #[arg(long, value_name = "FILE")]
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     arguments.output.print(&ready, || ready.sentence());
     let source = file.map(|path| Source { watch, read: Box::new(move || read_file(&path, toml)) });
     let totals = forwarder.run(&signals, source)?;
-    arguments.output.print_result(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    arguments.output.print_summary(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::Output;
 use crate::outcome::{Environment, Usage};
+use crate::version::Versioned;
 use netem::DeviceCounts;
 
 #[derive(Args, Debug)]
@@ -49,7 +50,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "tap")]
     backend: Backend,
     /// Print the counts so far this often.
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     interval: Option<Duration>,
     #[command(flatten)]
     output: Output,
@@ -95,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     });
     if let Ok(links) = &outcome {
         let summary = Summary { event: "summary", links };
-        let _ = lines.send(line(output, &summary, |summary| counts(summary.links)));
+        let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(links)));
     }
     drop(lines);
     let _ = printer.join();
@@ -111,7 +112,7 @@ fn run_netem(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow
     let links = made.run(signals, arguments.interval, |links| {
         output.print(&Counters { event: "counters", unix_s: unix_s(), links }, || device_counts(links));
     })?;
-    output.print_result(&Summary { event: "summary", links: &links }, || device_counts(&links));
+    output.print_summary(&Summary { event: "summary", links: &links }, || device_counts(&links));
     Ok(ExitCode::SUCCESS)
 }
 

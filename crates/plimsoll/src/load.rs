@@ -1,12 +1,19 @@
 //! `plimsoll load`: asks a server for as much as it is told to, and says truly what came back.
 
 mod arguments;
+mod common;
 mod csv;
+mod echo;
 mod files;
 mod fork;
 mod http;
 mod live;
 mod parse;
+mod redirect;
+mod request;
+mod resolve;
+mod tls;
+mod url;
 mod words;
 
 use std::io::Write;
@@ -20,13 +27,16 @@ use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::record::{Records, Sequence};
 use plimsoll_load::run;
-use plimsoll_load::secure::{Secure, Security};
+use plimsoll_load::secure::Secure;
 use plimsoll_measure::summary::Summary;
 use plimsoll_sys::signal::Signal;
 use serde::Serialize;
 
 use crate::colour::Paint;
+use crate::outcome::usage;
+use crate::version::VERSION;
 pub(crate) use arguments::Arguments;
+use common::Common;
 
 /// What `--json` prints as its last line.
 #[derive(Serialize)]
@@ -46,6 +56,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.protocol {
         arguments::Protocol::Echo(echo) => {
             let config = echo.common.config(echo.targets()?)?;
+            echo.common.check_limits(&config, false)?;
             let messages = echo.messages(config.seed)?;
             let payload = Payload { server: echo.first_target(), bytes: echo.size };
             carry_out(config, Echo::new(messages), &echo.common, Some(&payload))
@@ -53,12 +64,15 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         arguments::Protocol::Http(http) => {
             let plan = http.plan()?;
             let config = http.common.config(plan.targets)?;
+            http.common.check_limits(&config, true)?;
             match plan.security {
                 None => carry_out(config, plan.protocol, &http.common, None),
-                Some((names, trust)) => {
-                    let security = Security { trust, identity: None, resume: false };
-                    carry_out(config, Secure::new(plan.protocol, names, security)?, &http.common, None)
-                }
+                Some((names, security)) => match Secure::new(plan.protocol, names, security) {
+                    Ok(protocol) => carry_out(config, protocol, &http.common, None),
+                    Err(error) => {
+                        usage(format!("--cert and --key: {error}; name a certificate and the key it was made for"))
+                    }
+                },
             }
         }
     }
@@ -76,7 +90,7 @@ struct Payload<'a> {
 fn carry_out<P: Protocol>(
     mut config: Config,
     protocol: P,
-    common: &arguments::Common,
+    common: &Common,
     payload: Option<&Payload<'_>>,
 ) -> anyhow::Result<ExitCode> {
     let tcpbenchmark = common.csv == Some(csv::Form::Tcpbenchmark);
@@ -119,7 +133,7 @@ fn conclude(
     interrupted: Option<Signal>,
     sequences: &[Sequence],
     config: &Config,
-    common: &arguments::Common,
+    common: &Common,
     size: Option<u64>,
 ) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
@@ -127,6 +141,7 @@ fn conclude(
         "the requests do not add up ({:?}): this is a fault of the generator's own; please report it with the command",
         summary.requests
     );
+    VERSION.clone_into(&mut summary.version);
     summary.limits = common.limit.iter().map(|limit| limit.check(&summary)).collect();
     let mut stdout = std::io::stdout().lock();
     print(&mut stdout, &summary, sequences, config, common, size).and_then(|()| stdout.flush()).with_context(lost)?;
@@ -138,7 +153,7 @@ fn print(
     summary: &Summary,
     sequences: &[Sequence],
     config: &Config,
-    common: &arguments::Common,
+    common: &Common,
     size: Option<u64>,
 ) -> std::io::Result<()> {
     if common.csv == Some(csv::Form::Tcpbenchmark) {
@@ -192,18 +207,19 @@ impl ConnectionEvent {
     }
 }
 
-/// An interrupted run says so; fewer connections than asked for, or no answer at all, is a failure; doubt comes before a missed limit, as an invalid figure
-/// neither meets nor misses one.
+/// An interrupted run says so. Fewer connections than asked for are a failure. Doubt comes before a missed limit, as an invalid figure neither meets
+/// nor misses one. No answer that was asked for is a failure, unless a limit says so more exactly.
 pub(crate) fn exit_code(summary: &Summary, interrupted: Option<Signal>) -> ExitCode {
     if let Some(signal) = interrupted {
         // The shell's convention for a program that a signal ended.
         return ExitCode::from(128 + signal.number() as u8);
     }
-    if summary.connections.failed > 0 || summary.requests.completed == 0 {
+    let missed = summary.limits.iter().any(|limit| !limit.met);
+    if summary.connections.failed > 0 || summary.requests.completed == 0 && !missed {
         ExitCode::FAILURE
     } else if !summary.valid {
         ExitCode::from(4)
-    } else if summary.limits.iter().any(|limit| !limit.met) {
+    } else if missed {
         ExitCode::from(3)
     } else {
         ExitCode::SUCCESS

@@ -5,6 +5,8 @@
 
 mod capture;
 mod colour;
+mod completions;
+mod exit_codes;
 mod forward;
 mod lab;
 mod link;
@@ -13,16 +15,19 @@ mod merge;
 mod outcome;
 mod ring;
 mod serve;
+mod version;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
+
+use version::{VERSION, Versioned};
 
 /// Finds how much load a TCP or HTTP server can carry.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "plimsoll", version = VERSION, propagate_version = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -32,19 +37,23 @@ struct Cli {
 enum Command {
     /// Run a reference server, in any of seven I/O models.
     Serve(serve::Arguments),
-    /// Load a server, and tell truly what it carried.
+    /// Load a server, and report what it completed.
     Load(Box<load::Arguments>),
     /// Relay TCP connections by a table: a port forwarder.
     Forward(forward::Arguments),
-    /// Make one record of those of several generators, losing nothing.
+    /// Add the records of several generators up to one, without loss.
     Merge(merge::Arguments),
     /// Emulate links and switches between TAP devices: rate, delay, jitter, loss and queue.
     Link(link::Arguments),
-    /// Capture an interface's packets, and tell what went wrong with TCP.
+    /// Capture the packets of an interface, and count what went wrong with TCP.
     Capture(capture::Arguments),
     /// Ask a question of servers, and get a report (needs the Python part: `pip install .`).
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Lab(lab::Arguments),
+    /// Print the completions of a shell.
+    Completions(completions::Completions),
+    /// Write man pages.
+    Man(completions::Man),
 }
 
 /// What every command takes.
@@ -69,6 +78,19 @@ impl Output {
         }
     }
 
+    /// Says on standard error what a person should know and no record holds.
+    fn note(self, sentence: &str) {
+        if !self.quiet {
+            // Where standard error is closed there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
+        }
+    }
+
+    /// Prints the record that ends a command, with the program's version.
+    fn print_summary(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
+        self.print_result(&Versioned::of(record), sentence);
+    }
+
     /// Prints a record of what came out, at once: as a JSON line or as a sentence. A closed standard output ends nothing: a server is there for its
     /// connections, and packets may go to a file.
     fn print_result(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
@@ -89,8 +111,14 @@ enum Color {
     Never,
 }
 
+/// The commands and their flags, with the exit codes in their help.
+fn command() -> clap::Command {
+    exit_codes::document(Cli::command())
+}
+
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let parsed = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let outcome = match parsed.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
         Command::Forward(arguments) => forward::run(arguments),
@@ -98,6 +126,51 @@ fn main() -> ExitCode {
         Command::Link(arguments) => link::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, command()),
+        Command::Man(arguments) => completions::write_man_pages(&arguments, command()),
     };
     outcome.unwrap_or_else(outcome::report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command that does something, by its words; `lab` hands its words on to another program.
+    fn commands() -> Vec<(String, clap::Command)> {
+        let mut all = command();
+        all.build();
+        let mut found = Vec::new();
+        let mut left: Vec<(String, clap::Command)> = vec![(String::new(), all)];
+        while let Some((words, command)) = left.pop() {
+            let below = command.get_subcommands().filter(|below| !["help", "lab"].contains(&below.get_name()));
+            let below: Vec<_> = below.map(|below| (format!("{words} {}", below.get_name()), below.clone())).collect();
+            if below.is_empty() {
+                found.push((words.trim().to_owned(), command));
+            }
+            left.extend(below);
+        }
+        found
+    }
+
+    #[test]
+    fn the_flags_contradict_each_other_nowhere() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_the_flags_that_all_have_and_says_its_exit_codes() {
+        let all = commands();
+        assert!(all.iter().any(|(words, _)| words == "load http") && all.len() >= 10, "{}", all.len());
+        for (words, mut command) in all {
+            for flag in ["json", "quiet", "color", "version", "help"] {
+                let has = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
+                assert!(has, "`{words}` has no --{flag}");
+            }
+            let help = command.render_long_help().to_string();
+            for part in ["Exit codes:\n  0  done", "Examples:\n  plimsoll "] {
+                assert!(help.contains(part), "no `{part}` in the help of `{words}`");
+            }
+        }
+    }
 }

@@ -6,16 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use plimsoll_measure::limits::Limit;
+use plimsoll_measure::limits::{Kind, Limit};
 use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::Summary;
 
-use crate::outcome::Usage;
+use crate::Output;
+use crate::outcome::{Usage, usage};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  plimsoll merge A.json B.json                   one JSON object, as `load --json` prints it last
+  plimsoll merge A.json B.json                   one JSON object, with and without --json
   plimsoll merge *.json --limit 'response_time.p99 < 50ms'")]
 pub(crate) struct Arguments {
     /// What `load --json` printed; of several lines the last counts.
@@ -24,16 +25,33 @@ pub(crate) struct Arguments {
     /// What must hold of the whole, such as 'response_time.p99 < 250ms' (repeatable); missed: exit code 3.
     #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
     limit: Vec<Limit>,
+    // The record is for another program to read, so it is JSON with and without --json.
+    #[command(flatten)]
+    _output: Output,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let records = arguments.records.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut whole = merge(&records, Windows::Together)?;
+    if let Some(why) = arguments.limit.iter().find_map(|limit| limit.missing_in(kind(&whole))) {
+        return usage(format!("--limit: {why}"));
+    }
     whole.limits = arguments.limit.iter().map(|limit| limit.check(&whole)).collect();
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(&crate::load::Event::summary(&whole))?)
         .context("the record cannot be printed")?;
     Ok(crate::load::exit_code(&whole, None))
+}
+
+/// Which figures the record has.
+fn kind(whole: &Summary) -> Kind {
+    let open = whole.intended_rate.is_some();
+    Kind {
+        open,
+        scheduled: open || whole.schedule_lag_us.count > 0,
+        // Without any answer it cannot be told.
+        statuses: whole.transmission_time_us.is_some() || !whole.statuses.is_empty() || whole.requests.completed == 0,
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<Summary> {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
+
 /// The arguments make no sense together, or name what is not there: exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
@@ -15,6 +17,11 @@ impl fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+/// Refuses the arguments for this reason, which ends with what to write instead.
+pub(crate) fn usage<T>(why: impl Into<String>) -> anyhow::Result<T> {
+    Err(anyhow!(Usage(why.into())))
+}
 
 /// The environment cannot run this: exit code 5.
 #[derive(Debug)]

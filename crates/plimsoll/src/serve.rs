@@ -98,7 +98,7 @@ struct Common {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<String>,
     /// Event loops [default: one a CPU]. `threads` and `fork` have none.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// How connections find their worker: single, handoff, exclusive or reuseport [default: reuseport where there are several workers].
     #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
@@ -107,13 +107,13 @@ struct Common {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_connections: Option<u64>,
     /// Burn so much CPU time for each reply, to saturate on purpose.
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::seconds)]
     work: Duration,
     /// How long connections may finish what is under way when told to stop.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = units::seconds)]
     drain: Duration,
     /// Write a CSV row for each closed connection.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "log", value_name = "FILE")]
     connection_log: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
@@ -178,7 +178,7 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
     };
     common.output.print(&ready, || ready.sentence());
     let totals = server.run(service, &signals)?;
-    common.output.print_result(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    common.output.print_summary(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -237,7 +237,7 @@ fn work_path(text: &str) -> Result<WorkPath, String> {
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
-    match units::duration(text) {
+    match units::seconds(text) {
         Ok(Duration::ZERO) => Err(format!("'{text}' is no time at all; write a duration such as 5s")),
         outcome => outcome.map_err(|error| error.to_string()),
     }

@@ -90,6 +90,14 @@ impl FromStr for Limit {
 }
 
 impl Limit {
+    /// Why a run of this kind has no such figure, and what has; `None` where it has one.
+    pub fn missing_in(&self, kind: Kind) -> Option<String> {
+        let name = self.text.split(['<', '>', '=', '!']).next().unwrap_or_default().trim();
+        let stem = name.split('.').next().unwrap_or_default();
+        let (_, has, remedy) = SOME_RUNS_ONLY.iter().find(|(known, ..)| *known == stem || *known == name)?;
+        (!has(kind)).then(|| format!("this run has no {name}, which {remedy}"))
+    }
+
     /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing shows that it would.
     pub fn check(&self, summary: &Summary) -> Checked {
         let (value, shown) = match &self.figure {
@@ -108,6 +116,30 @@ impl Limit {
         Checked { limit: self.text.clone(), value, met: holds && shown }
     }
 }
+
+/// A run, as far as it decides which figures there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Requests come at a rate of their own.
+    pub open: bool,
+    /// Requests are due at instants that the generator can be late for.
+    pub scheduled: bool,
+    /// Answers have a status.
+    pub statuses: bool,
+}
+
+type Has = fn(Kind) -> bool;
+
+/// Figures that not every run has: those of a name, or of all names that begin with it and a point.
+const SOME_RUNS_ONLY: [(&str, Has, &str); 7] = [
+    ("pool_wait", |kind| kind.open, "needs an open loop (--rate)"),
+    ("schedule_lag", |kind| kind.scheduled, "needs a schedule (--rate, --think or --lockstep)"),
+    ("transmission_time", |kind| kind.statuses, "only HTTP has"),
+    ("statuses", |kind| kind.statuses, "only HTTP has"),
+    ("status_codes", |kind| kind.statuses, "only HTTP has"),
+    ("redirects", |kind| kind.statuses, "only HTTP has"),
+    ("errors.status", |kind| kind.statuses, "only HTTP has"),
+];
 
 #[derive(Clone, Debug)]
 enum Figure {
@@ -278,6 +310,32 @@ mod tests {
     fn a_time_without_a_sample_meets_no_limit() {
         let limit: Limit = "establishment_time.p99 < 1s".parse().expect("a limit");
         assert!(!limit.check(&summary()).met);
+    }
+
+    #[test]
+    fn a_limit_says_which_runs_have_its_figure() {
+        let open = Kind { open: true, scheduled: true, statuses: false };
+        let http = Kind { open: false, scheduled: false, statuses: true };
+        for (text, in_open, in_http) in [
+            ("pool_wait.p99 < 1s", true, false),
+            ("schedule_lag.max<1s", true, false),
+            ("transmission_time.p50 < 1s", false, true),
+            ("statuses.404 == 0", false, true),
+            ("status_codes.5xx==0", false, true),
+            ("redirects == 0", false, true),
+            ("errors.status == 0", false, true),
+            ("errors.closed == 0", true, true),
+            ("response_time.p99 < 1s", true, true),
+            ("failed_ratio < 1%", true, true),
+        ] {
+            let limit: Limit = text.parse().expect(text);
+            assert_eq!([open, http].map(|kind| limit.missing_in(kind).is_none()), [in_open, in_http], "{text}");
+        }
+        let limit: Limit = "pool_wait.p99 < 1s".parse().expect("a limit");
+        assert_eq!(
+            limit.missing_in(http).as_deref(),
+            Some("this run has no pool_wait.p99, which needs an open loop (--rate)")
+        );
     }
 
     #[test]

@@ -134,6 +134,15 @@ fn available_ratio(records: &[Summary], elapsed_s: f64) -> f64 {
 }
 
 fn add_counts(all: &mut Summary, record: &Summary) {
+    if !all.version.split(", ").any(|known| known == record.version) {
+        let comma = if all.version.is_empty() { "" } else { ", " };
+        all.version = format!("{}{comma}{}", all.version, record.version);
+    }
+    for target in &record.targets {
+        if !all.targets.contains(target) {
+            all.targets.push(target.clone());
+        }
+    }
     all.valid &= record.valid;
     all.interrupted = all.interrupted.take().or_else(|| record.interrupted.clone());
     all.requests.add(&record.requests);

@@ -29,6 +29,12 @@ pub(crate) const WARM_UP: &str = "warm_up.response_time_ns";
 pub struct Summary {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
+    /// The version of the program that measured. Several versions are separated by commas.
+    #[serde(default)]
+    pub version: String,
+    /// The addresses that connections went to, in turn.
+    #[serde(default)]
+    pub targets: Vec<String>,
     /// Whether the generator kept up: it was neither saturated nor late by a share that matters. That
     /// other processes took its CPUs is the warning `cpu_contended`.
     pub valid: bool,

@@ -49,6 +49,15 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_nanos(nanoseconds.round() as u64))
 }
 
+/// As [`duration`]; a bare number is seconds, as the flags of other tools have it.
+pub fn seconds(text: &str) -> Result<Duration, UnitError> {
+    if text.trim().ends_with(|last: char| last.is_ascii_digit()) {
+        // The error names what was written.
+        return duration(&format!("{text}s")).map_err(|error| UnitError { text: text.to_owned(), ..error });
+    }
+    duration(text)
+}
+
 /// Bytes in `64B`, `4KB` (thousands), `1MiB` (powers of 1024) or a bare whole number.
 pub fn size(text: &str) -> Result<u64, UnitError> {
     whole(text, &SIZES, SIZE)
@@ -148,6 +157,11 @@ mod tests {
         for (text, bits) in [("100Mbit", 100_000_000), ("1.5Gbit", 1_500_000_000), ("8 kbit", 8000), ("1bit", 1)] {
             assert_eq!(bit_rate(text), Ok(bits), "{text}");
         }
+        for (text, milliseconds) in
+            [("10", 10_000), ("0.5", 500), (" 3 ", 3000), ("0", 0), ("10ms", 10), ("1m", 60_000)]
+        {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
         assert_eq!(ratio("0.5%"), Ok(0.005));
         assert_eq!(rate("0.5"), Ok(0.5));
     }
@@ -157,6 +171,10 @@ mod tests {
         for text in ["", "s", "5", "-1s", ".5s", "5.s", "1..2s", "1e9s", "5 days", "5S", "9999999999999h"] {
             let error = duration(text).expect_err(text);
             assert!(error.to_string().contains("such as 250ms"), "{error}");
+        }
+        for text in ["", "-1", ".5", "5.", "1..2", "1e9", "10 x"] {
+            let error = seconds(text).expect_err(text).to_string();
+            assert!(error.starts_with(&format!("'{text}' ")) && error.contains("such as 250ms"), "{error}");
         }
         for text in ["1.5", "10K", "1G", "x", "99999999999999999999"] {
             assert!(count(text).is_err(), "{text}");
@@ -179,7 +197,7 @@ mod tests {
 
         #[test]
         fn no_text_panics(text in "\\PC*") {
-            let _ = (duration(&text), size(&text), count(&text), rate(&text), bit_rate(&text), ratio(&text));
+            let _ = (duration(&text), seconds(&text), size(&text), count(&text), rate(&text), bit_rate(&text), ratio(&text));
         }
     }
 }

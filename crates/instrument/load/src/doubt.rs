@@ -38,6 +38,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     if let Pace::Open { rate, .. } = config.pace {
         summary.intended_rate = Some(rate.mean());
     }
+    summary.targets = config.targets.iter().map(ToString::to_string).collect();
     summary.tls_handshakes = outcome.report.handshakes;
     summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
     let cores = |cpu: std::time::Duration| {
@@ -96,7 +97,7 @@ fn saturation(summary: &Summary, cpus: usize) -> Option<Warning> {
     Some(warning(
         "generator_saturated",
         format!("{seen}: it could not ask for more"),
-        "give the generator more event loops (--threads) and CPUs of its own, or lower the load",
+        "give the generator more event loops (--workers) and CPUs of its own, or lower the load",
     ))
 }
 
@@ -152,7 +153,7 @@ fn late_stamps(summary: &Summary) -> Option<Warning> {
                 time(lag),
                 percent(share)
             ),
-            "response times are shorter than reported by up to that much; use fewer --connections, or more event loops (--threads)",
+            "response times are shorter than reported by up to that much; use fewer --connections, or more event loops (--workers)",
         )
     })
 }

@@ -1,5 +1,7 @@
 //! The HTTP/1.x protocol: requests rendered once, answers read as they come.
 
+use std::sync::Arc;
+
 use plimsoll_measure::tally::Cause;
 use plimsoll_wire::http::response::{self, Progress, Reader};
 
@@ -9,13 +11,13 @@ use crate::protocol::{Protocol, Reply, Turn};
 #[derive(Clone, Debug)]
 pub struct Http {
     /// The requests of each target as they go over the wire, head and body. No list is empty.
-    requests: Vec<Vec<Vec<u8>>>,
+    requests: Vec<Arc<[Vec<u8>]>>,
     to_head: bool,
 }
 
 impl Http {
     /// Requests for each target; `to_head` says that they are HEAD requests, whose answers have no body.
-    pub fn new(requests: Vec<Vec<Vec<u8>>>, to_head: bool) -> Http {
+    pub fn new(requests: Vec<Arc<[Vec<u8>]>>, to_head: bool) -> Http {
         Http { requests, to_head }
     }
 }

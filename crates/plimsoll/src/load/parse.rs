@@ -27,8 +27,8 @@ pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
 
 pub(super) fn think(text: &str) -> Result<Think, units::UnitError> {
     match text.strip_prefix("exp:") {
-        Some(mean) => Ok(Think::Exponential(units::duration(mean)?)),
-        None => Ok(match units::duration(text)? {
+        Some(mean) => Ok(Think::Exponential(units::seconds(mean)?)),
+        None => Ok(match units::seconds(text)? {
             Duration::ZERO => Think::None,
             pause => Think::Fixed(pause),
         }),
@@ -91,6 +91,7 @@ mod tests {
     #[test]
     fn think_time_is_none_fixed_or_drawn() {
         assert_eq!(think("0"), Ok(Think::None));
+        assert_eq!(think("2"), Ok(Think::Fixed(Duration::from_secs(2))));
         assert_eq!(think("5ms"), Ok(Think::Fixed(Duration::from_millis(5))));
         assert_eq!(think("exp:5ms"), Ok(Think::Exponential(Duration::from_millis(5))));
         assert!(think("exp:").is_err());

@@ -101,12 +101,17 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         ("error statuses", errors.status),
     ];
     list(out, "errors", &causes)?;
-    let statuses: Vec<(&str, u64)> =
-        summary.status_codes.iter().map(|(class, count)| (class.as_str(), *count)).collect();
+    let statuses: Vec<(String, u64)> =
+        summary.statuses.iter().map(|(code, count)| (format!("of {code}"), *count)).collect();
+    let statuses: Vec<(&str, u64)> = statuses.iter().map(|(code, count)| (code.as_str(), *count)).collect();
     list(out, "statuses", &statuses)?;
     let connections = summary.connections;
-    let extra =
-        [("failed", connections.failed), ("reopened", connections.reopened), ("ended idle", connections.ended_idle)];
+    let extra = [
+        ("failed", connections.failed),
+        ("reopened", connections.reopened),
+        ("ended idle", connections.ended_idle),
+        ("ended by bytes that nobody asked for", connections.unrequested),
+    ];
     let extra: Vec<String> = extra
         .iter()
         .filter(|(_, count)| *count > 0)

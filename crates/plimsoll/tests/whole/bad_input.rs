@@ -71,8 +71,8 @@ fn an_address_of_another_machine_is_refused() {
 }
 
 #[test]
-fn a_drain_without_a_unit_is_refused() {
-    assert_refused(&["serve", "echo", "--drain", "5"], 2, &["5", "a number and one of us, ms, s, m, h"]);
+fn a_drain_of_an_unknown_unit_is_refused() {
+    assert_refused(&["serve", "echo", "--drain", "5x"], 2, &["5x", "a number and one of us, ms, s, m, h"]);
 }
 
 #[test]

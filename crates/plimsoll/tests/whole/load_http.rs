@@ -166,12 +166,84 @@ fn requests_say_what_the_flags_say() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     fetch(target, "-n 1 -c 1 --http 1.0 -m DELETE -H Accept:text/html");
     fetch(target, "-n 1 -c 1 -m HEAD -H host:other --reconnect");
+    fetch(target, "-n 1 -c 1 -m POST");
+    let agent = concat!("User-Agent: plimsoll/", env!("CARGO_PKG_VERSION"));
     let want = [
-        format!("GET /x HTTP/1.1\r\nHost: {target}\r\n\r\n"),
-        format!("DELETE /x HTTP/1.0\r\nAccept: text/html\r\nHost: {target}\r\n\r\n"),
-        "HEAD /x HTTP/1.1\r\nhost: other\r\nConnection: close\r\n\r\n".to_owned(),
+        format!("GET /x HTTP/1.1\r\nHost: {target}\r\n{agent}\r\nAccept: */*\r\n\r\n"),
+        format!("DELETE /x HTTP/1.0\r\nHost: {target}\r\n{agent}\r\nAccept: text/html\r\n\r\n"),
+        format!("HEAD /x HTTP/1.1\r\n{agent}\r\nAccept: */*\r\nConnection: close\r\nhost: other\r\n\r\n"),
+        format!("POST /x HTTP/1.1\r\nHost: {target}\r\n{agent}\r\nAccept: */*\r\nContent-Length: 0\r\n\r\n"),
     ];
     assert_eq!(*heads.lock().expect("no test thread panics"), want);
+}
+
+#[test]
+fn a_limit_on_a_status_is_missed_by_one_such_answer() {
+    let target = answering(&["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"], false);
+    for (limit, code) in
+        [("statuses.404==0", 3), ("statuses.404>=20", 1), ("statuses.500==0", 1), ("status_codes.4xx<20", 3)]
+    {
+        let run = fetch(target, &format!("-n 20 -c 2 --limit {limit}"));
+        assert_eq!(run.code, Some(code), "{limit} {}", run.summary()["limits"]);
+    }
+}
+
+#[test]
+fn a_name_is_loaded_where_its_server_listens() {
+    let (target, heads) = listening(EMPTY);
+    let url = format!("http://localhost:{}/x", target.port());
+    // Where localhost is ::1 first, nothing listens there, and that is said.
+    let run = outcome(&command("http", &url, "-n 10 -c 4").output().expect("the binary runs"));
+    assert_eq!((run.count("requests.completed"), &run.summary()["targets"]), (10, &json!([target.to_string()])));
+    let run = outcome(&command("http", &url, "-n 10 -c 4 -4").output().expect("the binary runs"));
+    assert_eq!((run.count("requests.completed"), run.stderr.as_str()), (10, ""));
+    assert!(heads.lock().expect("no test thread panics").iter().all(|head| head.contains("Host: localhost:")));
+}
+
+#[test]
+fn a_connection_goes_elsewhere_where_it_is_told_to() {
+    let (target, heads) = listening(EMPTY);
+    let arguments = format!("-n 6 -c 2 --connect-to shop.example:80:{target}");
+    let run = outcome(&command("http", "http://shop.example/x", &arguments).output().expect("the binary runs"));
+    assert_eq!(run.count("requests.completed"), 6, "{}", run.stderr);
+    assert!(heads.lock().expect("no test thread panics").iter().all(|head| head.contains("Host: shop.example\r\n")));
+}
+
+/// Answers /x with a redirect to /y/, and that with one to ./z; everything else with an empty body.
+fn redirecting() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&paths);
+    let target = serve(move |mut stream| {
+        while let Some(head) = request(&mut stream) {
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let answer = match path.as_str() {
+                "/x" => "HTTP/1.1 302 Found\r\nLocation: /y/\r\nContent-Length: 0\r\n\r\n",
+                "/y/" => "HTTP/1.1 308 Permanent\r\nLocation: ./z\r\nContent-Length: 0\r\n\r\n",
+                "/round" => "HTTP/1.1 302 Found\r\nLocation: /round\r\nContent-Length: 0\r\n\r\n",
+                _ => EMPTY,
+            };
+            log.lock().expect("no test thread panics").push(path);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (target, paths)
+}
+
+#[test]
+fn a_redirect_is_an_answer_unless_it_is_to_be_followed() {
+    let (target, paths) = redirecting();
+    let counted = fetch(target, "-n 6 -c 2");
+    assert_eq!((counted.count("redirects"), &counted.summary()["statuses"]), (6, &json!({ "302": 6 })));
+    paths.lock().expect("no test thread panics").clear();
+    let followed = fetch(target, "-n 6 -c 2 --follow");
+    assert_eq!((followed.count("redirects"), &followed.summary()["statuses"]), (0, &json!({ "200": 6 })));
+    assert_eq!(*paths.lock().expect("no test thread panics"), [["/x", "/y/"].as_slice(), &["/y/z"; 7]].concat());
+    for (url, arguments, says) in [("/round", "", "more than 10 redirects"), ("/x", "--data a", "leads to a GET")] {
+        let mut load = command("http", &format!("http://{target}{url}"), &format!("--follow {arguments}"));
+        let output = load.output().expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.contains(says)), (Some(2), true), "{stderr}");
+    }
 }
 
 #[test]
@@ -283,6 +355,17 @@ fn a_wrong_url_or_header_is_refused_with_the_way_to_write_one() {
         ("http://127.0.0.1/", "-H Accept", "has no colon"),
         ("http://127.0.0.1/", "-m G,T", "such as GET"),
         ("http://127.0.0.1/", "--http 2", "1.0, 1.1"),
+        ("http://::1:8000/", "", "http://[::1]:8000/"),
+        ("http://127.0.0.1/", "-6", "leave -4 or -6 out"),
+        ("http://127.0.0.1/", "http://127.0.0.2/ -c 1", "give a connection to each"),
+        ("http://127.0.0.1/", "--insecure", "write https://"),
+        ("http://127.0.0.1/", "--key /dev/null", "--cert"),
+        ("https://127.0.0.1/", "--cacert /dev/null", "holds no certificate"),
+        ("https://127.0.0.1/", "--cert /no/such/file", "name a PEM file"),
+        ("http://127.0.0.1/", "--connect-to h:80", "shop.example"),
+        ("http://127.0.0.1/", "--data x -b /dev/null", "cannot be used with"),
+        ("http://127.0.0.1/", "--limit pool_wait.p99<1s", "needs an open loop"),
+        ("http://127.0.0.1/", "--limit schedule_lag.p99<1s", "needs a schedule"),
     ] {
         let output = command("http", url, arguments).output().expect("the binary runs");
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -39,7 +39,7 @@ impl Server {
     fn fetch(&self, path: impl Display, arguments: &str, trusting: bool) -> Run {
         let mut load = command("http", &format!("https://127.0.0.1:{}/{path}", self.port), arguments);
         if trusting {
-            load.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/whole/tls/authority.pem"));
+            load.env("SSL_CERT_FILE", file("authority.pem"));
         }
         outcome(&load.output().expect("the binary runs"))
     }
@@ -133,6 +133,37 @@ fn every_handshake_is_a_full_one() {
         let counts = ["full", "resumed"].map(|kind| run.count(&format!("tls_handshakes.{kind}")));
         assert_eq!(counts, [8, 0], "{engine} {}", run.stderr);
     }
+}
+
+#[test]
+fn a_session_is_resumed_where_that_is_asked_for() {
+    let server = Server::start();
+    // One after the other, so that each finds the ticket of the one before.
+    let run = server.fetch(10, "-n 8 -c 1 --reconnect --tls-resume", true);
+    let counts = ["full", "resumed"].map(|kind| run.count(&format!("tls_handshakes.{kind}")));
+    assert_eq!((counts[0] + counts[1], counts[1] > 0), (8, true), "{counts:?}");
+}
+
+#[test]
+fn an_authority_and_a_client_certificate_can_be_named() {
+    let server = Server::asking();
+    let (authority, certificate, key) = (file("authority.pem"), file("server.pem"), file("server.key"));
+    let run = server.fetch(10, &format!("-n 4 -c 2 --cacert {authority} --cert {certificate} --key {key}"), false);
+    assert_eq!((run.code, run.count("requests.completed")), (Some(0), 4), "{}", run.stderr);
+    let other = command("http", "https://127.0.0.1/", &format!("-k --cert {authority} --key {key}")).output();
+    let other = other.expect("the binary runs");
+    assert_eq!((other.status.code(), other.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("the key it was made for"), "{other:?}");
+}
+
+#[test]
+fn a_certificate_for_another_name_is_said_with_both_names() {
+    let server = Server::start();
+    let authority = file("authority.pem");
+    let arguments = format!("-n 2 -c 1 --cacert {authority} --connect-to shop.example:443:127.0.0.1:{}", server.port);
+    let run = outcome(&command("http", "https://shop.example/10", &arguments).output().expect("the binary runs"));
+    let warnings = run.summary()["warnings"].to_string();
+    assert!(run.code == Some(1) && warnings.contains("not for shop.example, but for localhost"), "{warnings}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod capture;
+mod command_line;
 mod forward;
 mod forward_accept;
 mod forward_limits;

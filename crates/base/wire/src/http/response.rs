@@ -3,8 +3,8 @@
 //! Nothing is buffered but a head that came in parts. How a body ends follows RFC 9112, section 6.3: never, where the status or the method forbids a body; by
 //! its chunks; by its Content-Length; by the end of the connection.
 
-/// A longer head, or trailer line, is refused: Chromium's limit (net/http, `kMaxHeaderBufSize`).
-const MOST_HEAD_BYTES: usize = 256 * 1024;
+use super::MOST_HEAD_BYTES;
+
 /// Header fields that are parsed on the stack. A head with more is parsed again, on the heap.
 const USUAL_FIELDS: usize = 100;
 

@@ -77,12 +77,22 @@ fn explain_certificate(error: &CertificateError) -> (String, &'static str) {
             format!(
                 "the server's certificate is not for {}, but for {} (NotValidForName)",
                 expected.to_str(),
-                if presented.is_empty() { "no name".to_owned() } else { presented.join(", ") }
+                if presented.is_empty() {
+                    "no name".to_owned()
+                } else {
+                    presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ")
+                }
             ),
             "ask for a name that the certificate is for, with --connect-to where that name leads elsewhere, or use --insecure",
         ),
         other => (format!("the server's certificate is not acceptable ({other:?})"), SERVER),
     }
+}
+
+/// A name of a certificate without the type that rustls writes around it: `DnsName("localhost")`, `IpAddress(127.0.0.1)`.
+fn plain(name: &str) -> &str {
+    let inner = name.strip_suffix(')').and_then(|rest| rest.split_once('(')).map_or(name, |(_, inner)| inner);
+    inner.trim_matches('"')
 }
 
 #[cfg(test)]
@@ -110,10 +120,10 @@ mod tests {
     #[test]
     fn a_certificate_for_another_name_says_both_names() {
         let expected = ServerName::try_from("a.example").expect("a name");
-        let presented = vec!["b.example".to_owned(), "c.example".to_owned()];
+        let presented = vec!["DnsName(\"b.example\")".to_owned(), "IpAddress(192.0.2.1)".to_owned()];
         let error = Error::InvalidCertificate(CertificateError::NotValidForNameContext { expected, presented });
         let (message, remedy) = explain(&error);
-        assert!(message.contains("not for a.example, but for b.example, c.example"), "{message}");
+        assert!(message.contains("not for a.example, but for b.example, 192.0.2.1"), "{message}");
         assert!(remedy.contains("--connect-to"), "{remedy}");
     }
 }

@@ -1,0 +1,90 @@
+//! Where a URL leads, looked up before the run: what is measured then is one answer a request.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use plimsoll_wire::http::head::{Head, HeadError};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use super::request::Template;
+use super::resolve::{ConnectTo, Family, resolve};
+use super::tls;
+use super::url::Url;
+use crate::outcome::usage;
+
+/// Redirects in a row before they are taken for a circle.
+const MOST_REDIRECTS: usize = 10;
+
+/// How a server is reached.
+pub(super) struct Route<'a> {
+    pub(super) connect_to: &'a [ConnectTo],
+    pub(super) family: Family,
+    pub(super) tls: &'a tls::Flags,
+    pub(super) timeout: Duration,
+}
+
+/// The URL at the end of all redirects from this one. Each is asked for once.
+pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<Url> {
+    let first = url.to_string();
+    let mut url = url;
+    for _ in 0..=MOST_REDIRECTS {
+        let Head { status, location } =
+            ask(&url, route, template).with_context(|| format!("cannot look up where {url} leads"))?;
+        let Some(location) = location.filter(|_| [301, 302, 303, 307, 308].contains(&status)) else { return Ok(url) };
+        let next = url.join(&location);
+        // Other methods become GET on the way (RFC 9110, section 15.4), which would be another load.
+        if !["GET", "HEAD"].contains(&template.method()) && ![307, 308].contains(&status) {
+            return usage(format!(
+                "{url} answers {} with {status}, which leads to a GET of {next}; load that URL without a body, or leave --follow out",
+                template.method()
+            ));
+        }
+        url = Url::parse(&next)?;
+    }
+    usage(format!(
+        "{first} leads to more than {MOST_REDIRECTS} redirects in a row; correct the server, or give the URL that is meant"
+    ))
+}
+
+/// Sends one request, and reads the head of its answer.
+fn ask(url: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<Head> {
+    let server = resolve(&ConnectTo::reach(route.connect_to, &url.host, url.port), route.family)?;
+    let timeout = route.timeout;
+    let mut stream = TcpStream::connect_timeout(&server.addresses[0], timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    let request = template.render(url);
+    if !url.secure {
+        return exchange(&mut stream, &request, timeout);
+    }
+    let config: ClientConfig = route.tls.security()?.client_config()?;
+    let connection = ClientConnection::new(Arc::new(config), tls::server_name(url)?)?;
+    exchange(&mut StreamOwned::new(connection, stream), &request, timeout)
+}
+
+fn exchange(stream: &mut (impl Read + Write), request: &[u8], timeout: Duration) -> anyhow::Result<Head> {
+    let deadline = Instant::now() + timeout;
+    stream.write_all(request)?;
+    stream.flush()?;
+    let (mut bytes, mut part) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        let count = stream.read(&mut part)?;
+        if count == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed the connection without an answer",
+            )
+            .into());
+        }
+        bytes.extend_from_slice(&part[..count]);
+        match Head::read(&bytes) {
+            Ok(head) => return Ok(head),
+            Err(HeadError::Partial) if Instant::now() < deadline => {}
+            Err(HeadError::Partial) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
