@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use plimsoll_capture::file::{self, FileError};
 use plimsoll_capture::live::{Capture, CaptureError, Config};
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let record = Event { event: "summary", of: &summary };
-    arguments.output.print_summary(&record, || sentence(&summary));
+    arguments.output.print_outcome(&record, || sentence(&summary))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,7 +76,7 @@ fn read(path: &Path, interval: Duration) -> anyhow::Result<Summary> {
 }
 
 fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
-    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate]).context("cannot take signals")?;
     let snap = match arguments.snap {
         None => SNAP_BYTES,
         Some(bytes @ 64..=SNAP_BYTES_MAX) => bytes as u32,

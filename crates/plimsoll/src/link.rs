@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use plimsoll_link::config::Config;
 use plimsoll_link::run::{Link, LinkError, Report, WayCounts};
@@ -67,7 +67,7 @@ const LINES_WAITING: usize = 1024;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Before any thread, so that none of them takes a signal.
-    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate]).context("cannot take signals")?;
     let config = read(&arguments.config)?;
     if arguments.interval.is_some_and(|interval| interval < Duration::from_millis(1)) {
         return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
@@ -80,13 +80,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let ready = Ready::of(&config, "tap", priority);
     let link = Link::open(config).map_err(blame)?;
     let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
-    let printer = thread::Builder::new().name("printer".to_owned()).spawn(move || {
+    let print = move || {
         let mut stdout = std::io::stdout().lock();
+        // Standard output that cannot be written ends nothing: the link is there for its hosts. The last line is the result.
+        let mut last = Ok(());
         for line in waiting {
-            // A closed standard output ends nothing: the link is there for its hosts.
-            let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+            last = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
         }
-    })?;
+        last
+    };
+    let printer = thread::Builder::new().name("printer".to_owned()).spawn(print);
+    let printer = printer.context("cannot start the thread that prints")?;
     let output = arguments.output;
     let _ = lines.try_send(line(output, &ready, Ready::sentence));
     let outcome = link.run(&signals, arguments.interval, |report| {
@@ -99,8 +103,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(links)));
     }
     drop(lines);
-    let _ = printer.join();
-    outcome.map(|_| ExitCode::SUCCESS).map_err(blame)
+    let printed = printer.join().map_err(|_| anyhow!("the thread that prints panicked"))?;
+    outcome.map_err(blame)?;
+    crate::check_written(printed)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The kernel emulates, and this process only makes the network, counts, and removes it.
@@ -112,7 +118,7 @@ fn run_netem(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow
     let links = made.run(signals, arguments.interval, |links| {
         output.print(&Counters { event: "counters", unix_s: unix_s(), links }, || device_counts(links));
     })?;
-    output.print_summary(&Summary { event: "summary", links: &links }, || device_counts(&links));
+    output.print_outcome(&Summary { event: "summary", links: &links }, || device_counts(&links))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -94,13 +94,32 @@ impl Output {
     /// Prints a record of what came out, at once: as a JSON line or as a sentence. A closed standard output ends nothing: a server is there for its
     /// connections, and packets may go to a file.
     fn print_result(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
+        let _ = self.write(record, sentence);
+    }
+
+    /// Prints the record that a command was run for, as `print_summary` does: an error where it cannot be written.
+    fn print_outcome(self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> anyhow::Result<()> {
+        check_written(self.write(&Versioned::of(record), sentence))
+    }
+
+    fn write(self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> std::io::Result<()> {
         let line = if self.json {
             serde_json::to_string(record).expect("a record of numbers and names serialises")
         } else {
             sentence()
         };
         let mut stdout = std::io::stdout().lock();
-        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        writeln!(stdout, "{line}").and_then(|()| stdout.flush())
+    }
+}
+
+/// Whether the record that a command was run for was written. A reader that has gone, as `head` does, wanted no more.
+fn check_written(outcome: std::io::Result<()>) -> anyhow::Result<()> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(anyhow::anyhow!(
+            "the result cannot be written to standard output: {error}; make room, or write it elsewhere"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -47,6 +47,11 @@ pub enum CaptureError {
         /// What is wrong.
         error: FileError,
     },
+    /// The kernel does not tell its counts.
+    #[error(
+        "cannot read what the kernel counted (PACKET_STATISTICS): {0}; without that, dropped packets would go unseen"
+    )]
+    Statistics(io::Error),
     /// The loop failed.
     #[error("cannot wait for packets: {0}")]
     Wait(#[from] io::Error),
@@ -158,7 +163,7 @@ impl Capture {
             }
         }
         // Each time, as the kernel's own counters have 32 bits, and begin anew once they are read.
-        let counted = self.ring.statistics()?;
+        let counted = self.ring.statistics().map_err(CaptureError::Statistics)?;
         self.received += counted.packets;
         self.drops += counted.drops;
         self.ring.take_error().map_err(|error| CaptureError::Interface {

@@ -55,6 +55,24 @@ fn mistakes_are_told_with_their_exit_code() {
 }
 
 #[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let file = Scratch::new(".pcapng");
+    // A section of no interfaces: the byte-order magic, version 1.0, a length that is not stated.
+    let numbers = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+    std::fs::write(&file.0, numbers.map(u32::to_le_bytes).concat()).expect("it can be written");
+    assert_eq!(read(file.path(), &[])["packets"], 0);
+    for arguments in [&["--json"][..], &[]] {
+        let full = std::fs::File::create("/dev/full").expect("it is there on every Linux");
+        let mut command = Command::new(PLIMSOLL);
+        command.args(["capture", "-r", file.path()]).args(arguments).stdout(full).stderr(Stdio::piped());
+        let output = command.output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("the result cannot be written to standard output: No space left"), "{error}");
+    }
+}
+
+#[test]
 fn every_packet_between_two_hosts_is_captured_once() {
     skip_without_namespaces!();
     let pair = Pair::new("");
