@@ -23,6 +23,7 @@ def capacity_summary(folder: RunFolder, summary: Json) -> Json:
         "over": over(run),
         "lower": found["lower"],
         "upper": found["upper"],
+        "held_s": found["held_s"],
         "finished": found["finished"],
         "limit": limits_text(run),
         "limited_by": found["limited_by"],

@@ -12,6 +12,7 @@ from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import COMPARE
+from plimsoll_lab.stats.capacity import GROWTH_TOLERATED, backlog_growth
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite
@@ -19,7 +20,7 @@ from plimsoll_lab.suite.spec import Limit, Suite
 LOST_TOLERATED = 0.01
 """Open loop: the part of the requests due that may be failed, late beyond their time-out, or never sent."""
 LEAST_LOST, MOST_LOST = 0.01, 0.9
-"""A missed limit is at least a loss, and leaves MLRsearch something to estimate from."""
+"""A missed limit is at least so much off, and never all."""
 NO_RESULT_LOST = 0.5
 """Of a trial without a result nothing tells how far off it was."""
 PLATEAU = 1.05
@@ -51,6 +52,8 @@ def lost_part(trial: TrialRecord, suite: Suite) -> float:
         off = max(off, NO_RESULT_LOST)
     if over_a_rate(suite) and (unmet := _unmet(trial)) > LOST_TOLERATED:
         off = max(off, unmet)
+    if over_a_rate(suite) and (growth := _growth(trial)) > GROWTH_TOLERATED:
+        off = max(off, growth)
     return 0.0 if off == 0 else min(MOST_LOST, max(LEAST_LOST, off))
 
 
@@ -65,6 +68,8 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
             figure = figure_named(limit.figure)
             label, unit = (figure.label, figure.unit) if figure is not None else (limit.figure, "count")
             return f"{label} at {formatting.number(trial.figures.get(limit.figure), unit)}"
+    if _unmet(trial) <= LOST_TOLERATED and (growth := _growth(trial)) > GROWTH_TOLERATED:
+        return f"the backlog grew by {growth:.1%} of the offered rate"
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
 
 
@@ -127,6 +132,16 @@ def _unmet(trial: TrialRecord) -> float:
     requests = cast("dict[str, int]", _summary(trial).get("requests") or {})
     due = requests.get("scheduled", 0)
     return sum(requests.get(key, 0) for key in ("failed", "timed_out", "unsent")) / due if due else 0.0
+
+
+def _growth(trial: TrialRecord) -> float:
+    requests = cast("dict[str, int]", _summary(trial).get("requests") or {})
+    return backlog_growth(
+        in_flight=requests.get("in_flight", 0),
+        completed_rate=trial.figures.get("completed_rate", 0.0),
+        mean_response_s=trial.figures.get("response_time_us.mean", 0.0) / 1e6,
+        scheduled=requests.get("scheduled", 0),
+    )
 
 
 def _summary(trial: TrialRecord) -> Json:

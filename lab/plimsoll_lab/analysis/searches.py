@@ -44,9 +44,12 @@ def _capacity(run: Json, group: Sequence[Json]) -> Json:
     limiters = [cast("str", each["limited_by"]) for each in ended if each["limited_by"]]
     limited_by = statistics.mode(limiters) if limiters else None
     breaks = [text for each in ended if (text := first_break(cast("Json | None", each["broke"])))]
+    confirmed = [each for each in ended if each.get("confirmed")]
     found: Json = {
+        "held_s": statistics.median_low([cast("float", each["held_s"]) for each in confirmed]) if confirmed else 0.0,
         "point": group[0].get("setting") or {},
         "searches": len(group),
+        "failed": any(each["state"] == "failed" for each in group),
         "ended": len(ended),
         "finished": all(each["state"] == "complete" for each in group),
         "lower": lower,
@@ -114,6 +117,9 @@ def say(run: Json, found: Json, group: Sequence[Json]) -> str:
     unit, limits = UNITS[over(run)], limits_text(run)
     floor = cast("int", cast("Json", run["search"])["lowest"])
     lower, upper = cast("int | None", found["lower"]), cast("int | None", found["upper"])
+    refusal = next((str(each["reason"]) for each in group if each["state"] == "failed"), None)
+    if refusal is not None:
+        return f"{_subject(run, found)} was not measured: {refusal}"
     if not found["ended"]:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
     if lower is None and upper is None:
@@ -127,10 +133,12 @@ def say(run: Json, found: Json, group: Sequence[Json]) -> str:
     elif upper is None:
         carries = f"carries at least {lower:,} {unit}; the search ended before it knew how much more"
     else:
-        carries = f"carries {lower:,} {unit}, and not {upper:,}"
+        carries = f"carries {lower:,} {unit}"
         carries += "" if found["finished"] else ", as near as the search came before it ended"
     lowers = cast("list[int]", found["lowers"])
     spread = f" (median of {len(lowers)} searches, {min(lowers):,} to {max(lowers):,})" if len(lowers) > 1 else ""
+    held = cast("float", found["held_s"])
+    carries += f", held for {formatting.duration(held).removeprefix('about ')}" if lower is not None and held else ""
     broke = f"; what breaks first: {found['first_break']}" if found["first_break"] else ""
     by = LIMITERS.get(str(found["limited_by"]))
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}"

@@ -44,7 +44,7 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--range", metavar="LOW:HIGH", help="where to search (default: 1:10k, or 100:200k for a rate)")
     parser.add_argument("--width", default="2%", metavar="RATIO", help="how near the bounds shall be (default: 2%%)")
     parser.add_argument("--duration", default="1s", metavar="D", help="window of each trial (default: 1s)")
-    parser.add_argument("--trials", type=int, default=11, metavar="N", help="trials that decide a load (default: 11)")
+    parser.add_argument("--trials", type=int, default=5, metavar="N", help="trials that decide a load (default: 5)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread")
     parser.add_argument("--patience", default="1h", metavar="D", help="then a search ends with the bounds it has")
     parser.add_argument("--warm-up", default="200ms", metavar="D", help="before each window (default: 200ms)")

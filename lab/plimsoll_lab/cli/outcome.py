@@ -97,6 +97,8 @@ def _exit_code(summary: Json) -> int:
 
 
 def _search_exit_code(found: Sequence[Json]) -> int:
+    if any(each["failed"] for each in found):
+        return FAILED
     if any(each["limited_by"] in {"generator", "environment"} for each in found):
         return INVALID
     if any(not each["finished"] for each in found):

@@ -56,15 +56,17 @@ class Progress:
 
 
 class SearchProgress:
-    """Told of every trial of a search; a line each, for how many there will be is not known."""
+    """Told of every trial of a search: a line each."""
 
     def __init__(self, search: SearchSettings, *, quiet: bool) -> None:
         self._key, self._over, self._quiet = search.key, search.over, quiet
 
-    def trial_done(self, trial: TrialRecord, missed: str) -> None:
+    def trial_done(self, trial: TrialRecord, missed: str, left_s: float | None) -> None:
         """Say that a trial is on disk, and what it missed."""
         if self._quiet:
             return
-        others = [str(value) for path, value in trial.setting.items() if path != self._over]
+        others = [str(value) for path, value in trial.setting.items() if path not in {self._over, "load.duration"}]
+        missed = f"{missed or 'met'}{', confirming' if 'load.duration' in trial.setting else ''}"
+        left = f"; {formatting.duration(left_s)} left" if left_s is not None else ""
         place = " ".join([*others, f"{trial.setting[self._over]:,} {self._key}"])
-        print(f"trial {trial.number}: {place}: {missed or 'met'}", file=sys.stderr)
+        print(f"trial {trial.number}: {place}: {missed}{left}", file=sys.stderr)

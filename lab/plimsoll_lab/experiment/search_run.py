@@ -17,7 +17,7 @@ from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_o
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.samplers.listen import read_listen_overflows
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
+from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatience, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite import units
@@ -37,8 +37,23 @@ SETTLING_CONNECTIONS = 8
 FREE_REPEATS = 4
 """Suspect trials made again at the start of a search, when a part of few trials is none."""
 
-Say = Callable[[TrialRecord, str], None]
-"""Told of every trial, and what it missed; empty where it met every limit."""
+FAR_BELOW_CEILING = 0.5
+"""Below this part of what it gets from a null server, the generator has room for as much again."""
+GENTLE_TRIALS = 2
+"""Trials at the lowest load that have to fail before the server is given up: one may be a moment's."""
+CONFIRMING = "load.duration"
+"""In the setting of a confirming trial, which is longer than the others."""
+
+Say = Callable[[TrialRecord, str, float | None], None]
+"""Told of every trial, what it missed (empty where it met every limit), and about how many seconds are left."""
+
+
+class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
+    """The server does not start, listen or answer, even under the lowest load. Its message is the server's own word."""
+
+
+def _unusable(trials: list[TrialRecord]) -> bool:
+    return all(trial.outcome == "failed" for trial in trials)
 
 
 class SearchRun:
@@ -57,7 +72,7 @@ class SearchRun:
         self._stages: dict[str, Stage] = {}
         self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
-        self.points: dict[tuple[int, int], Point] = {}
+        self.points: dict[tuple[int, int, bool], Point] = {}
         self.searches: list[Json] = [asdict(each) | {"state": "planned"} for each in plan.trials]
 
     def carry_out(self) -> Interrupted | None:
@@ -78,39 +93,44 @@ class SearchRun:
         return interrupted
 
     def _one(self, number: int, base: Point) -> None:
-        """One search, from the generator's ceiling to who was the limit."""
+        """One search, from a gentle trial to who was the limit."""
         suite, settings = self._plan.suite, self.settings
-        ceiling = self._ceiling(base)
-        hunt = Search(
-            Goal(
-                lowest=settings.lowest,
-                highest=settings.highest,
-                width=settings.width,
-                trial_s=units.duration_s(str(base.load["duration"])) if "duration" in base.load else 1.0,
-                trials=settings.trials,
-            )
-        )
+        goal = Goal(lowest=settings.lowest, highest=settings.highest, width=settings.width, trials=settings.trials)
+        hunt = Search(goal)
         first = len(self.trials)
+        ceiling: float | None = None
 
-        def measure(_duration_s: float, load: int) -> float:
+        def measure(load: int, confirming: bool) -> bool:  # noqa: FBT001 - the search's own form
+            nonlocal ceiling
             spent_s = sum(trial.elapsed_s for trial in self.trials[first:])
             if spent_s >= settings.patience_s:
                 raise OutOfPatience
-            trial = self._measure(number, base, load, len(self.trials) - first)
-            return lost_part(trial, suite)
+            trial = self._measure(number, base, load, len(self.trials) - first, hunt, confirming=confirming)
+            if len(self.trials) == first + GENTLE_TRIALS and _unusable(self.trials[first:]):
+                raise ServerUnusable(str(trial.reason))
+            if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
+                ceiling = self._ceiling(base)
+            return lost_part(trial, suite) == 0
 
         try:
             bounds = hunt.run(measure)
+        except ServerUnusable as refusal:
+            self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "failed")
+            self.searches[number] |= {"reason": str(refusal)}
+            return
         except BaseException:
             self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "interrupted")
             raise
+        ceiling = ceiling if ceiling is not None else self._ceiling(base)
         self._note(
             number, base, bounds, ceiling, self.trials[first:], "complete" if bounds.finished else "out of patience"
         )
 
-    def _measure(self, search: int, base: Point, load: int, made: int) -> TrialRecord:
+    def _measure(
+        self, search: int, base: Point, load: int, made: int, hunt: Search, *, confirming: bool
+    ) -> TrialRecord:
         """The next trial: from the disk, where an earlier start of this run has made it, else for real."""
-        point = self._point(base, load)
+        point = self._point(base, load, confirming=confirming)
         planned = PlannedTrial(
             number=len(self.trials) + 1,
             block=1 + sum(trial.point == point.number for trial in self.trials),
@@ -126,7 +146,7 @@ class SearchRun:
             trial = self._trial(self._plan, point, planned, made)
             missed = broken_by(trial, self._plan.suite) if lost_part(trial, self._plan.suite) else ""
             self.trials.append(trial)
-            self._say(trial, missed)
+            self._say(trial, missed, self._left_s(hunt, confirming=confirming))
         else:
             self.trials.append(trial)
         self.searches[search] |= {"trials": made + 1}
@@ -168,12 +188,31 @@ class SearchRun:
             self._folder.write_trial(trial)
         return trial
 
-    def _point(self, base: Point, load: int) -> Point:
-        found = self.points.get((base.number, load))
+    def _left_s(self, hunt: Search, *, confirming: bool) -> float | None:
+        """About how long the search still takes, by the length of its trials until now."""
+        left = hunt.trials_left()
+        if left is None:
+            return None
+        short = [trial.elapsed_s for trial in self.trials if CONFIRMING not in trial.setting]
+        each_s = statistics.median(short) if short else 0.0
+        still_to_confirm = min(left, CONFIRMATIONS)
+        longer_s = self.settings.hold_s(self._trial_s()) - self._trial_s()
+        return left * each_s + (still_to_confirm - (1 if confirming else 0)) * longer_s
+
+    def _trial_s(self) -> float:
+        load = self._plan.points[0].load
+        return units.duration_s(str(load["duration"])) if "duration" in load else 1.0
+
+    def _point(self, base: Point, load: int, *, confirming: bool = False) -> Point:
+        found = self.points.get((base.number, load, confirming))
         if found is None:
             setting = {**base.setting, self.settings.over: load}
-            found = replace(base, number=len(self.points), setting=setting, load={**base.load, self.settings.key: load})
-            self.points[base.number, load] = found
+            settings = {**base.load, self.settings.key: load}
+            if confirming:
+                held = f"{self.settings.hold_s(self._trial_s()):g}s"
+                setting, settings = {**setting, CONFIRMING: held}, {**settings, "duration": held}
+            found = replace(base, number=len(self.points), setting=setting, load=settings)
+            self.points[base.number, load, confirming] = found
             self._write("running")  # so that a report can be made of whatever a crash leaves behind
         return found
 
@@ -209,7 +248,7 @@ class SearchRun:
     ) -> None:
         """What a search has found, or found so far."""
         limited_by, broke = None, None
-        if bounds.upper is not None and state != "interrupted":
+        if bounds.upper is not None and state not in {"interrupted", "failed"}:
             limited_by, broke = self._limiter(base, bounds, ceiling, trials)
         self.searches[number] |= {
             "state": state,
@@ -219,6 +258,9 @@ class SearchRun:
             "limited_by": limited_by,
             "broke": broke,
             "generator_ceiling_per_s": ceiling,
+            "held_s": self.settings.hold_s(self._trial_s()) * bounds.confirmed,
+            "confirmed": bounds.confirmed,
+            "unconfirmed": list(bounds.unconfirmed),
             "loads": self._loads(base, trials),
         }
 
@@ -230,12 +272,16 @@ class SearchRun:
         bad = [trial for trial in self._at(base, upper, trials) if lost_part(trial, suite) > 0]
         broke = what_broke(suite, bad, trials, cast("Json", self._record["environment"]))
         outcomes = [trial.outcome for trial in bad]
-        if 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes):
-            return ("generator" if "generator_limited" in outcomes else "environment"), broke
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
+        # A generator far below what it gets from a null server is not the limit, whatever it says of itself.
+        far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
+        if 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes) and not far_below:
+            return ("generator" if "generator_limited" in outcomes else "environment"), broke
         if ceiling and rate and rate >= NEAR_CEILING * ceiling:
             near = f"{rate / ceiling:.0%} of what the generator gets from a null server"
             return "generator", broke | {"near_ceiling": near}
+        if far_below and 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes):
+            return "server", broke
         load = {**base.load, self.settings.key: upper}
         lost = [lost_part(self._null(base, load), suite) for _ in range(NULL_TRIALS)]
         if statistics.median(lost) > 0:
@@ -243,15 +289,18 @@ class SearchRun:
         return "server", broke
 
     def _at(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
-        point = self.points.get((base.number, load))
-        return [] if point is None else [trial for trial in trials if trial.point == point.number]
+        """Every trial at a load, the confirming ones too."""
+        numbers = {
+            point.number for (number, at, _), point in self.points.items() if (number, at) == (base.number, load)
+        }
+        return [trial for trial in trials if trial.point in numbers]
 
     def _loads(self, base: Point, trials: list[TrialRecord]) -> list[Json]:
         """A row a load: how many of its trials were good, and the medians of what counts."""
         suite = self._plan.suite
         names = tuple(dict.fromkeys((*(limit.figure for limit in suite.limits), *EVIDENCE)))
         rows: list[Json] = []
-        for load in sorted(load for number, load in self.points if number == base.number):
+        for load in sorted({load for number, load, _ in self.points if number == base.number}):
             made = self._at(base, load, trials)
             if made:
                 good = sum(lost_part(trial, suite) == 0 for trial in made)
@@ -259,7 +308,7 @@ class SearchRun:
         return rows
 
     def _write(self, status: str) -> None:
-        loads = sorted({load for _, load in self.points})
+        loads = sorted({load for _, load, _ in self.points})
         axes = [asdict(axis) for axis in self._plan.suite.axes]
         self._record |= {
             "status": status,

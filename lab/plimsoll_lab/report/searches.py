@@ -86,7 +86,7 @@ def _note(run: Json) -> str:
         if ceilings
         else ""
     )
-    return f"The highest load that meets {limits_text(run)}, found by MLRsearch (RFC 9971).{told}"
+    return f"The highest load that meets {limits_text(run)}, confirmed by fresh, longer trials.{told}"
 
 
 def _view(table: Sequence[Sequence[str]], caption: str) -> Table:

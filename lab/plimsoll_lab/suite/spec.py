@@ -79,6 +79,10 @@ class VerdictSettings:
     """Whether the first contender is measured twice in every block, as if it were two: an A/A control."""
 
 
+HOLD_TIMES = 5
+"""A confirming trial is so many times as long as one of the search: a growing queue then shows five times as much."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchSettings:
     """A capacity to be searched for at each point of the matrix; a repetition is then a whole search."""
@@ -91,8 +95,8 @@ class SearchSettings:
     """The load beyond which nobody asks."""
     width: float = 0.02
     """Relative distance of the bounds at which a search ends."""
-    trials: int = 11
-    """Good trials that decide about a load."""
+    trials: int = 5
+    """The most trials that decide about a load; more than half of them agree."""
     patience_s: float = 3600.0
     """Seconds of trials after which a search ends with the bounds it has. Of 2 %, it takes some fifty trials."""
 
@@ -100,6 +104,10 @@ class SearchSettings:
     def key(self) -> str:
         """The setting of the load that is varied."""
         return self.over.partition(".")[2]
+
+    def hold_s(self, trial_s: float) -> float:
+        """How long a confirming trial lasts: a queue that grows slowly stays below a limit in a shorter one."""
+        return HOLD_TIMES * trial_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
