@@ -6,7 +6,7 @@ import math
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -154,3 +154,12 @@ def test_a_bound_is_rounded_to_the_side_on_which_it_holds() -> None:
 )
 def test_a_span_has_its_unit_once(values: tuple[float, float], unit: str, text: str) -> None:
     assert span(values, unit) == text
+
+
+def test_a_rate_that_the_generator_limited_is_called_a_lower_bound() -> None:
+    asked = question({"a": 1000.0, "b": 2000.0}, figure=RATE)
+    limited = {block: (value, math.inf) for block, value in asked.contenders["b"].items() if isinstance(value, float)}
+    [told] = answer(evidence(replace(asked, contenders={**asked.contenders, "b": limited})))
+    assert re.match(
+        r"At 3,000 connections b completes at least (1,99\d|2,0\d\d|2,000)/s; a at most 5\d % of that", told
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from plimsoll_lab.experiment.run import again, lasting_causes
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
 from plimsoll_lab.trial.suspicion import suspicion
@@ -188,10 +190,31 @@ def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
 
 
 def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
-    assert suspicion(trial("invalid")) == "it was so"
+    assert suspicion(trial("invalid", "machine_busy")) == "it was so"
+    assert suspicion(trial("invalid")) is None
     assert suspicion(trial("ok", "machine_busy")) == "machine_busy was seen"
     assert suspicion(trial("ok", "link_disturbed")) == "link_disturbed was seen"
     assert suspicion(trial("ok", "unstable_window")) is None
     assert suspicion(trial("ok", "machine_busy", window_s=0.05)) is None
     assert suspicion(trial("hard_limit", "steal")) is None
     assert suspicion(trial("ok")) is None
+
+
+def test_a_generator_at_its_limit_is_not_asked_again_for_that_would_choose_among_the_fastest() -> None:
+    assert suspicion(trial("generator_limited", "machine_busy")) is None
+
+
+def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
+    discarded = replace(trial("ok", "steal"), figures={"completed_rate": 7.0})
+    (attempt,) = again(discarded, trial("ok")).attempts
+    assert (attempt.outcome, attempt.figures, attempt.cause) == ("ok", {"completed_rate": 7.0}, "steal")
+    record = again(discarded, trial("ok"))
+    assert TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts == record.attempts
+
+
+def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
+    once = again(trial("ok", "steal"), trial("ok", "steal"))
+    twice = again(once, trial("ok", "steal"))
+    assert lasting_causes([once]) == set()
+    assert lasting_causes([twice]) == {(0, "steal")}
+    assert lasting_causes([again(once, trial("ok"))]) == set()

@@ -161,15 +161,17 @@ def _phrase(figure: str, evidence: Evidence) -> tuple[str, str, str, str]:
 
 def _value(figure: str, names: Sequence[str], verdict: Json, evidence: Evidence) -> str:
     """The medians of some contenders at a verdict's setting, from the least to the greatest."""
-    medians = [
-        cast("float", cell["median"])
+    cells = [
+        cell
         for cell in evidence.scores
         if cell["figure"] == figure
         and cell["at"] == verdict["at"]
         and cell["contender"] in names
         and cell["median"] is not None
     ]
-    return _phrase(figure, evidence)[2].format(span(medians, str(evidence.figures[figure]["unit"])))
+    told = span([cast("float", cell["median"]) for cell in cells], str(evidence.figures[figure]["unit"]))
+    bound = "at least " if any(cell["censored"] for cell in cells) else ""
+    return _phrase(figure, evidence)[2].format(f"{bound}{told}")
 
 
 def span(values: Sequence[float], unit: str) -> str:

@@ -170,11 +170,11 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
             for point in here:
                 label = formatting.value(cast("Json", point["point"])[cast("str", compare)])
                 values = {
-                    trial.block: trial.figures[figure]
+                    trial.block: value
                     for trial in by_point.get(cast("int", point["number"]), [])
-                    if trial.outcome == "ok" and figure in trial.figures
+                    if (value := _value(trial, figure)) is not None
                 }
-                if point["outcome"] == "ok" and values:
+                if point["outcome"] in {"ok", "generator_limited"} and values:
                     contenders[label] = values
                 else:
                     absent.append(label)
@@ -182,6 +182,24 @@ def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[T
                 Question(figure=figure, better=better[figure], at=at, contenders=contenders, absent=tuple(absent))  # type: ignore[arg-type]
             )
     return questions
+
+
+LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
+"""Figures of which a generator at its own limit gives a lower bound."""
+SERVERS_OWN = ("server.cpu_us_per_request", "server.memory_bytes")
+"""Figures that a generator at its own limit does not spoil."""
+
+
+def _value(trial: TrialRecord, figure: str) -> Value | None:
+    """What a trial says of a figure; where the generator was at its limit, no response time."""
+    found = trial.figures.get(figure)
+    if found is None or trial.outcome == "ok":
+        return found
+    if trial.outcome != "generator_limited":
+        return None
+    if figure in LOWER_BOUND:
+        return (found, math.inf)
+    return found if figure in SERVERS_OWN else None
 
 
 def _control(

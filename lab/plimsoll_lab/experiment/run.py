@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
@@ -24,7 +24,7 @@ from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.stage import Stage, open_stages
-from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
+from plimsoll_lab.trial.suspicion import passing_cause, suspicion
 
 ATTEMPTS = 2
 """Times a suspect trial is made again: a passing disturbance is over by then, a machine too small is not."""
@@ -103,14 +103,25 @@ def searched(search: SearchSettings) -> Json:
 
 
 def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
-    """A trial that was made again, with what it replaces."""
+    """A trial that was made again, with what it replaces: its outcome and figures stay as they were."""
     attempt = Attempt(
-        outcome=discarded.outcome if discarded.outcome in SUSPECT else "invalid",
+        outcome=discarded.outcome,
         reason=suspicion(discarded),
         started_unix_s=discarded.started_unix_s,
         elapsed_s=discarded.elapsed_s,
+        figures=dict(discarded.figures),
+        cause=passing_cause(discarded),
     )
     return replace(trial, attempts=(*discarded.attempts, attempt))
+
+
+def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
+    """Points and causes at which repeating did not help: the last of all attempts showed the cause too."""
+    return {
+        (trial.point, cause)
+        for trial in trials
+        if len(trial.attempts) >= ATTEMPTS and (cause := passing_cause(trial)) is not None
+    }
 
 
 @contextlib.contextmanager
@@ -151,6 +162,7 @@ def carry_out(
     Over a network, its paths are measured first, and where one is not what was asked for nothing else is.
     """
     before = folder.read_trials()
+    made = list(before)
     done = {trial.number for trial in before}
     budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
     points = {point.number: point for point in plan.points}
@@ -165,11 +177,18 @@ def carry_out(
             for planned in left:
                 point, stage = points[planned.point], stages[planned.point]
                 trial = _measure(folder, stage, binary, plan, point, planned, captures)
-                while suspicion(trial) and len(trial.attempts) < ATTEMPTS and budget > 0:
+                lasting = lasting_causes(made)
+                while (
+                    (cause := passing_cause(trial)) is not None
+                    and (trial.point, cause) not in lasting
+                    and len(trial.attempts) < ATTEMPTS
+                    and budget > 0
+                ):
                     budget -= 1
                     repeated = _measure(folder, stage, binary, plan, point, planned, captures)
                     trial = again(trial, repeated)
                     folder.write_trial(trial)
+                made.append(trial)
                 on_trial(trial)
         status = "complete"
     except Interrupted as signal:

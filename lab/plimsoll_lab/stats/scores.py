@@ -33,6 +33,8 @@ class Score:
     """How many times worse than the best it is, 1 or more; None where it could not be compared."""
     margin_ci95: Interval | None
     """The interval of that ratio, simultaneous over the family; None where it has no upper bound."""
+    censored: bool
+    """Whether the median is a lower bound of the truth."""
     level: bool
     """Whether that interval lies within the suite's margin: as good as the best, for all that is asked."""
 
@@ -61,6 +63,7 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
+        censored=any(isinstance(each, tuple) for each in (question.contenders.get(name) or {}).values()),
         level=place is not None and place.at_most <= 1 + margin,
     )
 

@@ -64,6 +64,10 @@ class Attempt:
     """When it began."""
     elapsed_s: float
     """How long it took."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Every figure that it had."""
+    cause: str | None = None
+    """The code of what was in its way."""
 
 
 class EndRecord(TypedDict, total=False):
