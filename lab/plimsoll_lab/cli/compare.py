@@ -6,32 +6,41 @@ import argparse
 import json
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, INVALID, LIMIT_MISSED, Verb, colour, say
+from plimsoll_lab.cli.verb import DONE, INVALID, LIMIT_MISSED, USAGE, Verb, colour, say
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import open_run
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_a", metavar="RUN_A", help="the run to hold against, such as runs/0007")
-    parser.add_argument("run_b", metavar="RUN_B", help="the run in question, such as runs/0008")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="runs of A, such as runs/0007; or one of A and one of B")
+    parser.add_argument("--with", nargs="+", default=[], dest="others", metavar="RUN", help="runs of B")
 
 
 def _compare(options: argparse.Namespace) -> int:
     from plimsoll_lab.analysis.comparison import compare_runs  # noqa: PLC0415 - loads the statistics
     from plimsoll_lab.report.comparison import render_comparison  # noqa: PLC0415
 
-    summary = compare_runs(open_run(Path(options.run_a)), open_run(Path(options.run_b)))
+    a, b = (options.runs, options.others) if options.others else (options.runs[:1], options.runs[1:])
+    if not b or (not options.others and len(options.runs) > PAIR):
+        raise LabError("name the runs of both sides: plimsoll lab compare A... --with B...", exit_code=USAGE)
+    summary = compare_runs([open_run(Path(each)) for each in a], [open_run(Path(each)) for each in b])
     say(json.dumps(summary) if options.json else render_comparison(summary, colour=colour(options)))
     if summary["worse"]:
         return LIMIT_MISSED
     return DONE if summary["valid"] else INVALID
 
 
+PAIR = 2
+"""Runs without --with: one a side, for a table without a verdict."""
+
 VERB = Verb(
     name="compare",
-    summary="hold run B against run A; exit 3 if B is worse beyond the noise",
+    summary="compare stored runs of A with stored runs of B; exit 3 if B is worse beyond what runs differ by",
     examples="""examples:
-  plimsoll lab compare runs/0007 runs/0008          exit 3 if 0008 is worse beyond the noise
-  plimsoll lab compare runs/0007 runs/0008 --json
+  plimsoll lab compare runs/0001 runs/0003 ... --with runs/0002 runs/0004 ...    at least five a side for a verdict
+  plimsoll lab compare runs/0007 runs/0008          the table alone, exit 4: one run a side tells no difference
+
+Two builds are better compared in one run: plimsoll lab gate.
 """,
     arguments=_arguments,
     perform=_compare,
