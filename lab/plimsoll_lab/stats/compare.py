@@ -19,8 +19,6 @@ RESAMPLES = 10_000
 """Puts the error of a 2.5 % quantile near 0.15 % of probability."""
 EXACT_UP_TO = 16
 """Blocks up to which every sign pattern is tried: 65,536 of them."""
-SPLITS = 200
-"""Random halvings behind a noise floor."""
 CONTROL_DEALS = 2000
 """Puts the error of a 95 % quantile near half a percent of probability."""
 LEAST_FOR_SPLIT = 4
