@@ -17,13 +17,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from forwarders import FORWARDER_CPU, bare_uring, ours, peers
-from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compare_all, run_load, serving
+from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compare_all, pinned, run_load, serving
 
 REST_CPU = 1
 SLOW = "socat"
@@ -31,6 +32,9 @@ SLOW = "socat"
 IDLE_CONNECTIONS = 4000
 SIZES = ("255B", "4000B")
 INSIDE = "PLIMSOLL_BENCH_NAMESPACE"
+
+ECHO = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
+STREAMS = str(Path(__file__).with_name("streams.py"))
 
 Costs = Callable[[Contender], Mapping[str, float]]
 
@@ -207,6 +211,39 @@ def works(requests: int) -> list[Work]:
     ]
 
 
+def stream_cost(direction: str, streams: int, length: int) -> Costs:
+    """What the forwarder itself spends, in CPU microseconds a GB, and how long a GB takes."""
+    moved = length * (2 if direction == "both" else 1) / 1e9
+
+    def measure(contender: Contender) -> Mapping[str, float]:
+        with serving(contender) as forwarder:
+            arguments = ["load", str(forwarder.port), direction, str(streams), str(length)]
+            command = pinned([sys.executable, STREAMS, *arguments], REST_CPU)
+            begun = time.monotonic()
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            seconds = time.monotonic() - begun
+        if done.returncode:
+            raise BenchError(f"streams through port {forwarder.port}: {done.stderr.strip()[-300:]}")
+        return {"": forwarder.cpu_seconds * 1e6 / moved, " time": seconds * 1e6 / moved}
+
+    return measure
+
+
+def streams(length: int) -> list[Work]:
+    """Streams up, down, and both ways at once. Their server is `bench/streams.py`."""
+    reach = {("", "haproxy"): 0.25, ("", "realm"): 0.5, (" time", "haproxy"): 1.0, (" time", "realm"): 1.0}
+    return [
+        Work(
+            name=f"streams {direction} {count}",
+            costs=stream_cost(direction, count, length),
+            units={"": "CPU us a GB", " time": "us a GB"},
+            reach=reach,
+        )
+        for direction in ("up", "down", "both")
+        for count in (1, 2, 16)
+    ]
+
+
 def works_on_one_cpu(requests: int, server: Running) -> list[Work]:
     """What is measured with everything on one CPU."""
     return [
@@ -238,10 +275,11 @@ def enter_namespace() -> None:
 
 
 @contextmanager
-def setting(folder: Path, cpu: int, names: str) -> Iterator[tuple[list[Contender], Running]]:
+def setting(
+    folder: Path, cpu: int, names: str, command: tuple[str, ...] = ECHO
+) -> Iterator[tuple[list[Contender], Running]]:
     """The forwarders of these names, ours first and twice, and the server behind them, which is kept on a CPU."""
-    command = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
-    with serving(Contender(name="echo", command=command, cpu=cpu)) as server:
+    with serving(Contender(name="server", command=command, cpu=cpu)) as server:
         others = [ours(server.port, "itself"), *peers(server.port, folder), bare_uring(server.port)]
         if names:
             others = [other for other in others if other.name in names.split(",")]
@@ -287,6 +325,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=60_000)
+    parser.add_argument("--stream-bytes", type=int, default=4_000_000_000)
     parser.add_argument("--only", default="", help="works whose names contain one of these, comma-separated")
     parser.add_argument("--against", default="", help="contenders by name, comma-separated; all unless given")
     options = parser.parse_args()
@@ -302,6 +341,9 @@ def main() -> None:
         folder = Path(name)
         with setting(folder, REST_CPU, options.against) as (contenders, _):
             measure(works(options.requests), contenders)
+        command = (sys.executable, STREAMS, "serve", "{port}")
+        with setting(folder, REST_CPU, options.against, command) as (contenders, _):
+            measure(streams(options.stream_bytes), contenders)
         with setting(folder, FORWARDER_CPU, options.against) as (contenders, server):
             measure(works_on_one_cpu(options.requests, server), contenders)
 

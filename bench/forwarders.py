@@ -19,6 +19,7 @@ defaults
     timeout connect 5s
     timeout client 1h
     timeout server 1h
+    option splice-auto
 listen echo
     bind "127.0.0.1:${PORT}"
     server echo 127.0.0.1:SERVER
