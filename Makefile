@@ -74,7 +74,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 # In workspaces of their own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`). CRATE:TARGET; what is found
 # stays in target/fuzz-corpus, so that the next run goes on from there.
 FUZZ_SECONDS = 300
-FUZZ_TARGETS = subject/serve:http instrument/capture:pcapng instrument/capture:packets instrument/link:frame base/wire:response
+FUZZ_TARGETS = subject/serve:http subject/forward:table instrument/capture:pcapng instrument/capture:packets instrument/link:frame base/wire:response
 fuzz: ## send what is read from peers, files and devices what a fuzzer thinks of, for FUZZ_SECONDS each
 	@set -e; for each in $(FUZZ_TARGETS); do \
 		crate=$${each%:*}; target=$${each#*:}; corpus=$(CURDIR)/target/fuzz-corpus/$$target; mkdir -p $$corpus; \
