@@ -1,6 +1,9 @@
 //! `plimsoll forward`: a port forwarder until it is told to stop.
 
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,6 +55,9 @@ pub(crate) struct Arguments {
     /// Read the table anew whenever its file changes.
     #[arg(long)]
     watch: bool,
+    /// Go on as this user once listeners and logs are open. A reload can open then only what that user may.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Write a CSV row for each closed connection to a file, or to standard output with `stdout`.
     #[arg(long = "connection-log", visible_alias = "log", value_name = "FILE")]
     log: Option<PathBuf>,
@@ -97,11 +103,19 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let transfer_log = arguments.transfer_log.clone();
     let config = Config { table, workers, accept, drain: arguments.drain, connection_log, transfer_log };
     let forwarder = Forwarder::bind(config, Box::new(say)).map_err(told)?;
+    if let Some(user) = &arguments.user {
+        process::become_user(user).map_err(|error| {
+            let fix = "name a user of this machine, and start as root";
+            anyhow!("cannot go on as the user `{user}`: {error}; {fix}")
+        })?;
+    }
     let addresses: Vec<String> = forwarder.addresses().iter().map(ToString::to_string).collect();
-    let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, pid: std::process::id() };
+    let (admin, pid) = (forwarder.admin_address(), std::process::id());
+    let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, admin, pid };
     arguments.output.print(&ready, || ready.sentence());
     let source = file.map(|path| Source { watch, read: Box::new(move || read_file(&path, toml)) });
-    let totals = forwarder.run(&signals, source)?;
+    notify("READY=1");
+    let totals = forwarder.run(&signals, source, &|| notify("STOPPING=1"))?;
     arguments.output.print_summary(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
@@ -125,8 +139,27 @@ fn workers(arguments: &Arguments) -> anyhow::Result<(usize, Accept)> {
 fn read_file(path: &Path, toml: bool) -> Result<Table, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the table {}: {error}; name a file that is there", path.display()))?;
-    let table = if toml { table::toml::read(&text) } else { table::lines::read(&text) };
-    table.map_err(|fault| format!("{}: {fault}", path.display()))
+    let lookup = table::lines::Lookup { host: &host, service: &service };
+    let table = if toml { table::toml::read(&text) } else { table::lines::read(&text, &lookup) };
+    let table = table.map_err(|fault| format!("{}: {fault}", path.display()))?;
+    Ok(Table { file: Some(path.to_owned()), ..table })
+}
+
+/// The first address of a host, IPv4 before IPv6 as rinetd has it.
+fn host(name: &str) -> Option<IpAddr> {
+    let mut addresses: Vec<IpAddr> = (name, 0).to_socket_addrs().ok()?.map(|address| address.ip()).collect();
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses.first().copied()
+}
+
+/// The TCP port of a service (services(5)).
+fn service(name: &str) -> Option<u16> {
+    let text = std::fs::read_to_string("/etc/services").ok()?;
+    text.lines().find_map(|line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let (first, port) = (words.next()?, words.next()?.strip_suffix("/tcp")?);
+        (first == name || words.any(|alias| alias == name)).then(|| port.parse().ok())?
+    })
 }
 
 /// A table that cannot be is the caller's mistake, like one that is malformed.
@@ -146,6 +179,22 @@ fn check(arguments: &Arguments, table: Table) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tells the service manager that started this program, if one did (sd_notify(3)).
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_encoded_bytes() {
+        [b'@', name @ ..] => net::SocketAddr::from_abstract_name(name),
+        _ => net::SocketAddr::from_pathname(&path),
+    };
+    let told = address.and_then(|address| {
+        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+        Ok(())
+    });
+    if let Err(error) = told {
+        say(&format!("the service manager cannot be told {state} by {}: {error}", path.display()));
+    }
+}
+
 fn say(sentence: &str) {
     // Where standard error is closed there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
@@ -163,6 +212,8 @@ struct Ready {
     addresses: Vec<String>,
     accept: &'static str,
     workers: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin: Option<SocketAddr>,
     pid: u32,
 }
 
@@ -175,7 +226,8 @@ impl Ready {
             addresses += &format!(" and {more} more");
         }
         let workers = if self.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", self.workers) };
-        format!("listening on {addresses} (forward, {}, {workers})", self.accept)
+        let admin = self.admin.map_or_else(String::new, |admin| format!(", admin at {admin}"));
+        format!("listening on {addresses} (forward, {}, {workers}{admin})", self.accept)
     }
 }
 
@@ -199,7 +251,14 @@ fn sentence(totals: &Totals) -> String {
     };
     list("ended", &totals.ends);
     list("errors", &totals.errors);
+    let leaked = &totals.leaked;
     for (count, what) in [
+        (leaked.descriptors, "descriptors leaked"),
+        (leaked.pipes, "pipes leaked"),
+        (leaked.slots, "slots leaked"),
+        (leaked.timers, "timers leaked"),
+        (leaked.buffers, "buffers leaked"),
+        (leaked.requests, "requests leaked"),
         (totals.log_rows_dropped, "log rows dropped"),
         (totals.pipes_shrunk, "pipes smaller than wanted"),
         (totals.pipes_missed, "times no pipe was left"),

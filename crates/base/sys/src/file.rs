@@ -34,6 +34,21 @@ pub enum Found {
     Special,
 }
 
+/// Opens a file to add to, and makes it if it is not there. A FIFO that nobody reads is an error (ENXIO) instead of a wait
+/// (fifo(7)); later writes wait as usual.
+pub fn append(path: &Path) -> io::Result<std::fs::File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let descriptor = fs::open(path, flags, Mode::from_raw_mode(0o666))?;
+    let flags = fs::fcntl_getfl(&descriptor)?;
+    fs::fcntl_setfl(&descriptor, flags.difference(OFlags::NONBLOCK))?;
+    Ok(descriptor.into())
+}
+
+/// Whether an error means that nobody reads a FIFO that was to be opened (ENXIO).
+pub fn is_without_reader(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENXIO)
+}
+
 impl Root {
     /// Opens a folder.
     pub fn open(path: &Path) -> io::Result<Root> {

@@ -142,6 +142,16 @@ pub fn unconnected(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) 
     Ok(socket)
 }
 
+/// Whether an error means that this kernel has no such family of addresses, as IPv6 where it is switched off (EAFNOSUPPORT).
+pub fn is_without_family(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+/// The error of an attempt to connect that took too long (ETIMEDOUT).
+pub fn timed_out() -> io::Error {
+    io::Error::from_raw_os_error(libc::ETIMEDOUT)
+}
+
 /// The error that ended a connection or an attempt at one, collected once (SO_ERROR).
 pub fn take_error(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
@@ -163,6 +173,11 @@ pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
 /// Reads what has arrived; 0 is the end of the stream.
 pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::empty()))?.0)
+}
+
+/// Reads what has arrived and leaves it there (MSG_PEEK, recv(2)); 0 is the end of the stream.
+pub fn peek(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::PEEK))?.0)
 }
 
 /// Writes what there is room for. A closed peer is an error (EPIPE), never a signal.

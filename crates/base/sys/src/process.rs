@@ -48,6 +48,33 @@ pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<C
     unsafe { libc::_exit(code.unwrap_or(101)) }
 }
 
+/// Has every thread of this process go on as another user, with that user's groups (setuid(2), initgroups(3)). The way back
+/// is closed. An unknown name is `NotFound`.
+pub fn become_user(name: &str) -> io::Result<()> {
+    let name = std::ffi::CString::new(name)?;
+    let mut text = vec![0; 16 * 1024];
+    // SAFETY: zeros are a valid passwd: its pointers are null.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are to values that live for the call, and the length is that of the buffer.
+    let code =
+        unsafe { libc::getpwnam_r(name.as_ptr(), &raw mut entry, text.as_mut_ptr(), text.len(), &raw mut found) };
+    if code != 0 {
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    if found.is_null() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such user"));
+    }
+    // The C library does each of these in every thread (nptl(7)). The group first: a user without privilege may not.
+    // SAFETY: `name` is a string that lives for the call; the other calls take numbers.
+    let done = unsafe {
+        libc::initgroups(name.as_ptr(), entry.pw_gid) == 0
+            && libc::setgid(entry.pw_gid) == 0
+            && libc::setuid(entry.pw_uid) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Lets this thread run before every ordinary one, as soon as it has something to do (SCHED_FIFO at its lowest priority, sched(7)); what it forks is ordinary
 /// again. Returns whether the machine lets it: CAP_SYS_NICE, or a limit RLIMIT_RTPRIO.
 pub fn run_first() -> bool {

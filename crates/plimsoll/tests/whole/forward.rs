@@ -18,7 +18,7 @@ fn rows(path: &std::path::Path, count: usize) -> Vec<Vec<String>> {
     let mut lines = text.lines();
     assert_eq!(
         lines.next(),
-        Some("opened,closed,listen,client,server,reads_up,reads_down,bytes_up,bytes_down,duration_us,end")
+        Some("opened,closed,listen,client,server,reads_up,reads_down,bytes_up,bytes_down,duration_us,end,error")
     );
     lines.map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
@@ -51,7 +51,7 @@ impl Setting {
     }
 
     fn last_end(&self, count: usize) -> String {
-        self.last_row(count).pop().expect("a row has columns")
+        self.last_row(count).swap_remove(10)
     }
 }
 

@@ -30,11 +30,20 @@ fn check_says_whether_a_table_is_whole_and_listens_nowhere() {
     assert_eq!((code, out.trim()), (Some(0), "{\"event\":\"checked\",\"rules\":4}"));
     for (name, text, reason) in [
         ("broken.toml", "[forward]\n\"*:1\" = \"192.0.2.1:x\"\n", "broken.toml: line 2, column 1: "),
-        ("later.toml", "[forward.\"*:1\"]\nto = \"192.0.2.1:1\"\nallow = []\n", "`allow` is not supported yet"),
+        (
+            "twice.toml",
+            "[forward]\n\"*:1\" = \"192.0.2.1:1\"\n\"127.0.0.1:1\" = \"192.0.2.1:1\"\n",
+            "127.0.0.1:1 and 0.0.0.0:1 cannot both be listened on (the other is on line 2)",
+        ),
+        (
+            "source.toml",
+            "[forward.\"*:1\"]\nto = \"192.0.2.1:1\"\nsource = \"203.0.113.77\"\n",
+            "source.toml: line 1, column 10: the source 203.0.113.77 cannot be connected from",
+        ),
         (
             "itself.toml",
             "[forward]\n\"*:7000\" = \"127.0.0.1:7000\"\n",
-            "line 2, column 1: 0.0.0.0:7000 leads back to itself",
+            "itself.toml: line 2, column 1: 0.0.0.0:7000 leads back to itself",
         ),
         (
             "nowhere.toml",

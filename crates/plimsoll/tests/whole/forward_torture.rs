@@ -47,6 +47,8 @@ struct Script {
     most_a_read: usize,
     /// In a thousand writes or reads.
     pauses: usize,
+    /// It turns from bulk to small messages and back, again and again.
+    turns: bool,
 }
 
 /// How a side saw the other's stream end.
@@ -108,7 +110,10 @@ fn script(seed: u64) -> ([Script; 2], bool) {
             (sends[b], answers[b], persists[b]) = (0, true, true);
         }
     }
+    // Of a sequence of its own, so that seeds of former runs mean what they did.
+    let mut turning = Noise::new(seed ^ 0x7475_726e);
     let mut one = |side: usize| Script {
+        turns: turning.below(4) == 0,
         sends: sends[side],
         answers: answers[side],
         persists: persists[side],
@@ -142,6 +147,9 @@ struct Pattern {
 }
 
 const PERIOD: usize = 65_521;
+/// How much a script that turns sends in pieces of its own, and then in small messages.
+const BULK: usize = 400_000;
+const SMALL: usize = 10_000;
 
 impl Pattern {
     fn new(stream: u64) -> Pattern {
@@ -207,13 +215,19 @@ impl Peer {
     }
 
     fn send(&mut self) -> bool {
-        let most = 1 + self.chances.below(self.script.most_a_write);
+        // After a few full reads the forwarder splices, and after a few small ones it copies again.
+        let small = self.script.turns && self.sent % (BULK + SMALL) >= BULK;
+        let most = 1 + self.chances.below(if small { 600 } else { self.script.most_a_write });
         let length = if self.script.persists { most } else { most.min(self.script.sends - self.sent) };
         let Some(stream) = &self.stream else { return false };
         match net::write(stream, self.out.piece(self.sent, length)) {
             Ok(written) => {
                 self.sent += written;
                 self.pause();
+                if small {
+                    // So that messages arrive one by one.
+                    self.idle_until = self.idle_until.max(Instant::now() + Duration::from_micros(50));
+                }
                 true
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
@@ -353,27 +367,27 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-#[test]
-fn whatever_two_sides_do_they_see_what_they_would_without_the_forwarder() {
-    const THREADS: u64 = 16;
-    let (count, first) = (number("PLIMSOLL_TORTURE_CONNECTIONS", 10_000), number("PLIMSOLL_TORTURE_SEED", 1));
-    let listeners: Vec<(TcpListener, SocketAddr)> = (0..THREADS).map(|_| listener()).collect();
-    let mappings: Vec<String> = listeners.iter().map(|(_, address)| format!("127.0.0.1:0={address}")).collect();
-    let arguments: Vec<&str> = mappings.iter().map(String::as_str).collect();
-    let forwarder = Forwarder::start(&arguments);
-    let addresses = forwarder.addresses();
-    let next = AtomicU64::new(0);
+/// Has `count` connections tortured by threads, while `meanwhile` is called again and again.
+fn torture_all(
+    listeners: &[(TcpListener, SocketAddr)],
+    addresses: &[SocketAddr],
+    count: u64,
+    first: u64,
+    mut meanwhile: impl FnMut(),
+) {
+    let (next, running) = (AtomicU64::new(0), AtomicU64::new(listeners.len() as u64));
     std::thread::scope(|scope| {
         for ((listener, direct), forwarded) in listeners.iter().zip(addresses) {
-            let next = &next;
+            let (next, running) = (&next, &running);
             scope.spawn(move || {
+                let _ended = Ended(running);
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= count {
                         return;
                     }
                     let seed = first + number;
-                    let case = || torture(listener, *direct, forwarded, seed);
+                    let case = || torture(listener, *direct, *forwarded, seed);
                     if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case)) {
                         next.store(count, Ordering::Relaxed);
                         let _ = writeln!(std::io::stderr(), "seed {seed}: {:?}", script(seed));
@@ -382,7 +396,32 @@ fn whatever_two_sides_do_they_see_what_they_would_without_the_forwarder() {
                 }
             });
         }
+        while running.load(Ordering::Relaxed) > 0 {
+            meanwhile();
+        }
     });
+}
+
+/// Counts a thread that has ended, however it ended.
+struct Ended<'a>(&'a AtomicU64);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const THREADS: u64 = 16;
+
+#[test]
+fn whatever_two_sides_do_they_see_what_they_would_without_the_forwarder() {
+    let (count, first) = (number("PLIMSOLL_TORTURE_CONNECTIONS", 10_000), number("PLIMSOLL_TORTURE_SEED", 1));
+    let listeners: Vec<(TcpListener, SocketAddr)> = (0..THREADS).map(|_| listener()).collect();
+    let mappings: Vec<String> = listeners.iter().map(|(_, address)| format!("127.0.0.1:0={address}")).collect();
+    let arguments: Vec<&str> = mappings.iter().map(String::as_str).collect();
+    let forwarder = Forwarder::start(&arguments);
+    let addresses = forwarder.addresses();
+    torture_all(&listeners, &addresses, count, first, || std::thread::sleep(Duration::from_millis(5)));
     let summary = forwarder.stop();
     assert_eq!(summary["connections"], count);
     assert_eq!(summary["errors"], serde_json::json!({}));

@@ -11,6 +11,7 @@ mod forward;
 mod forward_accept;
 mod forward_limits;
 mod forward_peers;
+mod forward_rules;
 mod forward_table;
 mod forward_torture;
 mod link;

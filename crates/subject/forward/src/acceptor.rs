@@ -5,7 +5,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::handoff::{Dealer, Desk};
@@ -14,13 +13,16 @@ use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net};
 
+use crate::limit::Room;
 use crate::listeners::{Listener, Listeners};
-use crate::shared::{Handed, Shared};
+use crate::shared::{Handed, ListenerNumber, Shared};
 use crate::totals::Totals;
 
 /// Listeners looked at before signals are heard again, and connections accepted in a row at one of them.
 const EVENT_BATCH: usize = 64;
 const ACCEPT_BATCH: usize = 16;
+/// After this a listener whose rule has its part of the connections is looked at again.
+const WAIT: Duration = Duration::from_millis(50);
 
 /// See the head of this file.
 pub(crate) struct Acceptor {
@@ -31,6 +33,9 @@ pub(crate) struct Acceptor {
     doors: Vec<OwnedFd>,
     /// No longer in the table, with connections that were queued before.
     leaving: Vec<Listener>,
+    /// Listeners that wait, as their rule has its part of the connections, and until when.
+    waiting: Vec<ListenerNumber>,
+    waiting_until: Option<Instant>,
     swept: bool,
     totals: Totals,
 }
@@ -40,14 +45,31 @@ pub(crate) struct Acceptor {
 enum Queue {
     Empty,
     Unknown,
+    /// The rule has its part of the connections.
+    Waits,
+}
+
+/// Whether the limits on connections hold. They do not for what was queued before its listener goes: it has been promised.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    Hold,
+    Ignored,
 }
 
 impl Acceptor {
     pub(crate) fn new(workers: usize, listeners: &Listeners) -> io::Result<Acceptor> {
         let (dealer, doors) = Dealer::new(workers)?;
         let epoll = Epoll::new(EVENT_BATCH)?;
-        let mut acceptor =
-            Acceptor { epoll, dealer, doors, leaving: Vec::new(), swept: false, totals: Totals::default() };
+        let mut acceptor = Acceptor {
+            epoll,
+            dealer,
+            doors,
+            leaving: Vec::new(),
+            waiting: Vec::new(),
+            waiting_until: None,
+            swept: false,
+            totals: Totals::default(),
+        };
         acceptor.change(&listeners.iter().collect::<Vec<_>>(), Vec::new())?;
         Ok(acceptor)
     }
@@ -65,7 +87,7 @@ impl Acceptor {
     }
 
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.dealer.paused_until()
+        self.dealer.paused_until().into_iter().chain(self.waiting_until).min()
     }
 
     /// Some listeners have come, and some have gone: what is queued at those is still accepted.
@@ -84,28 +106,41 @@ impl Acceptor {
 
     /// Hands on what there is, as far as workers take it.
     pub(crate) fn accept(&mut self, listeners: &Listeners, shared: &Shared) -> io::Result<()> {
-        let (now, most) = (Instant::now(), shared.max_connections.load(Ordering::Relaxed));
+        let now = Instant::now();
+        if self.waiting_until.is_some_and(|until| now >= until) {
+            self.waiting_until = None;
+            for listener in
+                std::mem::take(&mut self.waiting).into_iter().filter_map(|number| listeners.by_number(number))
+            {
+                self.epoll.add(&listener.sockets[0], u64::from(listener.number), Interest::READ, Trigger::Level)?;
+            }
+        }
         while let Some(listener) = self.leaving.pop() {
-            if self.take(&listener, usize::MAX, most, now) == Queue::Unknown {
+            if self.take(&listener, usize::MAX, shared, Limits::Ignored, now) == Queue::Unknown {
                 self.leaving.push(listener);
                 return Ok(());
             }
         }
-        if !self.is_free(now) {
+        if !self.is_free(shared, now) {
             return Ok(());
         }
         let ready: Vec<u64> = self.epoll.wait(Some(Duration::ZERO))?.map(|event| event.key).collect();
         for listener in ready.into_iter().filter_map(|number| listeners.by_number(number as u32)) {
-            self.take(listener, ACCEPT_BATCH, most, now);
+            if self.take(listener, ACCEPT_BATCH, shared, Limits::Hold, now) == Queue::Waits {
+                // Until a moment has passed: it would be reported as ready all the time.
+                self.epoll.remove(&listener.sockets[0])?;
+                self.waiting.push(listener.number);
+                self.waiting_until = Some(now + WAIT);
+            }
         }
         Ok(())
     }
 
     /// Hands on everything that is queued, for the last time: a listener is closed when nothing is left there. To be called again until it says that all are.
-    pub(crate) fn sweep(&mut self, listeners: &Listeners) -> bool {
+    pub(crate) fn sweep(&mut self, listeners: &Listeners, shared: &Shared) -> bool {
         let (leaving, now) = (std::mem::take(&mut self.leaving), Instant::now());
         self.swept = leaving.iter().chain(listeners.iter()).all(|listener| {
-            let empty = self.take(listener, usize::MAX, u64::MAX, now) == Queue::Empty;
+            let empty = self.take(listener, usize::MAX, shared, Limits::Ignored, now) == Queue::Empty;
             if empty {
                 net::stop_listening(&listener.sockets[0]);
             }
@@ -127,23 +162,34 @@ impl Acceptor {
         self.totals
     }
 
-    fn take(&mut self, listener: &Listener, count: usize, most: u64, now: Instant) -> Queue {
+    fn take(&mut self, listener: &Listener, count: usize, shared: &Shared, limits: Limits, now: Instant) -> Queue {
         for _ in 0..count {
-            if !self.is_free(now) {
+            if !self.is_free(shared, now) {
                 return Queue::Unknown;
             }
-            if self.dealer.load() >= most {
-                self.dealer.pause(now);
-                return Queue::Unknown;
+            match limits {
+                Limits::Ignored => shared.limit.take_anyway(),
+                Limits::Hold => match shared.take_place(&listener.route, now) {
+                    Room::Taken => {}
+                    Room::KeptForOthers => return Queue::Waits,
+                    Room::Full => {
+                        self.dealer.pause(now);
+                        return Queue::Unknown;
+                    }
+                },
             }
             match net::accept_prepared(&listener.sockets[0]) {
                 Ok((socket, address)) => {
                     if let Err(error) = self.dealer.deal(socket, (address, Arc::clone(&listener.route))) {
+                        shared.limit.give_back();
                         self.totals.count_error(&error);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Queue::Empty,
                 Err(error) => {
+                    shared.limit.give_back();
+                    if error.kind() == io::ErrorKind::WouldBlock {
+                        return Queue::Empty;
+                    }
                     self.totals.count_error(&error);
                     if descriptor::is_exhaustion(&error) {
                         self.dealer.pause(now);
@@ -159,8 +205,10 @@ impl Acceptor {
         Queue::Unknown
     }
 
-    fn is_free(&mut self, now: Instant) -> bool {
+    fn is_free(&mut self, shared: &Shared, now: Instant) -> bool {
         self.dealer.is_free(now).unwrap_or_else(|error| {
+            // The connection in hand is gone.
+            shared.limit.give_back();
             self.totals.count_error(&error);
             true
         })

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase};
-use plimsoll_sys::passing;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
+use plimsoll_sys::{descriptor, passing};
 
 use crate::Say;
 use crate::acceptor::Acceptor;
@@ -18,14 +18,18 @@ use crate::error::Error;
 use crate::event_loop;
 
 use crate::listeners::{Listener, Listeners};
-use crate::log::{Record, Writer};
+use crate::log::Writer;
 use crate::mail::{MOST, Mail};
 use crate::reload::{self, Reloader, Source};
 use crate::shared::{ListenerNumber, Shared};
+use crate::table::LogTarget;
 use crate::totals::Totals;
 
 /// The file that is watched is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// After this a message is sent again that too many descriptors on their way kept back.
+const PASSING_RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Coordinator {
     /// Each loop tells of its worker what it counted.
@@ -45,8 +49,8 @@ pub(crate) struct Coordinator {
     leaves: usize,
     /// It was said that no table can be added, and none has been since.
     stalled: bool,
-    /// Done and refused.
-    reloads: (u64, u64),
+    /// Where the table said that the log goes, unless the command line does.
+    log: Option<Option<LogTarget>>,
 }
 
 impl Coordinator {
@@ -57,8 +61,9 @@ impl Coordinator {
         acceptor: Option<Acceptor>,
         shared: Arc<Shared>,
         writer: Writer,
-        say: Arc<Say>,
+        log: Option<Option<LogTarget>>,
     ) -> io::Result<Coordinator> {
+        let say = Arc::clone(&shared.say);
         let for_loops = Arc::clone(&shared);
         let crew =
             Crew::new(workers, Growth::AsNeeded, move |seat| (seat.worker(), event_loop::run(&seat, &for_loops)))?;
@@ -76,20 +81,20 @@ impl Coordinator {
             waiting: None,
             leaves: 0,
             stalled: false,
-            reloads: (0, 0),
+            log,
         })
     }
 
     /// Starts the event loops, each with its listeners, and what reads the table anew.
     pub(crate) fn start(&mut self, source: Option<Source>) -> io::Result<()> {
-        self.reloader = source.map(Reloader::start).transpose()?;
+        self.reloader = source.map(|source| Reloader::start(source, Arc::clone(&self.shared.names))).transpose()?;
         for worker in 0..self.workers {
             self.crew.add_table(worker)?;
         }
         self.introduce(0)
     }
 
-    pub(crate) fn coordinate(&mut self, signals: &Signals, drain: Duration) -> io::Result<()> {
+    pub(crate) fn coordinate(&mut self, signals: &Signals, drain: Duration, on_drain: &dyn Fn()) -> io::Result<()> {
         let mut deadline: Option<Instant> = None;
         while !self.crew.is_finished() {
             self.wait(signals, deadline)?;
@@ -98,6 +103,8 @@ impl Coordinator {
                     Signal::Interrupt | Signal::Terminate if deadline.is_some() => self.crew.set_phase(Phase::Stop),
                     Signal::Interrupt | Signal::Terminate => {
                         deadline = Some(Instant::now() + drain);
+                        self.shared.draining.store(true, Ordering::Relaxed);
+                        on_drain();
                         if self.acceptor.is_none() {
                             self.crew.set_phase(Phase::Drain);
                         }
@@ -149,7 +156,8 @@ impl Coordinator {
             until = until.into_iter().chain(acceptor.paused_until()).min();
         }
         let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if let Some(reloader) = &self.reloader {
+        // In a drain no table is taken any more: waiting for one that is ready would spin.
+        if let Some(reloader) = self.reloader.as_ref().filter(|_| deadline.is_none()) {
             places.push(Place::new(reloader.ready.as_fd().as_raw_fd(), Interest::READ));
             if reloader.watches() {
                 timeout = Some(timeout.map_or(LOOK_EVERY, |timeout| timeout.min(LOOK_EVERY)));
@@ -166,7 +174,7 @@ impl Coordinator {
         if !ends {
             return acceptor.accept(&self.listeners, &self.shared);
         }
-        if !acceptor.is_swept() && acceptor.sweep(&self.listeners) {
+        if !acceptor.is_swept() && acceptor.sweep(&self.listeners, &self.shared) {
             self.listeners.close();
             self.crew.set_phase(Phase::Drain);
         }
@@ -175,7 +183,7 @@ impl Coordinator {
 
     fn hang_up(&self) {
         // Whoever moves logs away sends SIGHUP too.
-        self.writer.log().hand(Record::Reopen);
+        self.writer.reopen();
         match &self.reloader {
             Some(reloader) => reloader.want(),
             None => (self.say)("there is no file to read the table from anew: it came as arguments"),
@@ -220,22 +228,24 @@ impl Coordinator {
 
     /// Puts a new table in the place of the old one, or says why not.
     fn reload(&mut self, outcome: reload::Outcome) -> io::Result<()> {
-        let changed = outcome.and_then(|(table, routes)| {
+        let changed = outcome.and_then(|(table, routes, notes)| {
             let change = self.listeners.change(routes, self.sets);
             let change = change.map_err(|(listen, source)| Error::Listen { listen, source }.to_string())?;
-            Ok((table, change))
+            Ok((table, notes, change))
         });
-        let (table, change) = match changed {
+        let (table, notes, change) = match changed {
             Ok(changed) => changed,
             Err(why) => {
-                self.reloads.1 += 1;
+                self.shared.reloads[1].fetch_add(1, Ordering::Relaxed);
                 (self.say)(&format!("the table is refused, and the former one goes on: {why}"));
                 return Ok(());
             }
         };
-        table.notes.iter().for_each(|note| (self.say)(note));
+        notes.iter().for_each(|note| (self.say)(note));
+        change.say_left_out(&self.say);
+        self.follow_log(table.log);
         self.shared.publish(self.listeners.routes());
-        self.shared.max_connections.store(table.max_connections.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.shared.limit.change(table.max_connections.unwrap_or(u64::MAX));
         // Numbers are given in order, so that what was opened now is from the first of them on.
         let first = change.opened.first().copied().unwrap_or(ListenerNumber::MAX);
         let opened: Vec<&Listener> = self.listeners.iter().filter(|listener| listener.number >= first).collect();
@@ -254,16 +264,28 @@ impl Coordinator {
                 }
             }
         }
-        self.reloads.0 += 1;
+        self.shared.reloads[0].fetch_add(1, Ordering::Relaxed);
         let count = self.listeners.iter().count();
         (self.say)(&format!("the table is reloaded: {count} listeners, {} new, {} gone", counts.0, counts.1));
         Ok(())
     }
 
+    /// Has the log written where the new table says, unless the command line says where.
+    fn follow_log(&mut self, log: Option<LogTarget>) {
+        let Some(former) = self.log.as_mut().filter(|former| **former != log) else { return };
+        match self.writer.retarget(log.as_ref()) {
+            Ok(()) => *former = log,
+            Err((path, source)) => {
+                (self.say)(&format!("{}; the former log goes on", Error::Log { path, source }));
+            }
+        }
+    }
+
     pub(crate) fn finish(self) -> Result<Totals, Error> {
-        let Coordinator { crew, workers, mut listeners, acceptor, shared, writer, reloads, .. } = self;
+        let Coordinator { crew, workers, mut listeners, acceptor, shared, writer, .. } = self;
         listeners.close();
-        let mut totals = Totals { reloads: reloads.0, reloads_refused: reloads.1, ..Totals::default() };
+        let [reloads, reloads_refused] = [0, 1].map(|place| shared.reloads[place].load(Ordering::Relaxed));
+        let mut totals = Totals { reloads, reloads_refused, ..Totals::default() };
         totals.connections_per_worker = vec![0; workers];
         for (worker, part) in crew.join() {
             let part = part?;
@@ -273,7 +295,7 @@ impl Coordinator {
         if let Some(acceptor) = acceptor {
             totals.add(&acceptor.finish());
         }
-        totals.peak_connections = shared.gauge.peak();
+        totals.peak_connections = shared.limit.peak();
         drop(shared);
         totals.log_rows_dropped = writer.finish();
         Ok(totals)
@@ -296,6 +318,10 @@ fn send(mailbox: BorrowedFd<'_>, mail: &Mail, sockets: &[BorrowedFd<'_>]) -> io:
         match passing::send(mailbox, &mail.to_bytes(), sockets) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
+            }
+            // As many descriptors of this user are on their way as may be (unix(7)): tables take them meanwhile.
+            Err(error) if descriptor::is_too_many_passed(&error) => {
+                poll::wait(&mut [], Some(PASSING_RETRY))?;
             }
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             outcome => return outcome,

@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A log could not be opened.
-    #[error("cannot open the log {}: {source}; name a file in a folder that you can write to", path.display())]
+    #[error("cannot open the log {}: {source}; {}", path.display(), log_remedy(source))]
     Log {
         /// Its path.
         path: PathBuf,
@@ -43,4 +43,12 @@ fn listen_remedy(error: &io::Error) -> String {
         _ => "choose another address",
     };
     format!("{error}; {remedy}")
+}
+
+fn log_remedy(error: &io::Error) -> &'static str {
+    if plimsoll_sys::file::is_without_reader(error) {
+        "nobody reads this FIFO: start its reader first"
+    } else {
+        "name a file in a folder that you can write to"
+    }
 }

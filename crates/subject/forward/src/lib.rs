@@ -5,34 +5,46 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod admin;
+mod balance;
+mod checks;
 mod connection;
 mod coordinator;
+mod counts;
+mod ending;
 mod error;
 mod event_loop;
 mod exchange;
+mod failures;
 mod forwarder;
+mod limit;
 mod listeners;
 mod log;
 mod mail;
+mod meter;
+mod names;
 mod outbox;
 mod pool;
+mod proxy;
 mod relay;
 mod reload;
 mod route;
 mod shared;
+mod stall;
 pub mod table;
 mod totals;
 mod transfer;
 
+pub use ending::Ending;
 pub use error::Error;
 pub use forwarder::{Accept, Config, Forwarder, UnknownAccept};
-pub use log::Ending;
 pub use reload::{Source, Watch};
 pub use totals::{Leaked, Totals};
 
-/// Whether a table could be: its names resolve, and it leads nothing back to itself. Nothing is listened on.
+/// Whether a table could be: its names resolve, its sources are there, and it leads nothing back to itself. Nothing is
+/// listened on.
 pub fn check(table: &table::Table) -> Result<(), Error> {
-    reload::routes(table).map(drop).map_err(Error::Table)
+    reload::routes(table, &names::Names::of_the_machine()).map(drop).map_err(Error::Table)
 }
 
 /// Takes a sentence for the person who runs the forwarder.

@@ -7,14 +7,15 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_reactor::listening;
 use plimsoll_sys::{net, unix};
 
+use crate::Say;
 use crate::route::Route;
 use crate::shared::{ListenerNumber, Routes};
-use crate::table::Listen;
+use crate::table::{Listen, Rule};
 
 /// A connection that is silent for so long is asked whether its peer is still there (TCP_KEEPIDLE): within the usual life
 /// of a NAT entry. What is accepted inherits it from its listener.
@@ -46,6 +47,20 @@ pub(crate) struct Listeners {
 pub(crate) struct Change {
     pub(crate) opened: Vec<ListenerNumber>,
     pub(crate) closed: Vec<Listener>,
+    /// Addresses of `*` that this machine does not have.
+    pub(crate) left_out: Vec<Listen>,
+}
+
+impl Change {
+    /// Says which addresses were left out.
+    pub(crate) fn say_left_out(&self, say: &Say) {
+        if let Some(first) = self.left_out.first() {
+            let count = self.left_out.len();
+            say(&format!(
+                "this machine has no IPv6: {first} is not listened on ({count} such in all), only its IPv4 side"
+            ));
+        }
+    }
 }
 
 impl Listeners {
@@ -63,21 +78,37 @@ impl Listeners {
 
     /// Becomes the listeners of these routes, with `sets` sockets each. Where one cannot be opened nothing has changed.
     pub(crate) fn change(&mut self, routes: Vec<Route>, sets: usize) -> Result<Change, (Listen, io::Error)> {
+        self.change_by(routes, |route| open(&route.rule, sets))
+    }
+
+    fn change_by(
+        &mut self,
+        routes: Vec<Route>,
+        mut open: impl FnMut(&Route) -> io::Result<(Listen, Vec<OwnedFd>)>,
+    ) -> Result<Change, (Listen, io::Error)> {
         let held: HashMap<&Asked, usize> =
             self.open.iter().zip(0..).map(|(listener, index)| (&listener.asked, index)).collect();
         let mut seen: HashMap<Listen, usize> = HashMap::new();
         let mut plan = Vec::with_capacity(routes.len());
+        let (now, mut left_out) = (Instant::now(), Vec::new());
         for mut route in routes {
-            let before = seen.entry(route.listen.clone()).or_default();
-            let asked = (route.listen.clone(), *before);
+            let before = seen.entry(route.listen().clone()).or_default();
+            let asked = (route.listen().clone(), *before);
             *before += 1;
             if let Some(&index) = held.get(&asked) {
-                route.listen = self.open[index].at.clone();
+                route.rule.listen = self.open[index].at.clone();
+                route.succeed(&self.open[index].route, now);
                 plan.push((Ok(index), asked, route));
-            } else {
-                let (at, sockets) = open(&asked.0, sets).map_err(|error| (asked.0.clone(), error))?;
-                route.listen = at;
-                plan.push((Err(sockets), asked, route));
+                continue;
+            }
+            match open(&route) {
+                Ok((at, sockets)) => {
+                    route.rule.listen = at;
+                    plan.push((Err(sockets), asked, route));
+                }
+                // `*` stands for every address that this machine has: where IPv6 is switched off, those of IPv4.
+                Err(error) if route.rule.wildcard && net::is_without_family(&error) => left_out.push(asked.0),
+                Err(error) => return Err((asked.0, error)),
             }
         }
         let mut former: Vec<Option<Listener>> = std::mem::take(&mut self.open).into_iter().map(Some).collect();
@@ -94,10 +125,10 @@ impl Listeners {
                     (self.next_number, sockets)
                 }
             };
-            self.open.push(Listener { number, asked, at: route.listen.clone(), sockets, route: Arc::new(route) });
+            self.open.push(Listener { number, asked, at: route.listen().clone(), sockets, route: Arc::new(route) });
         }
         self.places = self.open.iter().zip(0..).map(|(listener, place)| (listener.number, place)).collect();
-        Ok(Change { opened, closed: former.into_iter().flatten().collect() })
+        Ok(Change { opened, closed: former.into_iter().flatten().collect(), left_out })
     }
 
     /// Has nobody connect any more: further connects are refused.
@@ -119,13 +150,40 @@ impl Listener {
     }
 }
 
-fn open(listen: &Listen, sets: usize) -> io::Result<(Listen, Vec<OwnedFd>)> {
-    let address = match listen {
+fn open(rule: &Rule, sets: usize) -> io::Result<(Listen, Vec<OwnedFd>)> {
+    let address = match &rule.listen {
         // The name has one socket, whatever the strategy.
-        Listen::Unix(path) => return Ok((listen.clone(), vec![unix::listen(path)?])),
+        Listen::Unix(path) => return Ok((rule.listen.clone(), vec![unix::listen(path, rule.mode)?])),
         Listen::Tcp(address) => *address,
     };
     let (address, sockets) = listening::open(address, sets)?;
     sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
     Ok((Listen::Tcp(address), sockets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+    use crate::table::mapping;
+
+    #[test]
+    fn every_address_is_ipv4s_where_there_is_no_ipv6_and_an_ipv6_address_asked_for_by_itself_is_an_error() {
+        let routes = |mapping: &str| -> Vec<Route> {
+            let table = mapping::read([mapping]).expect("a mapping");
+            table.rules.iter().map(|rule| Route::new(rule, &Names::of_the_machine(), Instant::now())).collect()
+        };
+        // EAFNOSUPPORT, as socket(2) says where IPv6 is switched off.
+        let without_ipv6 = |route: &Route| match route.listen() {
+            Listen::Tcp(address) if address.is_ipv6() => Err(io::Error::from_raw_os_error(97)),
+            listen => Ok((listen.clone(), Vec::new())),
+        };
+        let mut listeners = Listeners::default();
+        let change = listeners.change_by(routes("*:7000=192.0.2.1:80"), without_ipv6).expect("IPv4 is there");
+        assert_eq!(change.left_out.iter().map(ToString::to_string).collect::<Vec<_>>(), ["[::]:7000"]);
+        assert_eq!(listeners.iter().map(|listener| listener.at.to_string()).collect::<Vec<_>>(), ["0.0.0.0:7000"]);
+        for mapping in ["[::]:7000=192.0.2.1:80", "[::1]:7000=192.0.2.1:80"] {
+            assert!(Listeners::default().change_by(routes(mapping), without_ipv6).is_err(), "{mapping}");
+        }
+    }
 }

@@ -1,16 +1,19 @@
 //! From a table to routes: names resolved, cycles refused. It may take seconds, as resolving does, so while the forwarder runs it has a thread of its own.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use plimsoll_sys::event::Event;
 
+use crate::names::{Answer, Names};
 use crate::route::Route;
-use crate::shared::Shared;
-use crate::table::{Table, refuse_cycles};
+use crate::shared::{Routes, Shared};
+use crate::table::{Destination, Fault, Table, refuse_cycles};
 
 /// Where the table comes from, and comes from again at a reload.
 pub struct Source {
@@ -20,34 +23,94 @@ pub struct Source {
     pub watch: Option<Watch>,
 }
 
-/// A file as it was when it was last looked at.
+/// What a file holds, looked at from time to time.
 pub struct Watch {
     path: PathBuf,
-    stamp: Option<Stamp>,
+    /// What was in it when a table was last wanted, and at the last look: a hash.
+    read: Option<u64>,
+    seen: Option<u64>,
 }
 
 impl Watch {
     /// Begins to watch a file. To be called before it is first read, so that no change falls in between.
     pub fn begin(path: PathBuf) -> Watch {
-        let stamp = stamp(&path);
-        Watch { path, stamp }
+        let now = content(&path);
+        Watch { path, read: now, seen: now }
     }
+
+    /// Whether the file holds something else since this last said so. What is being written changes from one look to the
+    /// next: only what two looks in a row find is whole.
+    fn has_changed(&mut self) -> bool {
+        let now = content(&self.path);
+        let settled = now == self.seen;
+        self.seen = now;
+        // A file that is gone is about to be replaced.
+        let changed = settled && now.is_some() && now != self.read;
+        if changed {
+            self.read = now;
+        }
+        changed
+    }
+}
+
+/// A hash of what a file holds: its times and its length may stay the same when that changes.
+fn content(path: &Path) -> Option<u64> {
+    let bytes = std::fs::read(path).ok()?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 /// Where no rule has a name, this often it is looked whether one has come.
 const NO_NAMES: Duration = Duration::from_secs(1);
 
-/// The routes of a table.
-pub(crate) fn routes(table: &Table) -> Result<Vec<Route>, String> {
-    let look_up = |name: &str| {
-        (name, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default()
+/// The routes of a table, and what is to be said of it.
+pub(crate) fn routes(table: &Table, names: &Names) -> Result<(Vec<Route>, Vec<String>), String> {
+    let mut notes = table.notes.clone();
+    let (now, mut asked, mut fresh) = (Instant::now(), HashSet::new(), HashMap::new());
+    for destination in table.rules.iter().flat_map(|rule| &rule.to) {
+        let Destination::Name(name, _) = destination else { continue };
+        if !asked.insert(name) {
+            continue;
+        }
+        match names.ask(name) {
+            Ok(Answer::Fresh(addresses)) => drop(fresh.insert(name.clone(), addresses)),
+            Ok(Answer::Stale(error)) => {
+                notes.push(format!(
+                    "`{name}` cannot be resolved just now, and keeps the addresses that it had: {error}"
+                ));
+            }
+            Err(error) => {
+                let why = format!("cannot resolve `{name}`: {error}; check the name, or write an address");
+                return Err(table.file.as_ref().map_or(why.clone(), |file| format!("{}: {why}", file.display())));
+            }
+        }
+    }
+    let look_up = |name: &str| -> Vec<IpAddr> {
+        fresh.get(name).cloned().or_else(|| names.known(name)).map_or_else(Vec::new, |addresses| addresses.to_vec())
     };
-    refuse_cycles(&table.rules, is_local, look_up).map_err(|fault| fault.to_string())?;
-    let route = |rule: &crate::table::Rule| {
-        Route::new(rule, rule.listen.clone())
-            .map_err(|(name, error)| format!("cannot resolve `{name}`: {error}; check the name, or write an address"))
-    };
-    table.rules.iter().map(route).collect()
+    refuse_cycles(&table.rules, is_local, look_up).map_err(|fault| table.sentence(&fault))?;
+    check_sources(table).map_err(|fault| table.sentence(&fault))?;
+    // Only now: a table that is refused changes nothing.
+    fresh.into_iter().for_each(|(name, addresses)| names.learn(&name, addresses));
+    Ok((table.rules.iter().map(|rule| Route::new(rule, names, now)).collect(), notes))
+}
+
+/// Refuses a `source` that nothing can be connected from.
+fn check_sources(table: &Table) -> Result<(), Fault> {
+    let mut usable = HashSet::new();
+    for rule in &table.rules {
+        for source in rule.source.iter().filter(|source| usable.insert(**source)) {
+            UdpSocket::bind((*source, 0)).map_err(|error| {
+                let what = format!(
+                    "the source {source} cannot be connected from: {error}; choose an address of this machine \
+                     (`ip address` lists them)"
+                );
+                Fault { place: rule.place, what }
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether an address is one of this machine's: then the kernel connects to it from itself.
@@ -62,8 +125,8 @@ fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback() || source(ip).is_ok_and(|source| source.ip() == ip)
 }
 
-/// A table and its routes, or why it is refused.
-pub(crate) type Outcome = Result<(Table, Vec<Route>), String>;
+/// A table, its routes and what is to be said of it; or why it is refused.
+pub(crate) type Outcome = Result<(Table, Vec<Route>, Vec<String>), String>;
 
 /// Reads tables on demand, one at a time.
 pub(crate) struct Reloader {
@@ -74,11 +137,8 @@ pub(crate) struct Reloader {
     watched: Option<Watch>,
 }
 
-/// A file as it was: the moment it changed, its length and its number, as many editors replace a file by another.
-type Stamp = (SystemTime, u64, u64);
-
 impl Reloader {
-    pub(crate) fn start(source: Source) -> std::io::Result<Reloader> {
+    pub(crate) fn start(source: Source, names: Arc<Names>) -> std::io::Result<Reloader> {
         // One more may be wanted while one is under way: the file may have changed since that was read.
         let (wanted, demands) = sync_channel::<()>(1);
         let (hand_over, outcomes) = sync_channel(1);
@@ -87,7 +147,10 @@ impl Reloader {
         let Source { read, watch } = source;
         std::thread::Builder::new().name("reload".to_owned()).spawn(move || {
             while demands.recv().is_ok() {
-                let outcome = read().and_then(|table| routes(&table).map(|routes| (table, routes)));
+                let outcome = read().and_then(|table| {
+                    let (routes, notes) = routes(&table, &names)?;
+                    Ok((table, routes, notes))
+                });
                 if hand_over.send(outcome).is_err() {
                     return;
                 }
@@ -105,11 +168,7 @@ impl Reloader {
 
     /// Asks for it if the file that is watched has changed since this was last called.
     pub(crate) fn look(&mut self) {
-        let Some(watch) = &mut self.watched else { return };
-        let now = stamp(&watch.path);
-        // A file that is gone is about to be replaced.
-        if now.is_some() && now != watch.stamp {
-            watch.stamp = now;
+        if self.watched.as_mut().is_some_and(Watch::has_changed) {
             self.want();
         }
     }
@@ -124,12 +183,6 @@ impl Reloader {
     }
 }
 
-fn stamp(path: &std::path::Path) -> Option<Stamp> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
-}
-
 /// Resolves names again, all as often as the rule that wants it most, until what it returns is dropped.
 pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<()>> {
     let (end, ended) = sync_channel::<()>(0);
@@ -137,18 +190,131 @@ pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<
     std::thread::Builder::new().name("names".to_owned()).spawn(move || {
         let mut every = NO_NAMES;
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            let Some(routes) = shared.upgrade().map(|shared| shared.routes()) else { return };
-            let named = || routes.values().filter(|route| route.has_names());
-            named().for_each(|route| route.resolve_again());
-            every = named().map(|route| route.limits.resolve).min().unwrap_or(NO_NAMES);
+            let Some((names, routes)) = shared.upgrade().map(|shared| (Arc::clone(&shared.names), shared.routes()))
+            else {
+                return;
+            };
+            let refused = renew(&names, &routes, Instant::now());
+            let Some(shared) = shared.upgrade() else { return };
+            refused.iter().for_each(|sentence| shared.failures.report(sentence, Instant::now()));
+            let named = routes.values().filter(|route| route.names().next().is_some());
+            every = named.map(|route| route.rule.limits.resolve).min().unwrap_or(NO_NAMES);
         }
     })?;
     Ok(end)
 }
 
+/// Asks for the addresses of all names anew, and says of which they are not taken: they would lead back here.
+fn renew(names: &Names, routes: &Routes, now: Instant) -> Vec<String> {
+    let (mut asked, mut refused, mut rules) = (HashSet::new(), Vec::new(), Vec::new());
+    for name in routes.values().flat_map(|route| route.names()).filter(|name| asked.insert(name.to_owned())) {
+        let Ok(Answer::Fresh(addresses)) = names.ask(name) else { continue };
+        if names.known(name).is_some_and(|former| former == addresses) {
+            continue;
+        }
+        if rules.is_empty() {
+            rules = routes.values().map(|route| route.rule.clone()).collect();
+        }
+        let look_up = |other: &str| -> Vec<IpAddr> {
+            let known = if other == name { Some(Arc::clone(&addresses)) } else { names.known(other) };
+            known.map_or_else(Vec::new, |addresses| addresses.to_vec())
+        };
+        match refuse_cycles(&rules, is_local, look_up) {
+            Ok(()) => names.learn(name, addresses),
+            Err(fault) => {
+                refused.push(format!("`{name}` has new addresses, which are not used: with them {}", fault.what))
+            }
+        }
+    }
+    routes.values().filter(|route| route.names().next().is_some()).for_each(|route| route.update(names, now));
+    refused
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::{lines, mapping, toml};
+    use std::sync::Mutex;
+
+    fn names(answers: &Arc<Mutex<Result<[u8; 4], &'static str>>>) -> Names {
+        let answers = Arc::clone(answers);
+        Names::new(Box::new(move |_| match *answers.lock().expect("nobody panics") {
+            Ok(address) => Ok(vec![IpAddr::from(address)]),
+            Err(why) => Err(std::io::Error::other(why)),
+        }))
+    }
+
+    fn servers(route: &Route) -> Vec<String> {
+        route.servers().iter().map(|server| server.target.to_string()).collect()
+    }
+
+    #[test]
+    fn an_outage_of_the_name_service_stops_no_reload_but_of_names_that_were_never_resolved() {
+        let answers = Arc::new(Mutex::new(Ok([192, 0, 2, 1])));
+        let names = names(&answers);
+        let table = |mappings: &[&str]| mapping::read(mappings.iter().copied()).expect("a table");
+        routes(&table(&["127.0.0.1:1=known.example:80"]), &names).expect("it resolves");
+        *answers.lock().expect("nobody panics") = Err("the name service is out");
+        let (routes, notes) = routes(&table(&["127.0.0.1:1=known.example:80", "127.0.0.1:2=192.0.2.2:80"]), &names)
+            .expect("what is known stays");
+        assert_eq!(servers(&routes[0]), ["192.0.2.1:80"]);
+        assert!(notes[0].contains("`known.example` cannot be resolved just now"), "{notes:?}");
+        let why = super::routes(&table(&["127.0.0.1:1=new.example:80"]), &names).expect_err("it has no address");
+        assert!(why.contains("cannot resolve `new.example`"), "{why}");
+    }
+
+    #[test]
+    fn a_name_that_comes_to_lead_back_here_keeps_its_addresses() {
+        let answers = Arc::new(Mutex::new(Ok([192, 0, 2, 1])));
+        let names = names(&answers);
+        let table = mapping::read(["127.0.0.1:7000=moves.example:7000"]).expect("a table");
+        let (mut made, _) = routes(&table, &names).expect("it leads elsewhere");
+        let routes: Routes = HashMap::from([(1, Arc::new(made.remove(0)))]);
+        for (address, leads_to, refused) in
+            [([127, 0, 0, 1], "192.0.2.1:7000", 1), ([192, 0, 2, 3], "192.0.2.3:7000", 0)]
+        {
+            *answers.lock().expect("nobody panics") = Ok(address);
+            let said = renew(&names, &routes, Instant::now());
+            assert_eq!(said.len(), refused, "{said:?}");
+            assert_eq!(servers(&routes[&1]), [leads_to]);
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_no_address_of_this_machine_is_refused_with_its_place() {
+        // TEST-NET-3 (RFC 5737) is nobody's.
+        let text = "[forward.\"127.0.0.1:1\"]\nto = \"127.0.0.1:2\"\nsource = \"203.0.113.77\"\n";
+        let mut table = toml::read(text).expect("a table");
+        table.file = Some(PathBuf::from("forward.toml"));
+        let why = routes(&table, &Names::of_the_machine()).expect_err("nothing can be connected from there");
+        assert!(
+            why.starts_with("forward.toml: line 1, column 10: the source 203.0.113.77 cannot be connected from"),
+            "{why}"
+        );
+        let lookup = lines::Lookup { host: &|_| None, service: &|_| None };
+        let table = lines::read("127.0.0.1 1 127.0.0.1 2 [src=127.0.0.9]\n", &lookup).expect("a table");
+        assert!(routes(&table, &Names::of_the_machine()).is_ok());
+    }
+
+    #[test]
+    fn a_file_has_changed_when_two_looks_find_the_same_new_content() {
+        let path = std::env::temp_dir().join(format!("plimsoll-watch-{}", std::process::id()));
+        let write = |text: &str| std::fs::write(&path, text).expect("the folder can be written to");
+        write("one");
+        let mut watch = Watch::begin(path.clone());
+        assert!(!watch.has_changed());
+        write("tw");
+        assert!(!watch.has_changed(), "it may be half of it");
+        write("two");
+        assert!(!watch.has_changed());
+        assert!(watch.has_changed(), "of the same length, and whatever its time");
+        assert!(!watch.has_changed());
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(!watch.has_changed() && !watch.has_changed());
+        write("two");
+        assert!(!watch.has_changed() && !watch.has_changed(), "it holds what was read");
+        std::fs::remove_file(&path).expect("it is there");
+    }
 
     #[test]
     fn this_machines_addresses_are_told_from_others() {

@@ -1,211 +1,271 @@
-//! A rule at work: its destinations with the addresses that their names have now, and who is next.
+//! A rule at work: its servers with the addresses that their names have now, who is next, and what went through.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use plimsoll_reactor::source::Rotation;
 
-use crate::table::{Balance, Destination, Limits, Listen, Rule};
+use crate::balance::{self, Standing};
+use crate::counts::Counts;
+use crate::meter::Meter;
+use crate::names::Names;
+use crate::table::{Destination, Listen, Rule};
+
+/// A server that did not take a connection is tried after the others for so long.
+const AVOIDED_FOR: Duration = Duration::from_secs(5);
 
 /// One listening address and where it leads.
 #[derive(Debug)]
 pub(crate) struct Route {
-    pub(crate) listen: Listen,
-    pub(crate) limits: Limits,
-    balance: Balance,
-    endpoints: Vec<Endpoint>,
-    source: Vec<IpAddr>,
+    /// Its `listen` is where the listener is: port 0 has become another.
+    pub(crate) rule: Rule,
+    servers: RwLock<Arc<[Arc<Server>]>>,
     /// Connections led so far.
     turn: AtomicUsize,
+    pub(crate) counts: Arc<Counts>,
+    /// Of `limit.rate`, and of `limit.bandwidth` from the client and from the server.
+    pub(crate) rate: Option<Meter>,
+    pub(crate) bandwidth: Option<[Meter; 2]>,
 }
 
+/// Where a connection can be led.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Tcp(address) => write!(formatter, "{address}"),
+            Target::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// One address of a destination. A reload that keeps the address keeps the server.
 #[derive(Debug)]
-struct Endpoint {
-    destination: Destination,
-    /// What a name resolves to; replaced as a whole.
-    addresses: RwLock<Arc<[SocketAddr]>>,
+pub(crate) struct Server {
+    pub(crate) target: Target,
+    identity: u64,
     /// Open connections to it.
-    open: AtomicUsize,
+    pub(crate) open: AtomicUsize,
+    /// Its checks fail.
+    pub(crate) down: AtomicBool,
+    known_since: Instant,
+    /// Milliseconds since `known_since` until which it is avoided, as a connection to it failed.
+    avoided_until: AtomicU64,
 }
 
-/// What to connect to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target<'a> {
-    Tcp(SocketAddr, Option<IpAddr>),
-    Unix(&'a Path),
-}
+impl Server {
+    fn new(target: Target, now: Instant) -> Server {
+        Server {
+            identity: balance::identity(&target),
+            target,
+            open: AtomicUsize::new(0),
+            down: AtomicBool::new(false),
+            known_since: now,
+            avoided_until: AtomicU64::new(0),
+        }
+    }
 
-/// A destination of a route, for as long as a connection to it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointNumber(u16);
+    fn milliseconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.known_since).as_millis() as u64
+    }
+
+    /// A connection to it failed.
+    pub(crate) fn failed(&self, now: Instant) {
+        let until = self.milliseconds(now) + AVOIDED_FOR.as_millis() as u64;
+        self.avoided_until.store(until, Ordering::Relaxed);
+    }
+
+    /// It took a connection, which is open from now on.
+    pub(crate) fn took(&self) {
+        self.avoided_until.store(0, Ordering::Relaxed);
+    }
+
+    fn standing(&self, now: Instant) -> Standing {
+        let avoided =
+            self.down.load(Ordering::Relaxed) || self.milliseconds(now) < self.avoided_until.load(Ordering::Relaxed);
+        Standing { avoided, open: self.open.load(Ordering::Relaxed), identity: self.identity }
+    }
+}
 
 impl Route {
-    /// A route for a rule, whose names are resolved now: this may take seconds. Returns the first name that has no address, with the reason.
-    pub(crate) fn new(rule: &Rule, listen: Listen) -> Result<Route, (String, std::io::Error)> {
-        let endpoint = |destination: &Destination| {
-            let addresses = match destination {
-                Destination::Tcp(address) => Arc::from([*address]),
-                Destination::Unix(_) => Arc::from([]),
-                Destination::Name(name, port) => resolve(name, *port).map_err(|error| (name.clone(), error))?,
-            };
-            Ok(Endpoint {
-                destination: destination.clone(),
-                addresses: RwLock::new(addresses),
-                open: AtomicUsize::new(0),
-            })
-        };
-        Ok(Route {
-            listen,
-            limits: rule.limits,
-            balance: rule.balance,
-            endpoints: rule.to.iter().map(endpoint).collect::<Result<_, _>>()?,
-            source: rule.source.clone(),
+    /// A route for a rule, with the addresses that are known of its names.
+    pub(crate) fn new(rule: &Rule, names: &Names, now: Instant) -> Route {
+        let meter = |each_second: f64| Meter::new(each_second, now);
+        let route = Route {
+            rule: rule.clone(),
+            servers: RwLock::new(Arc::from([])),
             turn: AtomicUsize::new(0),
+            counts: Arc::default(),
+            rate: rule.quota.rate.map(meter),
+            bandwidth: rule.quota.bandwidth.map(|bytes| [meter(bytes as f64), meter(bytes as f64)]),
+        };
+        route.update(names, now);
+        route
+    }
+
+    pub(crate) fn listen(&self) -> &Listen {
+        &self.rule.listen
+    }
+
+    /// Leads to the addresses that are known of its names now.
+    pub(crate) fn update(&self, names: &Names, now: Instant) {
+        let targets = self.rule.to.iter().flat_map(|destination| match destination {
+            Destination::Tcp(address) => vec![Target::Tcp(*address)],
+            Destination::Unix(path) => vec![Target::Unix(path.clone())],
+            Destination::Name(name, port) => {
+                let addresses = names.known(name).unwrap_or_default();
+                addresses.iter().map(|address| Target::Tcp(SocketAddr::new(*address, *port))).collect()
+            }
+        });
+        let targets: Vec<Target> = targets.collect();
+        self.lead_to(&targets, &self.servers(), now);
+    }
+
+    /// Goes on with what a former route at the same listener knows and has counted.
+    pub(crate) fn succeed(&mut self, former: &Route, now: Instant) {
+        self.counts = Arc::clone(&former.counts);
+        let targets: Vec<Target> = self.servers().iter().map(|server| server.target.clone()).collect();
+        self.lead_to(&targets, &former.servers(), now);
+        if self.rule.check.is_none() {
+            // Nobody would find out that it is up again.
+            self.servers().iter().for_each(|server| server.down.store(false, Ordering::Relaxed));
+        }
+        if self.rule.quota == former.rule.quota {
+            // The same limits: what is used of them stays used.
+            if let (Some(rate), Some(used)) = (&self.rate, &former.rate) {
+                rate.resume(used);
+            }
+        }
+    }
+
+    fn lead_to(&self, targets: &[Target], former: &[Arc<Server>], now: Instant) {
+        let server = |target: &Target| {
+            let known = former.iter().find(|server| server.target == *target).cloned();
+            known.unwrap_or_else(|| Arc::new(Server::new(target.clone(), now)))
+        };
+        let servers: Vec<Arc<Server>> = targets.iter().map(server).collect();
+        *self.servers.write().unwrap_or_else(PoisonError::into_inner) = servers.into();
+    }
+
+    /// Every server that it leads to.
+    pub(crate) fn servers(&self) -> Arc<[Arc<Server>]> {
+        Arc::clone(&self.servers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.rule.to.iter().filter_map(|destination| match destination {
+            Destination::Name(name, _) => Some(name.as_str()),
+            _ => None,
         })
     }
 
-    /// Resolves its names again. One that has no address just now keeps those that it had.
-    pub(crate) fn resolve_again(&self) {
-        for endpoint in &self.endpoints {
-            if let Destination::Name(name, port) = &endpoint.destination
-                && let Ok(addresses) = resolve(name, *port)
-            {
-                *endpoint.addresses.write().unwrap_or_else(PoisonError::into_inner) = addresses;
-            }
+    /// The number of the next connection, and the servers that it tries, the first one last.
+    pub(crate) fn attempts(&self, client: Option<SocketAddr>, now: Instant) -> (usize, Vec<Arc<Server>>) {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let servers = self.servers();
+        if let [server] = &servers[..] {
+            return (turn, vec![Arc::clone(server)]);
         }
+        let standings: Vec<Standing> = servers.iter().map(|server| server.standing(now)).collect();
+        let order = balance::order(self.rule.balance, turn, client, &standings);
+        (turn, order.into_iter().rev().map(|place| Arc::clone(&servers[place])).collect())
     }
 
-    pub(crate) fn has_names(&self) -> bool {
-        self.endpoints.iter().any(|endpoint| matches!(endpoint.destination, Destination::Name(..)))
-    }
-
-    /// The number of the next connection, which decides where its attempts begin.
-    pub(crate) fn next_turn(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Hands what the `attempt`-th attempt of a connection goes to to `connect`, or returns none where every destination has been tried.
-    pub(crate) fn attempt<R>(
-        &self,
-        turn: usize,
-        attempt: usize,
-        connect: impl FnOnce(EndpointNumber, Target<'_>) -> R,
-    ) -> Option<R> {
-        let first = match self.balance {
-            Balance::RoundRobin => turn % self.endpoints.len(),
-            Balance::First => 0,
-        };
-        let mut passed = 0;
-        for step in 0..self.endpoints.len() {
-            let index = (first + step) % self.endpoints.len();
-            let endpoint = &self.endpoints[index];
-            let number = EndpointNumber(index as u16);
-            match &endpoint.destination {
-                Destination::Unix(path) if passed == attempt => return Some(connect(number, Target::Unix(path))),
-                Destination::Unix(_) => passed += 1,
-                Destination::Tcp(address) if passed == attempt => {
-                    return Some(connect(number, Target::Tcp(*address, self.source(endpoint, *address, turn))));
-                }
-                Destination::Tcp(_) => passed += 1,
-                Destination::Name(..) => {
-                    let addresses = Arc::clone(&endpoint.addresses.read().unwrap_or_else(PoisonError::into_inner));
-                    if let Some(address) = addresses.get(attempt - passed) {
-                        return Some(connect(number, Target::Tcp(*address, self.source(endpoint, *address, turn))));
-                    }
-                    passed += addresses.len();
-                }
-            }
-        }
-        None
-    }
-
-    /// The local address to connect from: those listed, in turn; or, to a loopback address, more than the one before its ports run out.
-    fn source(&self, endpoint: &Endpoint, destination: SocketAddr, turn: usize) -> Option<IpAddr> {
-        if !self.source.is_empty() {
-            let of_version = || self.source.iter().filter(|source| source.is_ipv4() == destination.is_ipv4());
+    /// The local address to connect from: those listed, in turn; or, to a loopback address, more than the one before
+    /// its ports run out.
+    pub(crate) fn source(&self, server: &Server, turn: usize) -> Option<IpAddr> {
+        let Target::Tcp(destination) = server.target else { return None };
+        let source = &self.rule.source;
+        if !source.is_empty() {
+            let of_version = || source.iter().filter(|source| source.is_ipv4() == destination.is_ipv4());
             let count = of_version().count();
             return if count == 0 { None } else { of_version().nth(turn % count).copied() };
         }
-        let open = endpoint.open.load(Ordering::Relaxed);
+        let open = server.open.load(Ordering::Relaxed);
         Rotation::choose(destination.ip(), open, &[]).address(open)
     }
 
-    pub(crate) fn opened(&self, number: EndpointNumber) {
-        self.endpoints[usize::from(number.0)].open.fetch_add(1, Ordering::Relaxed);
+    /// Whether a client may connect.
+    pub(crate) fn admits(&self, client: Option<IpAddr>) -> bool {
+        self.rule.access.iter().all(|access| access.admits(client))
     }
-
-    pub(crate) fn closed(&self, number: EndpointNumber) {
-        self.endpoints[usize::from(number.0)].open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// The path of a destination that is a Unix socket.
-    pub(crate) fn unix_path(&self, number: EndpointNumber) -> Option<PathBuf> {
-        match &self.endpoints[usize::from(number.0)].destination {
-            Destination::Unix(path) => Some(path.clone()),
-            _ => None,
-        }
-    }
-}
-
-fn resolve(name: &str, port: u16) -> std::io::Result<Arc<[SocketAddr]>> {
-    let mut addresses: Vec<SocketAddr> = (name, port).to_socket_addrs()?.collect();
-    addresses.dedup();
-    if addresses.is_empty() {
-        return Err(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"));
-    }
-    Ok(addresses.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{mapping, toml};
+    use crate::table::{Table, mapping, toml};
 
-    fn route(table: crate::table::Table) -> Route {
-        let rule = &table.rules[0];
-        Route::new(rule, rule.listen.clone()).expect("no names")
+    fn route(table: Table) -> Route {
+        let names = Names::new(Box::new(|_| Err(std::io::Error::other("no name service"))));
+        names.learn("three.example", Arc::from([1, 2, 3].map(|last| IpAddr::from([192, 0, 2, last]))));
+        Route::new(&table.rules[0], &names, Instant::now())
     }
 
-    fn attempts(route: &Route, turn: usize) -> Vec<String> {
-        (0..)
-            .map_while(|attempt| {
-                route.attempt(turn, attempt, |_, target| match target {
-                    Target::Tcp(address, _) => address.to_string(),
-                    Target::Unix(path) => path.display().to_string(),
-                })
-            })
-            .collect()
+    fn attempts(route: &Route) -> Vec<String> {
+        let (_, servers) = route.attempts(None, Instant::now());
+        servers.iter().rev().map(|server| server.target.to_string()).collect()
     }
 
     #[test]
     fn each_turn_begins_with_the_next_destination_and_tries_every_one() {
         let text = "[forward]\n\"127.0.0.1:1\" = [\"192.0.2.1:1\", \"unix:/run/a\", \"192.0.2.2:1\"]\n";
         let route = route(toml::read(text).expect("a table"));
-        assert_eq!(attempts(&route, 0), ["192.0.2.1:1", "/run/a", "192.0.2.2:1"]);
-        assert_eq!(attempts(&route, 1), ["/run/a", "192.0.2.2:1", "192.0.2.1:1"]);
-        assert_eq!(attempts(&route, 3), attempts(&route, 0));
+        assert_eq!(attempts(&route), ["192.0.2.1:1", "unix:/run/a", "192.0.2.2:1"]);
+        assert_eq!(attempts(&route), ["unix:/run/a", "192.0.2.2:1", "192.0.2.1:1"]);
     }
 
     #[test]
-    fn with_first_every_turn_begins_with_the_first() {
+    fn every_address_of_a_name_has_its_turn() {
+        let route = route(mapping::read(["127.0.0.1:1=three.example:7"]).expect("a table"));
+        assert_eq!(attempts(&route), ["192.0.2.1:7", "192.0.2.2:7", "192.0.2.3:7"]);
+        assert_eq!(attempts(&route)[0], "192.0.2.2:7");
+    }
+
+    #[test]
+    fn a_server_that_failed_is_tried_last_until_it_takes_a_connection_or_some_seconds_have_passed() {
         let text = "[forward.\"127.0.0.1:1\"]\nto = [\"192.0.2.1:1\", \"192.0.2.2:1\"]\nbalance = \"first\"\n";
         let route = route(toml::read(text).expect("a table"));
-        assert_eq!(attempts(&route, 1), ["192.0.2.1:1", "192.0.2.2:1"]);
+        let now = Instant::now();
+        let first = |now| route.attempts(None, now).1.pop().map(|server| server.target.to_string());
+        assert_eq!(first(now).as_deref(), Some("192.0.2.1:1"));
+        route.servers()[0].failed(now);
+        assert_eq!(first(now).as_deref(), Some("192.0.2.2:1"));
+        assert_eq!(first(now + AVOIDED_FOR).as_deref(), Some("192.0.2.1:1"));
+        route.servers()[0].failed(now);
+        route.servers()[0].took();
+        assert_eq!(first(now).as_deref(), Some("192.0.2.1:1"));
+    }
+
+    #[test]
+    fn a_route_that_succeeds_another_goes_on_with_its_servers() {
+        let table =
+            || toml::read("[forward]\n\"127.0.0.1:1\" = [\"192.0.2.1:1\", \"192.0.2.2:1\"]\n").expect("a table");
+        let (former, mut next) = (route(table()), route(table()));
+        former.servers()[1].open.store(7, Ordering::Relaxed);
+        former.counts.accepted.store(9, Ordering::Relaxed);
+        next.succeed(&former, Instant::now());
+        assert!(Arc::ptr_eq(&former.servers()[1], &next.servers()[1]));
+        assert_eq!(next.counts.accepted.load(Ordering::Relaxed), 9);
     }
 
     #[test]
     fn loopback_sources_rotate_before_ports_run_out() {
         let route = route(mapping::read(["127.0.0.1:1=127.0.0.1:2"]).expect("a table"));
         let source = |open: usize| {
-            route.endpoints[0].open.store(open, Ordering::Relaxed);
-            route.attempt(0, 0, |_, target| match target {
-                Target::Tcp(_, source) => source,
-                Target::Unix(_) => None,
-            })
+            let server = &route.servers()[0];
+            server.open.store(open, Ordering::Relaxed);
+            route.source(server, 0)
         };
-        assert_eq!(source(100), Some(None));
+        assert_eq!(source(100), None);
         assert_ne!(source(20_000), source(40_000));
     }
 }

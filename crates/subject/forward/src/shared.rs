@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use plimsoll_reactor::handoff::Desk;
 
 use crate::Say;
+use crate::failures::Failures;
+use crate::limit::{ConnectionLimit, Room};
 use crate::log::Log;
+use crate::names::Names;
 use crate::route::Route;
-use crate::totals::Gauge;
 
 /// Names a listener for as long as it is open, in every table alike; a number is not used twice.
 pub(crate) type ListenerNumber = u32;
@@ -23,11 +26,11 @@ pub(crate) type Handed = (Option<SocketAddr>, Arc<Route>);
 
 pub(crate) struct Shared {
     routes: RwLock<Arc<Routes>>,
-    pub(crate) gauge: Gauge,
-    /// Past this many connections accepting pauses.
-    pub(crate) max_connections: AtomicU64,
+    pub(crate) limit: ConnectionLimit,
     pub(crate) log: Log,
     pub(crate) say: Arc<Say>,
+    pub(crate) failures: Failures,
+    pub(crate) names: Arc<Names>,
     /// Listeners are shared by the workers, so that only some of them are to wake for a connection.
     pub(crate) exclusive: bool,
     pub(crate) splices: bool,
@@ -39,6 +42,10 @@ pub(crate) struct Shared {
     pub(crate) left: AtomicUsize,
     /// Event loops that have taken what was queued at their listeners and closed them, when draining.
     pub(crate) swept: AtomicUsize,
+    /// No new connections are taken.
+    pub(crate) draining: AtomicBool,
+    /// Tables that replaced the first one, and those that were refused.
+    pub(crate) reloads: [AtomicU64; 2],
 }
 
 impl Shared {
@@ -47,21 +54,25 @@ impl Shared {
         max_connections: u64,
         log: Log,
         say: Arc<Say>,
-        exclusive: bool,
-        desks: Option<Arc<[Desk<Handed>]>>,
+        names: Arc<Names>,
+        acceptance: (bool, Option<Arc<[Desk<Handed>]>>),
     ) -> Shared {
+        let (exclusive, desks) = acceptance;
         Shared {
             routes: RwLock::new(Arc::new(routes)),
-            gauge: Gauge::default(),
-            max_connections: AtomicU64::new(max_connections),
+            limit: ConnectionLimit::new(max_connections),
             splices: !log.transfers,
             fault_said: AtomicBool::new(false),
             log,
+            failures: Failures::new(Arc::clone(&say)),
             say,
+            names,
             exclusive,
             desks,
             left: AtomicUsize::new(0),
             swept: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            reloads: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -71,5 +82,29 @@ impl Shared {
 
     pub(crate) fn publish(&self, routes: Routes) {
         *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+    }
+
+    /// Takes a place for a connection to this listener, or says why there is none.
+    pub(crate) fn take_place(&self, route: &Route, now: Instant) -> Room {
+        let own = route.counts.open.load(Ordering::Relaxed);
+        let routes = || self.routes();
+        let room = self.limit.take(own, || {
+            let open: Vec<u64> = routes().values().map(|route| route.counts.open.load(Ordering::Relaxed)).collect();
+            open.into_iter()
+        });
+        let most = self.limit.most();
+        let waits = "new connections wait in the kernel's queue; raise it, or give busy rules a `limit`";
+        match room {
+            Room::Taken => {}
+            Room::Full => {
+                self.failures.report(&format!("max_connections ({most}) is reached: {waits}"), now);
+            }
+            Room::KeptForOthers => {
+                let listen = route.listen();
+                let what = format!("{listen}: the rest of max_connections ({most}) is kept for other rules: {waits}");
+                self.failures.report(&what, now);
+            }
+        }
+        room
     }
 }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_sys::descriptor;
 use serde::Serialize;
 
-use crate::log::Ending;
+use crate::ending::Ending;
 
 /// Counts of one forwarder, or of one part of it until they are added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,7 +78,7 @@ impl Totals {
         *self.errors.entry(descriptor::error_name(error)).or_default() += 1;
     }
 
-    /// Adds a part's counts. The peak is not a sum: it comes from the [`Gauge`].
+    /// Adds a part's counts. The peak is not a sum: it is counted as connections come (`crate::limit`).
     pub(crate) fn add(&mut self, part: &Totals) {
         self.connections += part.connections;
         self.bytes_up += part.bytes_up;
@@ -94,31 +93,5 @@ impl Totals {
         for (cause, count) in &part.errors {
             *self.errors.entry(cause).or_default() += count;
         }
-    }
-}
-
-/// How many connections are open in the whole forwarder, and were at most.
-#[derive(Debug, Default)]
-pub(crate) struct Gauge {
-    open: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl Gauge {
-    pub(crate) fn opened(&self) {
-        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        self.peak.fetch_max(open, Ordering::Relaxed);
-    }
-
-    pub(crate) fn closed(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
     }
 }

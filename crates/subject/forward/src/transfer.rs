@@ -9,11 +9,13 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::net;
 use plimsoll_sys::pipe::Pipe;
 
+use crate::meter::Meter;
 use crate::outbox::READ_BYTES;
 use crate::pool::Pool;
 use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
@@ -97,7 +99,6 @@ impl Lane {
     }
 
     /// Whether it holds bytes that its sink has not taken.
-    #[cfg(test)]
     pub(crate) fn is_holding(&self) -> bool {
         self.held.length() > 0
     }
@@ -148,6 +149,8 @@ pub(crate) enum Turn {
     Waits,
     /// There is more to do that will not be reported again.
     Yields,
+    /// There may be more to do after this time, which will not be reported again: the bandwidth is used up.
+    Metered(Duration),
 }
 
 /// Takes note of each read, for a log of transfers.
@@ -182,7 +185,12 @@ impl Transfer<'_> {
     }
 
     /// Moves what there is.
-    pub(crate) fn turn(&mut self, pool: &mut Pool, mut watch: Option<&mut dyn Watch>) -> Turn {
+    pub(crate) fn turn(
+        &mut self,
+        pool: &mut Pool,
+        mut watch: Option<&mut dyn Watch>,
+        meter: Option<(&Meter, Instant)>,
+    ) -> Turn {
         let mut moved = 0;
         loop {
             match self.next() {
@@ -198,8 +206,15 @@ impl Transfer<'_> {
                     if moved >= if self.lane.spliced { TURN_SPLICED } else { TURN_COPIED } {
                         return Turn::Yields;
                     }
+                    if let Some(wait) = meter.and_then(|(meter, now)| meter.wait(now)) {
+                        return Turn::Metered(wait);
+                    }
                     let before = self.direction().reads;
-                    moved += self.read(pool);
+                    let length = if meter.is_some() { self.copy(pool, false) } else { self.read(pool) };
+                    moved += length;
+                    if let Some((meter, now)) = meter {
+                        meter.count(length as u64, now);
+                    }
                     let direction = *self.direction();
                     if let Some(watch) = watch.as_deref_mut()
                         && direction.reads > before
@@ -221,10 +236,11 @@ impl Transfer<'_> {
     }
 
     fn read(&mut self, pool: &mut Pool) -> usize {
-        if self.lane.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool) }
+        if self.lane.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool, pool.splices) }
     }
 
-    fn copy(&mut self, pool: &mut Pool) -> usize {
+    /// Reads into the outbox. After a few full reads in a row the direction is spliced, if it `may_splice`.
+    fn copy(&mut self, pool: &mut Pool, may_splice: bool) -> usize {
         let length = match net::read(&self.source.socket, pool.outbox.room()) {
             Ok(length) => length,
             Err(error) => return self.not_read(&error),
@@ -239,7 +255,7 @@ impl Transfer<'_> {
         self.source.readable = full || self.source.may_hold_more();
         if !self.lane.spliced {
             self.lane.streak = if full { (self.lane.streak + 1).min(FULL_READS) } else { 0 };
-            if self.lane.streak == FULL_READS && pool.splices {
+            if self.lane.streak == FULL_READS && may_splice {
                 (self.lane.spliced, self.lane.streak) = (true, 0);
             }
         }

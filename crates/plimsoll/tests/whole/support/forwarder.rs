@@ -73,6 +73,19 @@ impl Forwarder {
         self.cost().0 <= before + 1
     }
 
+    /// Connections of clients that are open at its first address.
+    pub(crate) fn open_connections(&self) -> usize {
+        let port = self.address().port();
+        let table = fs::read_to_string("/proc/net/tcp").expect("there is one");
+        // A client's connection, as the forwarder has it (proc_net_tcp in the kernel's documentation).
+        let local = format!(":{port:04X}");
+        let is_open = |line: &&str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[1].ends_with(&local) && ["01", "08"].contains(&fields[3])
+        };
+        table.lines().skip(1).filter(is_open).count()
+    }
+
     /// CPU time so far, in clock ticks, and resident bytes (proc_pid_stat(5)).
     pub(crate) fn cost(&self) -> (u64, u64) {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");

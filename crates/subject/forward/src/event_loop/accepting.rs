@@ -9,11 +9,12 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net, passing};
 
-use super::{ACCEPT_PAUSE, DOOR, Listener, OTHER_DESCRIPTORS, Table, key_of};
+use super::{ACCEPT_PAUSE, DOOR, EventLoop, Listener, OTHER_DESCRIPTORS, key_of};
+use crate::limit::Room;
 use crate::mail::{MESSAGE_BYTES, Mail};
 use crate::shared::ListenerNumber;
 
-impl Table<'_> {
+impl EventLoop<'_> {
     pub(super) fn read_mail(&mut self) -> io::Result<()> {
         let Some(mailbox) = self.seat.mailbox() else { return Ok(()) };
         let (mut message, mut descriptors) = ([0; MESSAGE_BYTES], Vec::new());
@@ -69,20 +70,41 @@ impl Table<'_> {
         self.follow_turn()
     }
 
-    /// Takes what is queued at these listeners, and closes them.
+    /// Takes what is queued at these listeners, and closes them. What is queued has been promised: it is taken whatever the
+    /// limits, by whichever table has a descriptor left.
     pub(super) fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
         for &number in numbers {
-            if self.listening {
-                self.accept(number, usize::MAX)?;
-            }
+            self.accept_last(number);
+            let waited = self.waiting.iter().position(|waiting| *waiting == number);
+            waited.map(|place| self.waiting.swap_remove(place));
             if let Some(listener) = self.listeners.remove(&number)
                 && self.listening
+                && waited.is_none()
             {
                 // Others hold the open file too, so closing would leave it reporting (epoll(7)).
                 self.epoll.remove(&listener.socket)?;
             }
         }
         Ok(())
+    }
+
+    fn accept_last(&mut self, number: ListenerNumber) {
+        while let Some(listener) = self.listeners.get(&number) {
+            match net::accept_prepared(&listener.socket) {
+                Ok((socket, address)) => {
+                    let route = Arc::clone(&listener.route);
+                    self.shared.limit.take_anyway();
+                    self.open(socket, address, route);
+                }
+                Err(error) if is_over(&error) => return,
+                Err(error) => {
+                    self.totals.count_error(&error);
+                    if descriptor::is_exhaustion(&error) {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     fn trigger(&self) -> Trigger {
@@ -95,7 +117,7 @@ impl Table<'_> {
         if listen == self.listening {
             return Ok(());
         }
-        for (number, listener) in &self.listeners {
+        for (number, listener) in self.listeners.iter().filter(|(number, _)| !self.waiting.contains(number)) {
             if listen {
                 self.epoll.add(&listener.socket, key_of(*number), Interest::READ, self.trigger())?;
             } else {
@@ -113,6 +135,28 @@ impl Table<'_> {
         Ok(())
     }
 
+    /// Waits for a listener no longer, until a connection ends or a moment has passed: its rule has its part.
+    fn make_wait(&mut self, number: ListenerNumber) -> io::Result<()> {
+        if let Some(listener) = self.listeners.get(&number).filter(|_| !self.waiting.contains(&number)) {
+            self.epoll.remove(&listener.socket)?;
+            self.waiting.push(number);
+        }
+        self.waiting_until = Some(self.now + ACCEPT_PAUSE);
+        Ok(())
+    }
+
+    /// Waits for those listeners again.
+    pub(super) fn end_waiting(&mut self) -> io::Result<()> {
+        self.waiting_until = None;
+        let numbers = std::mem::take(&mut self.waiting);
+        for listener in
+            numbers.iter().filter(|_| self.listening).filter_map(|number| Some((number, self.listeners.get(number)?)))
+        {
+            self.epoll.add(&listener.1.socket, key_of(*listener.0), Interest::READ, self.trigger())?;
+        }
+        Ok(())
+    }
+
     /// How many connections this table has descriptors for.
     pub(super) fn capacity(&self) -> usize {
         let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
@@ -127,25 +171,27 @@ impl Table<'_> {
             if self.connections.len() >= self.capacity() {
                 return self.report_full();
             }
-            if self.shared.gauge.open() >= self.shared.max_connections.load(Ordering::Relaxed) {
-                return self.pause_accepting();
-            }
             let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
+            match self.shared.take_place(&listener.route, self.now) {
+                Room::Taken => {}
+                Room::KeptForOthers => return self.make_wait(number),
+                Room::Full => return self.pause_accepting(),
+            }
             match net::accept_prepared(&listener.socket) {
                 Ok((socket, address)) => {
                     let route = Arc::clone(&listener.route);
                     self.open(socket, address, route);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
+                    self.shared.limit.give_back();
+                    if is_over(&error) {
+                        return Ok(());
+                    }
                     self.totals.count_error(&error);
                     if descriptor::is_exhaustion(&error) {
                         return self.pause_exhausted(&error);
                     }
-                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)), or of a listener that was closed.
-                    if error.kind() == io::ErrorKind::InvalidInput {
-                        return Ok(());
-                    }
+                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
                 }
             }
         }
@@ -160,9 +206,14 @@ impl Table<'_> {
                 return self.report_full();
             }
             match desk.take(door) {
+                // The acceptor has taken its place.
                 Ok((socket, (address, route))) => self.open(socket, address, route),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
+                    if descriptor::is_full_table(&error) {
+                        // The connection is gone.
+                        self.shared.limit.give_back();
+                    }
                     self.totals.count_error(&error);
                     return self.pause_exhausted(&error);
                 }
@@ -171,9 +222,18 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Takes what has been handed over, for the last time.
+    /// Takes what has been handed over, for the last time: whatever the limits, by whichever table has a descriptor left.
     pub(super) fn close_door(&mut self) -> io::Result<()> {
-        self.take_handed(usize::MAX)?;
+        while let (Some(door), Some(desk)) = (&self.door, self.desk) {
+            match desk.take(door) {
+                Ok((socket, (address, route))) => self.open(socket, address, route),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.totals.count_error(&error);
+                    break;
+                }
+            }
+        }
         if let Some(door) = self.door.take()
             && self.listening
         {
@@ -201,4 +261,9 @@ impl Table<'_> {
         self.paused_until = Some(self.now + ACCEPT_PAUSE);
         self.follow_turn()
     }
+}
+
+/// Whether nothing is queued, or the listener was closed (EINVAL).
+fn is_over(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput)
 }

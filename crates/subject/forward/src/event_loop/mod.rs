@@ -25,8 +25,9 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use self::pacing::Resting;
-use crate::connection::{Connection, Next, Stage, TimedFor};
-use crate::log::{Ending, Record};
+use crate::connection::{Connection, Heard, Next, Stage};
+use crate::ending::Ending;
+use crate::log::Record;
 use crate::outbox::MESSAGES;
 use crate::pool::Pool;
 use crate::relay::Side;
@@ -60,7 +61,7 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
     // A sixteenth of the table for pipes: directions of which more are busy at once than that are copied.
     let descriptors = descriptor::limit();
     let most_pipes = (descriptors / 32).min(512);
-    let mut table = Table {
+    let mut event_loop = EventLoop {
         seat,
         shared,
         epoll,
@@ -79,13 +80,15 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         listening: false,
         full: false,
         paused_until: None,
+        waiting: Vec::new(),
+        waiting_until: None,
         draining: false,
         now: Instant::now(),
         totals: Totals::default(),
     };
-    table.say_fault();
-    table.serve()?;
-    Ok(table.finish(descriptors_before))
+    event_loop.say_fault();
+    event_loop.serve()?;
+    Ok(event_loop.finish(descriptors_before))
 }
 
 /// A listener in this table, and where what is accepted there leads.
@@ -94,7 +97,7 @@ struct Listener {
     route: Arc<Route>,
 }
 
-struct Table<'a> {
+struct EventLoop<'a> {
     seat: &'a Seat,
     shared: &'a Shared,
     epoll: Epoll,
@@ -117,12 +120,15 @@ struct Table<'a> {
     listening: bool,
     full: bool,
     paused_until: Option<Instant>,
+    /// Listeners that wait, as their rule has its part of the connections, and until when.
+    waiting: Vec<ListenerNumber>,
+    waiting_until: Option<Instant>,
     draining: bool,
     now: Instant,
     totals: Totals,
 }
 
-impl Table<'_> {
+impl EventLoop<'_> {
     fn serve(&mut self) -> io::Result<()> {
         let (mut ready, mut due) = (Vec::with_capacity(EVENT_BATCH), Vec::new());
         loop {
@@ -140,7 +146,7 @@ impl Table<'_> {
             self.send();
             self.wheel.expire(self.now, &mut due);
             for key in due.drain(..) {
-                self.timed(Key::from_raw(key));
+                self.timed(key);
             }
             if self.paused_until.is_some_and(|until| self.now >= until) {
                 self.paused_until = None;
@@ -148,6 +154,9 @@ impl Table<'_> {
                     self.seat.report_room();
                 }
                 self.follow_turn()?;
+            }
+            if self.waiting_until.is_some_and(|until| self.now >= until) {
+                self.end_waiting()?;
             }
             match self.seat.phase() {
                 Phase::Run => {}
@@ -168,9 +177,10 @@ impl Table<'_> {
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
         let rest = self.resting.until();
-        let quiet = self.wheel.is_empty() && self.paused_until.is_none() && rest.is_none();
+        let paused = self.paused_until.into_iter().chain(self.waiting_until).min();
+        let quiet = self.wheel.is_empty() && paused.is_none() && rest.is_none();
         let now = if quiet { self.now } else { Instant::now() };
-        let paused = self.paused_until.map(|until| until.saturating_duration_since(now));
+        let paused = paused.map(|until| until.saturating_duration_since(now));
         let rest = rest.map(|until| until.saturating_duration_since(now));
         [self.wheel.wait(now), paused, rest].into_iter().flatten().min()
     }
@@ -195,36 +205,23 @@ impl Table<'_> {
             FIRST_LISTENER.. => self.accept((event.key - FIRST_LISTENER) as ListenerNumber, ACCEPT_BATCH)?,
             key => {
                 let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
-                let key = Key::from_raw(key);
-                if self.note(key, side, event, urgent) && !self.rest(key) {
-                    self.advance(key);
-                }
+                self.hear(Key::from_raw(key), side, event, urgent);
             }
         }
         Ok(())
     }
 
-    /// Takes note of readiness, and says whether it concerns a connection that is still there.
-    fn note(&mut self, key: Key, side: Side, event: Ready, urgent: bool) -> bool {
+    /// A side of a connection is ready for something.
+    fn hear(&mut self, key: Key, side: Side, event: Ready, urgent: bool) {
         // A key of a connection that closed earlier in this batch finds nothing.
-        let Some(connection) = self.connections.get_mut(key) else { return false };
-        let connecting = matches!(connection.stage, Stage::Connecting { .. });
-        let Some(leg) = connection.leg(side) else { return false };
-        leg.readable |= event.readable;
-        leg.ended |= event.ended;
-        leg.urgent |= urgent;
-        leg.writable |= event.writable;
-        if connecting {
-            // The client's readiness is remembered until there is a server; the server's is the answer.
-            if side == Side::Server && event.writable {
-                self.answered(key, event.ended);
-            }
-            return false;
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.hear(side, event, urgent) {
+            Heard::Nothing => {}
+            Heard::Answer => self.answered(key, event.ended),
+            Heard::Gone => self.cut(key, Ending::ClientReset),
+            Heard::Input if self.rest(key) => {}
+            Heard::Input => self.advance(key),
         }
-        if event.ended {
-            connection.look_into_end(side);
-        }
-        true
     }
 
     /// Relays what there is for one connection.
@@ -234,50 +231,63 @@ impl Table<'_> {
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let next = match connection.stage {
-            Stage::Connecting { .. } => return,
+            Stage::Header => return self.read_header(key),
+            Stage::Connecting(_) => return,
             Stage::Relaying => connection.relay(key, &mut self.pool, &self.shared.log, self.now),
             Stage::Dismissing { .. } => connection.check_delivery(self.now),
         };
         match next {
             Next::Closes(ending) => return self.close(key, ending),
             Next::Yields => self.carried.push(key.to_raw()),
+            Next::Resumes(wait) => {
+                // Its key with the mark tells this timer from the other one.
+                let resume = || self.wheel.set(self.now + wait, key.to_raw() | SERVER);
+                connection.resumes.get_or_insert_with(resume);
+            }
             Next::Waits if connection.paced || connection.is_spliced() => self.pace(key),
             Next::Waits => {}
         }
+        self.follow_deadline(key);
+    }
+
+    /// Sees that the connection's timer fires when it is due. One that fires earlier is left as it is, and looks at the
+    /// connection then.
+    fn follow_deadline(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        // The timer of a whole connection is left as it is, and looks at the connection when it fires. Each later stage may be due sooner.
-        let timed_for = match connection.stage {
-            Stage::Dismissing { .. } => TimedFor::Dismissal,
-            _ if connection.is_half() => TimedFor::Half,
-            _ => TimedFor::Whole,
-        };
-        if connection.timed_for < timed_for {
-            connection.timed_for = timed_for;
-            self.set_timer(key);
+        let due = connection.deadline(self.now);
+        if connection.timer.is_none_or(|(_, at)| due < at) {
+            self.set_timer(key, due);
         }
     }
 
-    fn set_timer(&mut self, key: Key) {
+    fn set_timer(&mut self, key: Key, due: Instant) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if let Some(timer) = connection.timer.take() {
+        if let Some((timer, _)) = connection.timer.take() {
             self.wheel.cancel(timer);
         }
-        connection.timer = Some(self.wheel.set(connection.deadline(self.now), key.to_raw()));
+        connection.timer = Some((self.wheel.set(due, key.to_raw()), due));
     }
 
-    fn timed(&mut self, key: Key) {
+    /// A timer has fired: the one of a connection's deadline, or the one of its bandwidth.
+    fn timed(&mut self, raw: u64) {
+        let key = Key::from_raw(raw & !SERVER);
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if raw & SERVER != 0 {
+            connection.resumes = None;
+            return self.advance(key);
+        }
         connection.timer = None;
-        match connection.stage {
-            Stage::Connecting { .. } => self.cut(key, Ending::ConnectTimeout),
-            Stage::Relaying if connection.deadline(self.now) <= self.now => {
-                let ending = if connection.is_half() { Ending::HalfClose } else { Ending::Idle };
-                self.cut(key, ending);
-            }
-            Stage::Relaying => self.set_timer(key),
+        match &connection.stage {
+            Stage::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
+            Stage::Header => self.follow_deadline(key),
+            Stage::Connecting(_) => self.attempt_is_due(key),
+            Stage::Relaying => match connection.look(self.now) {
+                Err(ending) => self.cut(key, ending),
+                Ok(due) => self.set_timer(key, due),
+            },
             Stage::Dismissing { .. } => match connection.check_delivery(self.now) {
                 Next::Closes(ending) => self.close(key, ending),
-                Next::Waits | Next::Yields => self.set_timer(key),
+                _ => self.follow_deadline(key),
             },
         }
     }
@@ -292,26 +302,25 @@ impl Table<'_> {
 
     fn close(&mut self, key: Key, ending: Ending) {
         let Some(mut connection) = self.connections.remove(key) else { return };
-        if let Some(timer) = connection.timer.take() {
-            self.wheel.cancel(timer);
-        }
-        if let Some(number) = connection.endpoint {
-            connection.route.closed(number);
-        }
+        let deadline = connection.timer.take().map(|(timer, _)| timer);
+        deadline.into_iter().chain(connection.resumes.take()).for_each(|timer| self.wheel.cancel(timer));
+        let counts = &connection.route.counts;
+        counts.open.fetch_sub(1, Ordering::Relaxed);
+        counts.ended(ending);
         let row = connection.into_row(ending, &mut self.pool, self.now);
         self.totals.bytes_up += row.up.bytes;
         self.totals.bytes_down += row.down.bytes;
         self.totals.count_end(ending);
-        self.shared.gauge.closed();
+        self.shared.limit.closed();
         if let Some(desk) = self.desk {
             desk.left();
         }
-        if self.shared.log.connections {
+        if self.shared.log.wants_connections() {
             self.shared.log.hand(Record::Connection(row));
         }
-        if self.paused_until.is_some() {
-            // Due at once: the loop resumes when it has dealt with this batch.
-            self.paused_until = Some(self.now);
+        // Due at once: the loop resumes when it has dealt with this batch.
+        for paused in [&mut self.paused_until, &mut self.waiting_until].into_iter().flatten() {
+            *paused = self.now;
         }
         if self.full && self.connections.len() < self.capacity() {
             self.full = false;
@@ -323,7 +332,7 @@ impl Table<'_> {
 
     /// Closes what the loop had, and counts what nobody gave back.
     fn finish(self, descriptors_before: usize) -> Totals {
-        let Table { mut totals, pool, connections, wheel, batch, epoll, listeners, door, .. } = self;
+        let EventLoop { mut totals, pool, connections, wheel, batch, epoll, listeners, door, .. } = self;
         (totals.pipes_shrunk, totals.pipes_missed) = (pool.pipes_shrunk, pool.pipes_missed);
         totals.leaked = Leaked {
             descriptors: 0,

@@ -12,9 +12,9 @@ use plimsoll_reactor::slab::Key;
 use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 
-use super::{SERVER, Table};
+use super::{EventLoop, SERVER};
 use crate::connection::Connection;
-use crate::log::Ending;
+use crate::ending::Ending;
 use crate::relay::Side;
 
 /// How long one or two connections rest. At 3 GB/s a pipe's 1 MiB arrives; with more a single connection gets less throughput (docs/results/forward-bulk.txt).
@@ -70,12 +70,12 @@ fn rest_of(connections: usize) -> Duration {
     (REST + REST_FOR_EACH_MORE.saturating_mul(more)).min(LONGEST_REST)
 }
 
-impl Table<'_> {
+impl EventLoop<'_> {
     /// Puts a connection's turn off if its last one is too recent, and says whether it did.
     pub(super) fn rest(&mut self, key: Key) -> bool {
         let now = self.now;
         let recent = |connection: &&mut Connection| {
-            connection.paced && connection.exchange.is_bulk() && connection.active + REST > now
+            connection.paced && connection.exchange.is_bulk() && connection.active() + REST > now
         };
         if self.connections.get_mut(key).filter(recent).is_some() {
             self.begin_rest(key);
@@ -86,7 +86,7 @@ impl Table<'_> {
     fn begin_rest(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !std::mem::replace(&mut connection.rests, true) {
-            self.resting.add(key, connection.active);
+            self.resting.add(key, connection.active());
         }
     }
 

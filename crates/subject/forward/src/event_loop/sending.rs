@@ -5,10 +5,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Table;
+use super::EventLoop;
 use crate::outbox::Message;
 
-impl Table<'_> {
+impl EventLoop<'_> {
     /// Sends what the connections have read in this round.
     pub(super) fn send(&mut self) {
         if self.pool.outbox.is_empty() {
@@ -24,13 +24,18 @@ impl Table<'_> {
             (sink, outbox.bytes(place))
         });
         self.totals.sends_batched += self.batch.send(sends, &mut self.outcomes) as u64;
-        for (number, outcome) in self.outcomes.drain(..).enumerate() {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        for (number, outcome) in outcomes.drain(..).enumerate() {
             let message = self.pool.outbox.messages()[number];
             let Some(connection) = self.connections.get_mut(message.key) else { continue };
-            if connection.sent(message, outcome, &mut self.pool) {
+            if connection.sent(message, outcome, &mut self.pool, self.now) {
                 self.carried.push(message.key.to_raw());
             }
+            if connection.is_watched() {
+                self.follow_deadline(message.key);
+            }
         }
+        self.outcomes = outcomes;
         self.pool.outbox.clear();
         self.say_fault();
     }

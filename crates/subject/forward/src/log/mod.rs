@@ -7,15 +7,15 @@ mod output;
 mod row;
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use output::Output;
-pub(crate) use row::{ConnectionRow, TransferRow};
+use row::Clock;
+pub(crate) use row::{ConnectionRow, Peer, TransferRow};
 
 use crate::Say;
 use crate::table::{LogFormat, LogTarget};
@@ -25,93 +25,61 @@ const QUEUE: usize = 16 * 1024;
 /// How long the last rows may take to be written when the forwarder ends: a reader that has stalled does not hold it up.
 const LAST_ROWS: Duration = Duration::from_secs(2);
 
-/// How a relayed connection ended, as the connection log has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ending {
-    /// The client ended its stream first, and the server followed.
-    ClientClosed,
-    /// The server ended its stream first, and the client followed.
-    ServerClosed,
-    /// The client reset the connection.
-    ClientReset,
-    /// The server reset the connection.
-    ServerReset,
-    /// No byte for as long as `idle_timeout`.
-    Idle,
-    /// One half had ended, and the other brought no byte for as long as `half_close`.
-    HalfClose,
-    /// Every destination refused.
-    ConnectRefused,
-    /// No destination answered in time.
-    ConnectTimeout,
-    /// Connecting failed for another reason: no route, no port, no name.
-    ConnectFailed,
-    /// The forwarder had no descriptor for the other half.
-    Limit,
-    /// Cut off at the end of the drain.
-    Drained,
-}
-
-impl Ending {
-    /// Its name in logs and totals.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ending::ClientClosed => "client_closed",
-            Ending::ServerClosed => "server_closed",
-            Ending::ClientReset => "client_reset",
-            Ending::ServerReset => "server_reset",
-            Ending::Idle => "idle",
-            Ending::HalfClose => "half_close",
-            Ending::ConnectRefused => "connect_refused",
-            Ending::ConnectTimeout => "connect_timeout",
-            Ending::ConnectFailed => "connect_failed",
-            Ending::Limit => "limit",
-            Ending::Drained => "drained",
-        }
-    }
-}
-
-/// The other end of a connection, in a log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Peer {
-    /// Never connected.
-    #[default]
-    None,
-    Tcp(SocketAddr),
-    /// A Unix socket; of a client the path is not known.
-    Unix(Option<PathBuf>),
-}
-
 pub(crate) enum Record {
     Connection(ConnectionRow),
     Transfer(TransferRow),
-    /// Close the files and open them anew, as something may have moved them away.
-    Reopen,
+    /// Something is wanted of the thread: see [`Wanted`].
+    Look,
 }
 
 /// Where rows are handed over. Cloned for each event loop.
 #[derive(Clone)]
 pub(crate) struct Log {
-    queue: Option<SyncSender<Record>>,
-    pub(crate) connections: bool,
+    queue: SyncSender<Record>,
     pub(crate) transfers: bool,
-    counts: Arc<Counts>,
+    state: Arc<State>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct State {
+    /// Somebody wants rows of connections.
+    connections: AtomicBool,
     dropped: AtomicU64,
     said: AtomicBool,
+    wanted: Mutex<Wanted>,
+}
+
+/// What the thread is asked for. It is no row of the queue, as a full queue drops rows.
+#[derive(Default)]
+struct Wanted {
+    /// Close the files and open them anew, as something may have moved them away.
+    reopen: bool,
+    /// Write the rows of connections there from now on, or nowhere.
+    target: Option<Option<(Output, LogFormat)>>,
 }
 
 impl Log {
+    /// Whether rows of connections are wanted.
+    pub(crate) fn wants_connections(&self) -> bool {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
+    /// Rows dropped so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.state.dropped.load(Ordering::Relaxed)
+    }
+
     /// Hands a row over, or drops it: never waits.
     pub(crate) fn hand(&self, record: Record) {
-        if let Some(queue) = &self.queue
-            && queue.try_send(record).is_err()
-        {
-            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.queue.try_send(record).is_err() {
+            self.state.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn want(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut self.state.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+        // Where the queue is full the thread has rows to write, and looks after them.
+        let _ = self.queue.try_send(Record::Look);
     }
 }
 
@@ -119,12 +87,12 @@ impl Log {
 pub(crate) struct Writer {
     log: Log,
     /// Closed when the thread has ended.
-    ended: Option<Receiver<()>>,
+    ended: Receiver<()>,
     lost: Arc<AtomicU64>,
 }
 
 impl Writer {
-    /// Opens the logs that are asked for, and starts the thread if there are any.
+    /// Opens the logs that are asked for, and starts the thread.
     pub(crate) fn start(
         connections: Option<&LogTarget>,
         transfers: Option<PathBuf>,
@@ -139,33 +107,42 @@ impl Writer {
             say,
             lost: Arc::new(AtomicU64::new(0)),
         };
-        let wanted = (outputs.connections.is_some(), outputs.transfers.is_some());
-        let lost = Arc::clone(&outputs.lost);
-        let (queue, ended) = if wanted == (false, false) {
-            (None, None)
-        } else {
-            let (queue, rows) = sync_channel(QUEUE);
-            let (end, ended) = sync_channel(0);
-            let write = move || {
-                outputs.write_all(&rows);
-                drop(end);
-            };
-            let thread = std::thread::Builder::new().name("log".to_owned()).spawn(write);
-            thread.map_err(|error| (PathBuf::from("the log's thread"), error))?;
-            (Some(queue), Some(ended))
+        let state = Arc::new(State::default());
+        state.connections.store(outputs.connections.is_some(), Ordering::Relaxed);
+        let (lost, transfers) = (Arc::clone(&outputs.lost), outputs.transfers.is_some());
+        let (queue, rows) = sync_channel(QUEUE);
+        let (end, ended) = sync_channel(0);
+        let shared = Arc::clone(&state);
+        let write = move || {
+            outputs.write_all(&rows, &shared);
+            drop(end);
         };
-        let log = Log { queue, connections: wanted.0, transfers: wanted.1, counts: Arc::default() };
-        Ok(Writer { log, ended, lost })
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(write);
+        thread.map_err(|error| (PathBuf::from("the log's thread"), error))?;
+        Ok(Writer { log: Log { queue, transfers, state }, ended, lost })
     }
 
     pub(crate) fn log(&self) -> &Log {
         &self.log
     }
 
+    /// Has the files opened anew, as something may have moved them away.
+    pub(crate) fn reopen(&self) {
+        self.log.want(|wanted| wanted.reopen = true);
+    }
+
+    /// Has the rows of connections written elsewhere, or nowhere. Where the new log cannot be opened the old one goes on.
+    pub(crate) fn retarget(&self, target: Option<&LogTarget>) -> Result<(), (PathBuf, io::Error)> {
+        let opened = target.map(|target| open_connections(target).map(|output| (output, target.format))).transpose()?;
+        self.log.state.connections.store(opened.is_some(), Ordering::Relaxed);
+        self.log.want(|wanted| wanted.target = Some(opened));
+        Ok(())
+    }
+
     /// Says once that rows are being dropped, when they are.
     pub(crate) fn say_drops(&self, say: &Say) {
-        let dropped = self.log.counts.dropped.load(Ordering::Relaxed);
-        if dropped > 0 && !self.log.counts.said.swap(true, Ordering::Relaxed) {
+        let state = &self.log.state;
+        if self.log.dropped() > 0 && !state.said.swap(true, Ordering::Relaxed) {
             say(
                 "log rows are dropped, as they are not written fast enough: whatever reads the log, or its disk, is slower than the connections",
             );
@@ -175,34 +152,10 @@ impl Writer {
     /// Lets the thread write what waits, and returns how many rows were dropped or lost.
     pub(crate) fn finish(self) -> u64 {
         let Writer { log, ended, lost } = self;
-        let Log { queue, counts, .. } = log;
+        let Log { queue, state, .. } = log;
         drop(queue);
-        if let Some(ended) = ended {
-            let _ = ended.recv_timeout(LAST_ROWS);
-        }
-        counts.dropped.load(Ordering::Relaxed) + lost.load(Ordering::Relaxed)
-    }
-}
-
-/// Ties the monotonic clock, in which connections are timed, to the time of day.
-#[derive(Clone, Copy)]
-pub(crate) struct Clock {
-    instant: Instant,
-    unix: Duration,
-}
-
-impl Clock {
-    fn now() -> Clock {
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Clock { instant: Instant::now(), unix }
-    }
-
-    /// Time since 1970 at `instant`.
-    pub(crate) fn unix(&self, instant: Instant) -> Duration {
-        match instant.checked_duration_since(self.instant) {
-            Some(after) => self.unix + after,
-            None => self.unix.saturating_sub(self.instant - instant),
-        }
+        let _ = ended.recv_timeout(LAST_ROWS);
+        state.dropped.load(Ordering::Relaxed) + lost.load(Ordering::Relaxed)
     }
 }
 
@@ -217,18 +170,40 @@ struct Outputs {
 }
 
 impl Outputs {
-    fn write_all(&mut self, rows: &Receiver<Record>) {
+    fn write_all(&mut self, rows: &Receiver<Record>, state: &State) {
         while let Ok(first) = rows.recv() {
             // The time of day may have been set since.
             self.clock = Clock::now();
-            self.take(first);
+            self.take(first, state);
             // What is there is gathered and written together.
-            rows.try_iter().take(QUEUE).for_each(|record| self.take(record));
+            rows.try_iter().take(QUEUE).for_each(|record| self.take(record, state));
             self.flush();
+            self.follow(state);
         }
     }
 
-    fn take(&mut self, record: Record) {
+    /// Does what the thread was asked for.
+    fn follow(&mut self, state: &State) {
+        let Wanted { reopen, target } =
+            std::mem::take(&mut *state.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+        if !reopen && target.is_none() {
+            return;
+        }
+        self.flush();
+        if reopen {
+            for output in [&mut self.connections, &mut self.transfers].into_iter().flatten() {
+                if let Err(error) = output.reopen() {
+                    (self.say)(&format!("the log is written on where it was: it cannot be opened anew: {error}"));
+                }
+            }
+        }
+        if let Some(target) = target {
+            let (output, format) = target.map_or((None, self.format), |(output, format)| (Some(output), format));
+            (self.connections, self.format) = (output, format);
+        }
+    }
+
+    fn take(&mut self, record: Record, state: &State) {
         self.line.clear();
         let output = match record {
             Record::Connection(row) => {
@@ -239,15 +214,7 @@ impl Outputs {
                 row.write(&mut self.line, &self.clock);
                 self.transfers.as_mut()
             }
-            Record::Reopen => {
-                self.flush();
-                for output in [&mut self.connections, &mut self.transfers].into_iter().flatten() {
-                    if let Err(error) = output.reopen() {
-                        (self.say)(&format!("the log is written on where it was: it cannot be opened anew: {error}"));
-                    }
-                }
-                return;
-            }
+            Record::Look => return self.follow(state),
         };
         if let Some(output) = output
             && output.add(&self.line)
@@ -261,7 +228,12 @@ impl Outputs {
             if let Some((rows, error)) = output.flush()
                 && self.lost.fetch_add(rows, Ordering::Relaxed) == 0
             {
-                (self.say)(&format!("log rows are lost, as they cannot be written: {error}; free space on the disk"));
+                let remedy = match error.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space on the disk",
+                    io::ErrorKind::BrokenPipe => "; what read the log has ended: start it again",
+                    _ => "",
+                };
+                (self.say)(&format!("log rows are lost, as they cannot be written: {error}{remedy}"));
             }
         }
     }

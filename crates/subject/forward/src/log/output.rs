@@ -84,7 +84,7 @@ impl Output {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).open(path)
+    plimsoll_sys::file::append(path)
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! What one row says, as text.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::{Clock, Ending, Peer};
+use crate::ending::Ending;
 use crate::relay::Direction;
 use crate::route::Route;
 use crate::table::LogFormat;
 
 pub(super) const CONNECTION_HEADER: &str =
-    "opened,closed,listen,client,server,reads_up,reads_down,bytes_up,bytes_down,duration_us,end";
+    "opened,closed,listen,client,server,reads_up,reads_down,bytes_up,bytes_down,duration_us,end,error";
 /// port_fwd's columns.
 pub(super) const TRANSFER_HEADER: &str = "time,receive_fd,send_fd,requests,bytes";
 
@@ -25,6 +27,19 @@ pub(crate) struct ConnectionRow {
     pub(crate) up: Direction,
     pub(crate) down: Direction,
     pub(crate) end: Ending,
+    /// Why it could not be led anywhere: errno(3) in lower case.
+    pub(crate) error: Option<&'static str>,
+}
+
+/// The other end of a connection, in a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// Never connected.
+    #[default]
+    None,
+    Tcp(SocketAddr),
+    /// A Unix socket; of a client the path is not known.
+    Unix(Option<PathBuf>),
 }
 
 /// A read that was relayed.
@@ -42,13 +57,13 @@ impl ConnectionRow {
     pub(super) fn write(&self, line: &mut String, format: LogFormat, clock: &Clock) {
         let (opened, closed) = (Timestamp(clock.unix(self.opened)), Timestamp(clock.unix(self.closed)));
         let duration_us = (self.closed - self.opened).as_micros();
-        let (up, down, end) = (&self.up, &self.down, self.end.name());
-        let listen = self.route.listen.to_string();
+        let (up, down, end, error) = (&self.up, &self.down, self.end.name(), self.error.unwrap_or_default());
+        let listen = self.route.listen().to_string();
         // Writing to a string cannot fail.
         let _ = match format {
             LogFormat::Csv => write!(
                 line,
-                "{opened},{closed},{},{},{},{},{},{},{},{duration_us},{end}",
+                "{opened},{closed},{},{},{},{},{},{},{},{duration_us},{end},{error}",
                 Quoted(&listen),
                 Quoted(&self.client.text()),
                 Quoted(&self.server.text()),
@@ -60,7 +75,7 @@ impl ConnectionRow {
             LogFormat::Json => write!(
                 line,
                 "{{\"opened\":\"{opened}\",\"closed\":\"{closed}\",\"listen\":{},\"client\":{},\"server\":{},\"reads_up\":{},\"reads_down\":{},\
-                 \"bytes_up\":{},\"bytes_down\":{},\"duration_us\":{duration_us},\"end\":\"{end}\"}}",
+                 \"bytes_up\":{},\"bytes_down\":{},\"duration_us\":{duration_us},\"end\":\"{end}\",\"error\":\"{error}\"}}",
                 JsonText(&listen),
                 JsonText(&self.client.text()),
                 JsonText(&self.server.text()),
@@ -87,6 +102,28 @@ impl Peer {
             Peer::Tcp(address) => address.to_string(),
             Peer::Unix(None) => "unix:".to_owned(),
             Peer::Unix(Some(path)) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+/// Ties the monotonic clock, in which connections are timed, to the time of day.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock {
+    instant: Instant,
+    unix: Duration,
+}
+
+impl Clock {
+    pub(super) fn now() -> Clock {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Clock { instant: Instant::now(), unix }
+    }
+
+    /// Time since 1970 at `instant`.
+    pub(crate) fn unix(&self, instant: Instant) -> Duration {
+        match instant.checked_duration_since(self.instant) {
+            Some(after) => self.unix + after,
+            None => self.unix.saturating_sub(self.instant - instant),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::{Balance, Destination, EVERY, Fault, Limits, Listen, Place, Rule, Table, refuse_twins};
+use super::{Destination, EVERY, Fault, Listen, Place, Rule, Table, reject_duplicates};
 
 /// The table that these mappings make.
 pub fn read<'a>(mappings: impl IntoIterator<Item = &'a str>) -> Result<Table, Fault> {
@@ -18,38 +18,37 @@ pub fn read<'a>(mappings: impl IntoIterator<Item = &'a str>) -> Result<Table, Fa
         let (listen, to) = mapping.rsplit_once('=').ok_or_else(|| {
             refused("there is no `=`; write LISTEN=DESTINATION, such as 127.0.0.1:7000=192.0.2.10:80".to_owned())
         })?;
-        for (listen, to) in expand(listen, &[to]).map_err(refused)? {
-            rules.push(Rule {
-                listen,
-                to,
-                balance: Balance::default(),
-                limits: Limits::default(),
-                source: Vec::new(),
-                place: Place::default(),
-            });
-        }
+        rules.extend(expand(listen, &[to], Place::default()).map_err(refused)?);
     }
-    refuse_twins(&rules)?;
+    reject_duplicates(&rules)?;
     Ok(Table { rules, ..Table::default() })
 }
 
-/// The rules' addresses that a `LISTEN` and its destinations stand for: one for each port, and for `*` one for each IP version.
-pub(super) fn expand(listen: &str, to: &[&str]) -> Result<Vec<(Listen, Vec<Destination>)>, String> {
+/// The rules that a `LISTEN` and its destinations stand for: one for each port, and for `*` one for each IP version.
+pub(super) fn expand(listen: &str, to: &[&str], place: Place) -> Result<Vec<Rule>, String> {
     if let Some(path) = listen.strip_prefix("unix:") {
         let to = to.iter().map(|to| destination(to, 0, None)).collect::<Result<_, _>>()?;
-        return Ok(vec![(Listen::Unix(self::path(path)?), to)]);
+        return Ok(vec![Rule::new(Listen::Unix(self::path(path)?), to, place)]);
     }
-    let (host, ports) = listen
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.is_empty())
-        .ok_or_else(|| format!("`{listen}` has no port; write ADDRESS:PORT, *:PORT or unix:PATH"))?;
+    let (host, ports) = match listen.rsplit_once(':') {
+        Some((host, ports)) if !host.is_empty() => (host, ports),
+        // What stands alone, or behind a colon alone, is a port where it reads as one.
+        _ if self::ports(listen.trim_start_matches(':')).is_ok() => {
+            let port = listen.trim_start_matches(':');
+            return Err(format!("`{listen}` has no address; write 127.0.0.1:{port}, or *:{port} for every address"));
+        }
+        _ => return Err(format!("`{listen}` has no port; write ADDRESS:PORT, *:PORT or unix:PATH")),
+    };
     let ports = self::ports(ports)?;
     let addresses: Vec<IpAddr> = if host == "*" { EVERY.to_vec() } else { vec![listen_address(host)?] };
     let mut rules = Vec::new();
     for port in ports.clone() {
         let to: Vec<Destination> =
             to.iter().map(|to| destination(to, port - ports.start(), Some(&ports))).collect::<Result<_, _>>()?;
-        rules.extend(addresses.iter().map(|address| (Listen::Tcp(SocketAddr::new(*address, port)), to.clone())));
+        rules.extend(addresses.iter().map(|address| {
+            let listen = Listen::Tcp(SocketAddr::new(*address, port));
+            Rule { wildcard: host == "*", ..Rule::new(listen, to.clone(), place) }
+        }));
     }
     Ok(rules)
 }
@@ -162,7 +161,9 @@ mod tests {
     fn a_mapping_that_makes_no_sense_is_refused_with_its_reason() {
         let cases = [
             ("127.0.0.1:7000", "no `=`"),
-            ("7000=127.0.0.1:80", "has no port"),
+            ("7000=127.0.0.1:80", "`7000` has no address; write 127.0.0.1:7000"),
+            (":7000=127.0.0.1:80", "`:7000` has no address; write 127.0.0.1:7000"),
+            ("here=127.0.0.1:80", "has no port"),
             ("::1:7000=127.0.0.1:80", "brackets"),
             ("127.0.0.1:7000=::1:80", "brackets"),
             ("127.0.0.1:7x=127.0.0.1:80", "not a port"),
@@ -184,6 +185,13 @@ mod tests {
     #[test]
     fn one_address_has_one_rule_but_port_0_may_come_twice() {
         assert!(read(["*:80=192.0.2.1:80", "0.0.0.0:80=192.0.2.1:80"]).is_err());
+        for pair in
+            [["*:80=192.0.2.1:80", "127.0.0.1:80=192.0.2.1:80"], ["[::1]:80=192.0.2.1:80", "[::]:80=192.0.2.1:80"]]
+        {
+            let fault = read(pair).expect_err("the one takes the other's place").to_string();
+            assert!(fault.contains("cannot both be listened on"), "{fault}");
+        }
+        assert!(read(["0.0.0.0:80=192.0.2.1:80", "[::1]:80=192.0.2.1:80"]).is_ok(), "each IP version has its own");
         assert_eq!(read(["127.0.0.1:0=192.0.2.1:80", "127.0.0.1:0=192.0.2.1:80"]).expect("two rules").rules.len(), 2);
     }
 }

@@ -3,21 +3,24 @@
 //! Read from one-line mappings ([`mapping`]), `forward.toml` ([`toml`]), or the files of port_fwd and rinetd ([`lines`]). Below this module nothing is
 //! invalid: every rule listens at one address and has at least one destination. Pure: text in, rules or a [`Fault`] with its place out.
 
+pub mod access;
 pub mod lines;
 pub mod mapping;
 pub mod toml;
 
 mod cycle;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use access::{Access, Network, Pattern};
 pub use cycle::refuse_cycles;
 
 /// A whole table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// In the order given. No two listen at the same address, but for port 0, which picks a free one each time.
     pub rules: Vec<Rule>,
@@ -25,25 +28,110 @@ pub struct Table {
     pub max_connections: Option<u64>,
     /// Where the connection log goes, if the table says.
     pub log: Option<LogTarget>,
+    /// Where metrics and the state of the table are shown, if the table says.
+    pub admin: Option<SocketAddr>,
+    /// The file it was read from, for messages.
+    pub file: Option<PathBuf>,
     /// What was read and has no effect here, to be said.
     pub notes: Vec<String>,
 }
 
+impl Table {
+    /// A fault as a sentence, with the file that it is in.
+    pub fn sentence(&self, fault: &Fault) -> String {
+        self.file.as_ref().map_or_else(|| fault.to_string(), |file| format!("{}: {fault}", file.display()))
+    }
+}
+
 /// One address and where it leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Where it listens.
     pub listen: Listen,
+    /// It is one of the two that `*` stands for: a machine without IPv6 does without it.
+    pub wildcard: bool,
+    /// The permissions of a Unix socket that it listens at; none: as the process's umask has them.
+    pub mode: Option<u32>,
     /// Where it connects to; at least one.
     pub to: Vec<Destination>,
     /// Which of several it connects to.
     pub balance: Balance,
     /// How long things may take.
     pub limits: Limits,
+    /// How much may go through it.
+    pub quota: Quota,
     /// Local addresses to connect from, in turn; none: the kernel chooses.
     pub source: Vec<IpAddr>,
+    /// Who may connect: whom each of these admits.
+    pub access: Vec<Access>,
+    /// How its destinations are asked whether they are there.
+    pub check: Option<Check>,
+    /// Whether a destination is told who has connected, by the PROXY protocol.
+    pub send_proxy: Option<ProxyVersion>,
+    /// Who tells by the PROXY protocol for whom it connects.
+    pub accept_proxy: Vec<Network>,
     /// Where in the table it stands, for messages.
     pub place: Place,
+}
+
+impl Rule {
+    /// A rule with nothing set.
+    pub fn new(listen: Listen, to: Vec<Destination>, place: Place) -> Rule {
+        Rule {
+            listen,
+            wildcard: false,
+            mode: None,
+            to,
+            balance: Balance::default(),
+            limits: Limits::default(),
+            quota: Quota::default(),
+            source: Vec::new(),
+            access: Vec::new(),
+            check: None,
+            send_proxy: None,
+            accept_proxy: Vec::new(),
+            place,
+        }
+    }
+}
+
+/// How much may go through a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quota {
+    /// Connections at once.
+    pub connections: Option<u64>,
+    /// Connections a second; as many may come at once after a pause.
+    pub rate: Option<f64>,
+    /// Bytes a second, of all connections together, in each direction.
+    pub bandwidth: Option<u64>,
+}
+
+/// How a destination is asked whether it is there: by a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// From one question to the next.
+    pub every: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// After so many failures in a row no connection is led there.
+    pub fall: u32,
+    /// After so many answers in a row connections are led there again.
+    pub rise: u32,
+}
+
+impl Default for Check {
+    fn default() -> Check {
+        Check { every: Duration::from_secs(2), timeout: Duration::from_secs(1), fall: 3, rise: 2 }
+    }
+}
+
+/// A version of the PROXY protocol's header (haproxy's proxy-protocol.txt).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// Where a rule listens.
@@ -93,17 +181,23 @@ pub enum Balance {
     RoundRobin,
     /// The first that takes it.
     First,
+    /// The one with the fewest open connections.
+    LeastConnections,
+    /// The same one for the same client address, as long as the destinations stay the same.
+    SourceHash,
 }
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From accepting a connection until a destination has taken it, all attempts together.
+    /// From accepting a connection until a destination has taken it. Each attempt has an equal share of what is left.
     pub connect: Duration,
     /// Without a byte in either direction.
     pub idle: Duration,
     /// Without a byte in the one direction that is left when the other has ended.
     pub half_close: Duration,
+    /// Without a byte that a side acknowledges while bytes wait for it.
+    pub send: Duration,
     /// Until names are resolved again. The resolver keeps what it was told as long as it may, so asking is cheap.
     pub resolve: Duration,
 }
@@ -114,6 +208,7 @@ impl Default for Limits {
             connect: Duration::from_secs(5),
             idle: Duration::from_secs(3600),
             half_close: Duration::from_secs(60),
+            send: Duration::from_secs(60),
             resolve: Duration::from_secs(30),
         }
     }
@@ -191,18 +286,44 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Refuses two rules for one address.
-fn refuse_twins(rules: &[Rule]) -> Result<(), Fault> {
-    let mut seen = std::collections::HashMap::new();
+/// Refuses two rules for one address, and a rule for one address beside a rule for every address at the same port.
+fn reject_duplicates(rules: &[Rule]) -> Result<(), Fault> {
+    let mut seen: HashMap<&Listen, Place> = HashMap::new();
+    let mut everywhere: HashMap<(u16, bool), &Rule> = HashMap::new();
+    let also = |place: Place| {
+        if place.line > 0 { format!(" (the other is on line {})", place.line) } else { String::new() }
+    };
     for rule in rules {
         if matches!(&rule.listen, Listen::Tcp(address) if address.port() == 0) {
             continue;
         }
         if let Some(former) = seen.insert(&rule.listen, rule.place) {
-            let also = if former.line > 0 { format!(" (the other is on line {})", former.line) } else { String::new() };
-            let what =
-                format!("{} is listened on twice{also}; give one rule both destinations, or another port", rule.listen);
+            let what = format!(
+                "{} is listened on twice{}; give one rule both destinations, or another port",
+                rule.listen,
+                also(former)
+            );
             return Err(Fault::new(rule.place, what));
+        }
+        if let Listen::Tcp(address) = rule.listen
+            && address.ip().is_unspecified()
+        {
+            everywhere.insert((address.port(), address.is_ipv4()), rule);
+        }
+    }
+    for rule in rules {
+        if let Listen::Tcp(address) = rule.listen
+            && let Some(other) = everywhere.get(&(address.port(), address.is_ipv4()))
+            && !address.ip().is_unspecified()
+        {
+            let (first, second) = if rule.place.line < other.place.line { (rule, *other) } else { (*other, rule) };
+            let what = format!(
+                "{} and {} cannot both be listened on{}; the one for every address takes the other's connections too",
+                second.listen,
+                first.listen,
+                also(first.place)
+            );
+            return Err(Fault::new(second.place, what));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! `forward.toml`. A key that is unknown, twice, of the wrong kind or not supported yet is refused with its place.
+//! `forward.toml`. A key that is unknown, twice or of the wrong kind is refused with its place.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +8,10 @@ use plimsoll_measure::units;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Balance, Fault, Limits, LogFormat, LogTarget, Place, Places, Rule, Table, mapping, refuse_twins};
+use super::{
+    Access, Balance, Check, Fault, Limits, LogFormat, LogTarget, Network, Pattern, Place, Places, ProxyVersion, Quota,
+    Rule, Table, mapping, reject_duplicates,
+};
 
 /// Reads a whole file.
 pub fn read(text: &str) -> Result<Table, Fault> {
@@ -25,8 +28,8 @@ pub fn read(text: &str) -> Result<Table, Fault> {
             "log" => table.log = reader.log(value)?,
             "defaults" => defaults = reader.defaults(value)?,
             "forward" => forward = Some(value),
-            "admin" => return Err(key.later()),
-            _ => return Err(key.unknown("`log`, `defaults` and `forward`")),
+            "admin" => table.admin = reader.admin(value)?,
+            _ => return Err(key.unknown("`admin`, `log`, `defaults` and `forward`")),
         }
     }
     table.max_connections = defaults.max_connections;
@@ -39,7 +42,7 @@ pub fn read(text: &str) -> Result<Table, Fault> {
     if table.rules.is_empty() {
         return Err(nothing());
     }
-    refuse_twins(&table.rules)?;
+    reject_duplicates(&table.rules)?;
     Ok(table)
 }
 
@@ -58,10 +61,6 @@ struct Key<'a> {
 impl Key<'_> {
     fn unknown(&self, known: &str) -> Fault {
         Fault::new(self.place, format!("`{}` means nothing here; what does is {known}", self.name))
-    }
-
-    fn later(&self) -> Fault {
-        Fault::new(self.place, format!("`{}` is not supported yet; leave it out", self.name))
     }
 }
 
@@ -102,6 +101,22 @@ impl<'a> Reader<'a> {
         Ok(path.map(|path| LogTarget { path: (path != "stdout").then(|| PathBuf::from(path)), format }))
     }
 
+    fn admin(&self, value: &Spanned<DeValue<'a>>) -> Result<Option<SocketAddr>, Fault> {
+        let mut listen = None;
+        for (key, value) in self.pairs(self.table(value, "[admin]")?) {
+            match key.name {
+                "listen" => {
+                    let text = self.string(value, "listen")?;
+                    let wrong =
+                        || self.fault(value, format!("`{text}` is not an address to listen on; write 127.0.0.1:9100"));
+                    listen = Some(text.parse().map_err(|_| wrong())?);
+                }
+                _ => return Err(key.unknown("`listen`")),
+            }
+        }
+        Ok(listen)
+    }
+
     fn defaults(&self, value: &Spanned<DeValue<'a>>) -> Result<Defaults, Fault> {
         let mut defaults = Defaults::default();
         for (key, value) in self.pairs(self.table(value, "[defaults]")?) {
@@ -111,7 +126,7 @@ impl<'a> Reader<'a> {
                 _ if self.limit(&mut defaults.limits, &key, value)? => {}
                 _ => {
                     return Err(
-                        key.unknown("`connect_timeout`, `idle_timeout`, `half_close`, `resolve_every`, `max_connections` and `source`")
+                        key.unknown("`connect_timeout`, `idle_timeout`, `half_close`, `send_timeout`, `resolve_every`, `max_connections` and `source`")
                     );
                 }
             }
@@ -125,32 +140,33 @@ impl<'a> Reader<'a> {
             "connect_timeout" => &mut limits.connect,
             "idle_timeout" => &mut limits.idle,
             "half_close" => &mut limits.half_close,
+            "send_timeout" => &mut limits.send,
             "resolve_every" => &mut limits.resolve,
             _ => return Ok(false),
         };
-        *limit = units::duration(self.string(value, key.name)?)
-            .map_err(|error| self.fault(value, format!("`{}`: {error}", key.name)))?;
-        if *limit < Duration::from_millis(1) {
-            return Err(self.fault(value, format!("`{}` must be at least 1ms", key.name)));
-        }
+        *limit = self.duration(value, key.name)?;
         Ok(true)
     }
 
+    fn duration(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Duration, Fault> {
+        let duration = units::duration(self.string(value, name)?)
+            .map_err(|error| self.fault(value, format!("`{name}`: {error}")))?;
+        if duration < Duration::from_millis(1) {
+            return Err(self.fault(value, format!("`{name}` must be at least 1ms")));
+        }
+        Ok(duration)
+    }
+
     fn rule(&self, key: &Key<'_>, value: &Spanned<DeValue<'a>>, defaults: &Defaults) -> Result<Vec<Rule>, Fault> {
-        let (mut to, mut balance) = (None, Balance::default());
-        let (mut limits, mut source) = (defaults.limits, defaults.source.clone());
+        let mut to = None;
+        // What stands for each address that the key names; its own listener and destinations come last.
+        let mut settings = Rule::new(super::Listen::Unix(PathBuf::new()), Vec::new(), key.place);
+        (settings.limits, settings.source) = (defaults.limits, defaults.source.clone());
         if let DeValue::Table(table) = value.get_ref() {
             for (key, value) in self.pairs(table) {
                 match key.name {
                     "to" => to = Some(self.strings(value, "to")?),
-                    "balance" => balance = self.balance(value)?,
-                    "source" => source = self.addresses(value, key.name)?,
-                    "allow" | "deny" | "check" | "send_proxy" | "accept_proxy" | "limit" => return Err(key.later()),
-                    _ if self.limit(&mut limits, &key, value)? => {}
-                    _ => {
-                        return Err(key
-                            .unknown("`to`, `balance`, `connect_timeout`, `idle_timeout`, `half_close`, `resolve_every` and `source`"));
-                    }
+                    _ => self.setting(&mut settings, &key, value)?,
                 }
             }
         } else {
@@ -160,24 +176,129 @@ impl<'a> Reader<'a> {
         if to.is_empty() {
             return Err(Fault::new(key.place, format!("`{}` leads nowhere; add a destination to `to`", key.name)));
         }
-        let rules = mapping::expand(key.name, &to)
+        let rules = mapping::expand(key.name, &to, key.place)
             .map_err(|what| Fault::new(key.place, format!("cannot read the rule `{}`: {what}", key.name)))?;
-        let place = key.place;
-        Ok(rules
-            .into_iter()
-            .map(|(listen, to)| Rule { listen, to, balance, limits, source: source.clone(), place })
-            .collect())
+        if settings.mode.is_some() && rules.iter().any(|rule| matches!(rule.listen, super::Listen::Tcp(_))) {
+            return Err(Fault::new(key.place, "`mode` is for a Unix socket; leave it out"));
+        }
+        let rule = |rule: Rule| Rule { listen: rule.listen, wildcard: rule.wildcard, to: rule.to, ..settings.clone() };
+        Ok(rules.into_iter().map(rule).collect())
+    }
+
+    fn setting(&self, rule: &mut Rule, key: &Key<'_>, value: &Spanned<DeValue<'a>>) -> Result<(), Fault> {
+        match key.name {
+            "balance" => rule.balance = self.balance(value)?,
+            "source" => rule.source = self.addresses(value, key.name)?,
+            "mode" => rule.mode = Some(self.mode(value)?),
+            "allow" | "deny" => {
+                let patterns: Vec<Pattern> =
+                    self.networks(value, key.name)?.into_iter().map(Pattern::Network).collect();
+                if rule.access.is_empty() {
+                    rule.access.push(Access::default());
+                }
+                let access = &mut rule.access[0];
+                if key.name == "allow" { access.allow = patterns } else { access.deny = patterns }
+            }
+            "check" => rule.check = Some(self.check(value)?),
+            "limit" => rule.quota = self.quota(value)?,
+            "send_proxy" => {
+                rule.send_proxy = Some(match self.string(value, key.name)? {
+                    "v1" => ProxyVersion::V1,
+                    "v2" => ProxyVersion::V2,
+                    other => return Err(self.fault(value, format!("`{other}` is no PROXY header; write v1 or v2"))),
+                });
+            }
+            "accept_proxy" => rule.accept_proxy = self.accept_proxy(value)?,
+            _ if self.limit(&mut rule.limits, key, value)? => {}
+            _ => {
+                return Err(key.unknown(
+                    "`to`, `balance`, `source`, `mode`, `allow`, `deny`, `check`, `limit`, `send_proxy`, `accept_proxy`, \
+                     `connect_timeout`, `idle_timeout`, `half_close`, `send_timeout` and `resolve_every`",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn balance(&self, value: &Spanned<DeValue<'a>>) -> Result<Balance, Fault> {
+        const KNOWN: &str = "write round-robin, least-connections, source-hash or first";
         match self.string(value, "balance")? {
             "round-robin" => Ok(Balance::RoundRobin),
             "first" => Ok(Balance::First),
-            later @ ("least-connections" | "source-hash") => {
-                Err(self.fault(value, format!("`{later}` is not supported yet; write round-robin or first")))
-            }
-            other => Err(self.fault(value, format!("`{other}` is no way to balance; write round-robin or first"))),
+            "least-connections" => Ok(Balance::LeastConnections),
+            "source-hash" => Ok(Balance::SourceHash),
+            other => Err(self.fault(value, format!("`{other}` is no way to balance; {KNOWN}"))),
         }
+    }
+
+    /// Permissions in octal, as chmod(1) takes them.
+    fn mode(&self, value: &Spanned<DeValue<'a>>) -> Result<u32, Fault> {
+        let text = self.string(value, "mode")?;
+        u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+            self.fault(value, format!("`{text}` are no permissions; write them in octal, such as \"0660\""))
+        })
+    }
+
+    fn networks(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Vec<Network>, Fault> {
+        let network = |text: &str| Network::parse(text).map_err(|what| self.fault(value, format!("`{name}`: {what}")));
+        self.strings(value, name)?.into_iter().map(network).collect()
+    }
+
+    fn check(&self, value: &Spanned<DeValue<'a>>) -> Result<Check, Fault> {
+        let mut check = Check::default();
+        for (key, value) in self.pairs(self.table(value, "check")?) {
+            let times = || {
+                let count = self.count(value, key.name)?;
+                u32::try_from(count).map_err(|_| self.fault(value, format!("`{}` is too large", key.name)))
+            };
+            match key.name {
+                "every" => check.every = self.duration(value, "every")?,
+                "timeout" => check.timeout = self.duration(value, "timeout")?,
+                "fall" => check.fall = times()?,
+                "rise" => check.rise = times()?,
+                _ => return Err(key.unknown("`every`, `timeout`, `fall` and `rise`")),
+            }
+        }
+        Ok(check)
+    }
+
+    fn quota(&self, value: &Spanned<DeValue<'a>>) -> Result<Quota, Fault> {
+        let mut quota = Quota::default();
+        for (key, value) in self.pairs(self.table(value, "limit")?) {
+            match key.name {
+                "connections" => quota.connections = Some(self.count(value, "connections")?),
+                "rate" => {
+                    let text = self.string(value, "rate")?;
+                    let rate = text.strip_suffix("/s").and_then(|count| units::rate(count).ok());
+                    quota.rate = Some(rate.filter(|rate| *rate > 0.0).ok_or_else(|| {
+                        self.fault(value, format!("`{text}` is no rate; write connections a second, such as 100/s"))
+                    })?);
+                }
+                "bandwidth" => {
+                    let text = self.string(value, "bandwidth")?;
+                    let bytes = text.strip_suffix("/s").and_then(|size| units::size(size).ok());
+                    quota.bandwidth = Some(bytes.filter(|bytes| *bytes > 0).ok_or_else(|| {
+                        self.fault(value, format!("`{text}` is no bandwidth; write bytes a second, such as 50MB/s"))
+                    })?);
+                }
+                _ => return Err(key.unknown("`connections`, `rate` and `bandwidth`")),
+            }
+        }
+        Ok(quota)
+    }
+
+    fn accept_proxy(&self, value: &Spanned<DeValue<'a>>) -> Result<Vec<Network>, Fault> {
+        let mut from = Vec::new();
+        for (key, value) in self.pairs(self.table(value, "accept_proxy")?) {
+            match key.name {
+                "from" => from = self.networks(value, "from")?,
+                _ => return Err(key.unknown("`from`")),
+            }
+        }
+        if from.is_empty() {
+            return Err(self.fault(value, "`accept_proxy` believes nobody; list whom in `from`, or leave it out"));
+        }
+        Ok(from)
     }
 
     fn table<'t>(&self, value: &'t Spanned<DeValue<'a>>, name: &str) -> Result<&'t DeTable<'a>, Fault> {
@@ -289,21 +410,63 @@ idle_timeout = "1s"
     }
 
     #[test]
-    fn what_a_later_version_will_know_is_refused_by_name() {
-        let rule = |line: &str| format!("[forward.\"*:1\"]\nto = \"192.0.2.1:1\"\n{line}\n");
-        for (key, text) in [
-            ("admin", "[admin]\nlisten = \"127.0.0.1:9100\"\n".to_owned()),
-            ("allow", rule("allow = [\"192.0.2.0/24\"]")),
-            ("deny", rule("deny = []")),
-            ("check", rule("check = { every = \"2s\" }")),
-            ("send_proxy", rule("send_proxy = \"v2\"")),
-            ("accept_proxy", rule("accept_proxy = { from = [] }")),
-            ("limit", rule("limit = { connections = 1000 }")),
-            ("least-connections", rule("balance = \"least-connections\"")),
-            ("source-hash", rule("balance = \"source-hash\"")),
+    fn every_setting_of_a_rule_is_read() {
+        let text = r#"
+[admin]
+listen = "127.0.0.1:9100"
+
+[forward."unix:/run/a.sock"]
+to = ["192.0.2.10:443", "192.0.2.11:443"]
+balance = "least-connections"
+mode = "0660"
+allow = ["192.0.2.0/24", "2001:db8::/32"]
+deny = []
+check = { every = "3s", timeout = "100ms", fall = 4, rise = 1 }
+send_proxy = "v2"
+accept_proxy = { from = ["192.0.2.1/32"] }
+limit = { connections = 1000, rate = "100/s", bandwidth = "50MB/s" }
+send_timeout = "10s"
+"#;
+        let table = read(text).expect("the file is whole");
+        assert_eq!(table.admin, Some(SocketAddr::from(([127, 0, 0, 1], 9100))));
+        let rule = &table.rules[0];
+        assert_eq!(rule.balance, Balance::LeastConnections);
+        assert_eq!(rule.mode, Some(0o660));
+        assert_eq!((rule.access[0].allow.len(), rule.access[0].deny.len()), (2, 0));
+        let (every, timeout) = (Duration::from_secs(3), Duration::from_millis(100));
+        assert_eq!(rule.check, Some(Check { every, timeout, fall: 4, rise: 1 }));
+        assert_eq!(rule.send_proxy, Some(ProxyVersion::V2));
+        assert_eq!(rule.accept_proxy, [Network::parse("192.0.2.1").expect("an address")]);
+        let quota = Quota { connections: Some(1000), rate: Some(100.0), bandwidth: Some(50_000_000) };
+        assert_eq!(rule.quota, quota);
+        assert_eq!(rule.limits.send, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_setting_that_makes_no_sense_is_refused_by_name() {
+        for (line, reason) in [
+            ("balance = \"random\"", "`random` is no way to balance"),
+            ("mode = \"0660\"", "`mode` is for a Unix socket"),
+            ("mode = \"9\"", "no permissions"),
+            ("allow = [\"192.0.2.1/24\"]", "write 192.0.2.0/24"),
+            ("deny = \"here\"", "not a network"),
+            ("check = { each = \"2s\" }", "`each` means nothing here"),
+            ("check = { fall = 0 }", "`fall` must be a count of at least 1"),
+            ("check = true", "must be a table"),
+            ("limit = { rate = \"100\" }", "such as 100/s"),
+            ("limit = { rate = \"0/s\" }", "such as 100/s"),
+            ("limit = { bandwidth = \"50MB\" }", "such as 50MB/s"),
+            ("limit = { connections = 0 }", "at least 1"),
+            ("send_proxy = true", "must be a string"),
+            ("send_proxy = \"v3\"", "write v1 or v2"),
+            ("accept_proxy = { from = [] }", "believes nobody"),
+            ("allowed = []", "`allowed` means nothing here"),
         ] {
-            let fault = read(&text).expect_err(key).to_string();
-            assert!(fault.contains(&format!("`{key}` is not supported yet")), "{key}: {fault}");
+            let text = format!("[forward.\"*:1\"]\nto = \"192.0.2.1:1\"\n{line}\n");
+            let fault = read(&text).expect_err(line).to_string();
+            assert!(fault.contains(reason), "{line}: {fault}");
         }
+        let fault = read("[admin]\nlisten = \"9100\"\n").expect_err("no address").to_string();
+        assert!(fault.contains("line 2, column 10: `9100` is not an address"), "{fault}");
     }
 }

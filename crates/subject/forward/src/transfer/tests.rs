@@ -58,7 +58,7 @@ impl Between {
         while transfer.lane.posted().is_none() {
             assert!(Instant::now() < deadline, "nothing arrives");
             transfer.source.readable = true;
-            let _ = transfer.turn(pool, None);
+            let _ = transfer.turn(pool, None, None);
         }
         (transfer, pool)
     }
@@ -67,7 +67,7 @@ impl Between {
     fn move_all(&mut self, side: Side) {
         let (mut transfer, pool) = self.transfer(side);
         loop {
-            let _ = transfer.turn(pool, None);
+            let _ = transfer.turn(pool, None, None);
             pool.outbox.clear();
             let Some(place) = transfer.lane.posted() else { return };
             let outcome = net::write(&transfer.sink.socket, pool.outbox.bytes(place));

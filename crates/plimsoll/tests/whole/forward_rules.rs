@@ -1,0 +1,571 @@
+//! What a rule of the forwarder's table may say: whom it lets in, how much, and where it leads.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::forwarder::{
+    Folder, Forwarder, PATIENCE, accept, answer, asks, command, connect, echo, exchange, listener, reset, text_of,
+    until,
+};
+
+/// A forwarder with one rule, at a free port, and its log.
+struct Ruled {
+    forwarder: Forwarder,
+    folder: Folder,
+}
+
+impl Ruled {
+    fn new(to: &[SocketAddr], settings: &str) -> Ruled {
+        Ruled::with(&["--workers", "1"], to, settings)
+    }
+
+    fn with(arguments: &[&str], to: &[SocketAddr], settings: &str) -> Ruled {
+        let folder = Folder::new();
+        let to: Vec<String> = to.iter().map(|address| format!("\"{address}\"")).collect();
+        let table = format!("[forward.\"127.0.0.1:0\"]\nto = [{}]\n{settings}\n", to.join(", "));
+        let (config, log) = (folder.write("forward.toml", &table), text_of(&folder.path("log.csv")));
+        let forwarder = Forwarder::start(&[&["--config", &config, "--log", &log], arguments].concat());
+        Ruled { forwarder, folder }
+    }
+
+    fn connect(&self) -> TcpStream {
+        self.forwarder.connect()
+    }
+
+    /// The last two columns of each row of the log, when there are as many.
+    fn ends(&self, count: usize) -> Vec<(String, String)> {
+        let read = || fs::read_to_string(self.folder.path("log.csv")).unwrap_or_default();
+        until(&format!("the log has {count} rows"), || read().lines().count() > count);
+        let end = |line: &str| {
+            let mut fields = line.rsplit(',');
+            let error = fields.next().unwrap_or_default().to_owned();
+            (fields.next().unwrap_or_default().to_owned(), error)
+        };
+        read().lines().skip(1).map(end).collect()
+    }
+}
+
+/// A connection from an address of this machine.
+fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
+    let socket = plimsoll_sys::net::connect(address, Some(IpAddr::from(source)), plimsoll_sys::net::Mode::Blocking);
+    let stream = TcpStream::from(socket.expect("connections are taken"));
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream
+}
+
+/// Whether the other side cuts the connection off without a byte.
+fn is_cut_off(mut stream: TcpStream) -> bool {
+    let _ = stream.write_all(b"?");
+    matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::ConnectionReset)
+}
+
+/// A listener that no connection gets through to: its queue is full, and the kernel drops what else is sent to it.
+struct Silent {
+    _listener: TcpListener,
+    _queued: Vec<TcpStream>,
+    address: SocketAddr,
+}
+
+fn silent() -> Silent {
+    let (listener, address) = listener();
+    let mut queued = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
+        queued.push(stream);
+        assert!(queued.len() < 10_000, "the queue has no end");
+    }
+    Silent { _listener: listener, _queued: queued, address }
+}
+
+#[test]
+fn a_silent_destination_takes_its_share_of_the_time_and_the_next_one_serves() {
+    let (silent, alive) = (silent(), answer(b'a'));
+    for balance in ["first", "round-robin"] {
+        let settings = format!("balance = \"{balance}\"\nconnect_timeout = \"2s\"");
+        let ruled = Ruled::new(&[silent.address, alive], &settings);
+        for _ in 0..4 {
+            assert_eq!(asks(&mut ruled.connect()), b'a', "{balance}");
+        }
+        assert_eq!(ruled.forwarder.stop()["ends"], serde_json::json!({"client_closed": 4}), "{balance}");
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_before_there_is_a_server_is_let_go_at_once() {
+    let silent = silent();
+    let ruled = Ruled::new(&[silent.address], "connect_timeout = \"10m\"");
+    let client = ruled.connect();
+    until("it is being connected", || ruled.forwarder.open_connections() > 0);
+    reset(client);
+    assert_eq!(ruled.ends(1)[0].0, "client_reset");
+}
+
+#[test]
+fn the_idle_time_out_holds_while_connecting_too() {
+    let silent = silent();
+    let ruled = Ruled::new(&[silent.address], "connect_timeout = \"10m\"\nidle_timeout = \"200ms\"");
+    assert!(is_cut_off(ruled.connect()));
+    assert_eq!(ruled.ends(1)[0].0, "idle");
+}
+
+#[test]
+fn a_failure_to_connect_has_its_reason_in_the_log_and_is_said_once() {
+    let (dead, refusing) = listener();
+    drop(dead);
+    let mut ruled = Ruled::new(&[refusing], "");
+    for _ in 0..3 {
+        assert!(is_cut_off(ruled.connect()));
+    }
+    assert_eq!(ruled.ends(3), vec![("connect_refused".to_owned(), "econnrefused".to_owned()); 3]);
+    let sentence = ruled.forwarder.sentence();
+    assert!(sentence.contains(&format!("cannot connect to {refusing}: Connection refused")), "{sentence}");
+    let (_, _, said) = {
+        ruled.forwarder.signal("TERM");
+        ruled.forwarder.wait()
+    };
+    assert!(!said.contains("cannot connect"), "it was said already: {said}");
+}
+
+#[test]
+fn the_destination_with_the_fewest_connections_is_next() {
+    let ruled = Ruled::new(&[answer(b'a'), answer(b'b')], "balance = \"least-connections\"");
+    let mut first = ruled.connect();
+    let busy = asks(&mut first);
+    // All of these end before the next begins, but the first lives: its server has one more.
+    for _ in 0..4 {
+        let mut next = ruled.connect();
+        assert_ne!(asks(&mut next), busy);
+        drop(next);
+        until("it is closed", || ruled.forwarder.open_connections() <= 1);
+    }
+}
+
+#[test]
+fn a_client_address_keeps_its_destination() {
+    let ruled = Ruled::new(&[answer(b'a'), answer(b'b'), answer(b'c')], "balance = \"source-hash\"");
+    let at = |source: [u8; 4]| asks(&mut connect_from(source, ruled.forwarder.address()));
+    let firsts: Vec<u8> = (1..=30).map(|last| at([127, 0, 9, last])).collect();
+    let seconds: Vec<u8> = (1..=30).map(|last| at([127, 0, 9, last])).collect();
+    assert_eq!(firsts, seconds);
+    assert!([b'a', b'b', b'c'].iter().all(|server| firsts.contains(server)), "{firsts:?}");
+}
+
+#[test]
+fn who_is_denied_is_reset_and_the_log_says_so() {
+    let ruled = Ruled::new(&[echo()], "allow = [\"127.0.0.0/24\"]\ndeny = [\"127.0.0.7\"]");
+    let address = ruled.forwarder.address();
+    exchange(&mut connect_from([127, 0, 0, 2], address));
+    for source in [[127, 0, 0, 7], [127, 0, 1, 1]] {
+        assert!(is_cut_off(connect_from(source, address)), "{source:?}");
+    }
+    let ends = ruled.ends(3);
+    assert_eq!(ends.iter().filter(|(end, _)| end == "denied").count(), 2, "{ends:?}");
+}
+
+#[test]
+fn rinetds_rules_say_who_may_connect() {
+    let folder = Folder::new();
+    let server = echo();
+    let (host, port) = (server.ip(), server.port());
+    let text = format!("127.0.0.1 0 {host} {port}\nallow 127.0.0.*\ndeny 127.0.0.7\n127.0.0.1 0 {host} {port}\n");
+    let forwarder = Forwarder::start(&["--table", &folder.write("rinetd.conf", &text)]);
+    let [guarded, open] = forwarder.addresses()[..] else { panic!("two rules") };
+    exchange(&mut connect_from([127, 0, 0, 2], guarded));
+    assert!(is_cut_off(connect_from([127, 0, 0, 7], guarded)));
+    exchange(&mut connect_from([127, 0, 0, 7], open));
+}
+
+#[test]
+fn connections_beyond_a_rules_limit_are_reset() {
+    let ruled = Ruled::with(&["--workers", "2"], &[echo()], "limit = { connections = 3 }");
+    let mut held: Vec<TcpStream> = (0..3).map(|_| ruled.connect()).collect();
+    held.iter_mut().for_each(exchange);
+    assert!(is_cut_off(ruled.connect()));
+    assert_eq!(ruled.ends(1)[0].0, "limit");
+    held.pop();
+    until("there is room for another", || !is_cut_off(ruled.connect()));
+}
+
+#[test]
+fn connections_beyond_a_rules_rate_are_reset() {
+    // One in ten minutes: the second comes too early, however slow this machine is.
+    let ruled = Ruled::new(&[echo()], "limit = { rate = \"0.002/s\" }");
+    exchange(&mut ruled.connect());
+    assert!(is_cut_off(ruled.connect()));
+    let ruled = Ruled::new(&[echo()], "limit = { rate = \"5/s\" }");
+    let begun = Instant::now();
+    let served = (0..50).filter(|_| !is_cut_off(ruled.connect())).count();
+    let most = 5.0 + 5.0 * begun.elapsed().as_secs_f64() + 1.0;
+    assert!(served >= 5 && served as f64 <= most, "{served} of at most {most}");
+}
+
+#[test]
+fn a_rules_bandwidth_holds_for_all_its_connections_together() {
+    const BYTES: usize = 512 * 1024;
+    let ruled = Ruled::new(&[echo()], "limit = { bandwidth = \"1MiB/s\" }");
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut stream = ruled.connect();
+                let mut writer = stream.try_clone().expect("a descriptor is left");
+                let bytes = crate::support::forwarder::Noise::new(9).bytes(BYTES);
+                let mut read = vec![0; BYTES];
+                std::thread::scope(|scope| {
+                    scope.spawn(|| writer.write_all(&bytes).expect("it is read"));
+                    stream.read_exact(&mut read).expect("an echo");
+                });
+                assert!(read == bytes);
+            });
+        }
+    });
+    // A read of 64 KiB for each connection may go before its time.
+    let least = (3 * BYTES - 3 * 64 * 1024) as f64 / f64::from(1 << 20);
+    assert!(begun.elapsed().as_secs_f64() >= least, "{:?} for at least {least} s", begun.elapsed());
+    let summary = ruled.forwarder.stop();
+    assert_eq!(summary["bytes_up"], 3 * BYTES);
+}
+
+#[test]
+fn a_destination_whose_checks_fail_gets_no_connection_until_they_succeed() {
+    let (dead, moving) = listener();
+    drop(dead);
+    let alive = answer(b'a');
+    let check = "check = { every = \"50ms\", timeout = \"5s\", fall = 2, rise = 2 }\nbalance = \"first\"";
+    let mut ruled = Ruled::new(&[moving, alive], check);
+    let sentence = ruled.forwarder.sentence();
+    assert!(sentence.contains(&format!("{moving} is down: 2 checks failed")), "{sentence}");
+    assert_eq!(asks(&mut ruled.connect()), b'a');
+    let back = TcpListener::bind(moving).expect("the port was ours");
+    let sentence = ruled.forwarder.sentence();
+    assert!(sentence.contains(&format!("{moving} is up again")), "{sentence}");
+    let mut client = ruled.connect();
+    client.write_all(b"x").expect("there is room");
+    // Checks are connections without a byte.
+    let mut byte = [0];
+    while accept(&back).read(&mut byte).expect("a check ends, and the client sends") == 0 {}
+    assert_eq!(&byte, b"x");
+    let summary = ruled.forwarder.stop();
+    assert_eq!(summary["errors"], serde_json::json!({}), "nobody was led to the dead one");
+}
+
+#[test]
+fn a_server_is_told_who_has_connected() {
+    for version in ["v1", "v2"] {
+        let (server, address) = listener();
+        let ruled = Ruled::new(&[address], &format!("send_proxy = \"{version}\""));
+        let mut client = ruled.connect();
+        client.write_all(b"hello").expect("there is room");
+        let (from, to) = (client.local_addr().expect("connected"), ruled.forwarder.address());
+        let want = if version == "v1" {
+            format!("PROXY TCP4 {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port()).into_bytes()
+        } else {
+            let mut want = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\x7f\0\0\x01\x7f\0\0\x01".to_vec();
+            want.extend(from.port().to_be_bytes());
+            want.extend(to.port().to_be_bytes());
+            want
+        };
+        let mut read = vec![0; want.len() + 5];
+        accept(&server).read_exact(&mut read).expect("it is told and then relayed");
+        assert_eq!(read, [&want[..], b"hello"].concat(), "{version}");
+        drop(client);
+        assert_eq!(ruled.forwarder.stop()["bytes_up"], 5, "the header is no byte of the client's");
+    }
+}
+
+#[test]
+fn a_proxys_header_is_believed_from_those_that_are_named_and_from_nobody_else() {
+    let (server, address) = listener();
+    let ruled = Ruled::new(
+        &[address],
+        "accept_proxy = { from = [\"127.0.0.8\"] }\nsend_proxy = \"v1\"\ndeny = [\"192.0.2.66\"]",
+    );
+    let at = ruled.forwarder.address();
+    let mut proxy = connect_from([127, 0, 0, 8], at);
+    // In pieces, and with the first bytes of the stream.
+    for piece in [&b"PROXY TCP4 192.0.2.1 "[..], b"198.51.100.1 1111 2222\r", b"\nhello"] {
+        proxy.write_all(piece).expect("there is room");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let want = b"PROXY TCP4 192.0.2.1 198.51.100.1 1111 2222\r\nhello";
+    let mut read = [0; 50];
+    accept(&server).read_exact(&mut read[..want.len()]).expect("it is passed on");
+    assert_eq!(&read[..want.len()], want);
+    drop(proxy);
+    // What is denied is whom the proxy speaks for.
+    let mut denied = connect_from([127, 0, 0, 8], at);
+    denied.write_all(b"PROXY TCP4 192.0.2.66 198.51.100.1 1111 2222\r\n").expect("there is room");
+    assert!(is_cut_off(denied));
+    let mut wrong = connect_from([127, 0, 0, 8], at);
+    wrong.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
+    assert!(is_cut_off(wrong));
+    // A stranger's header is bytes like others.
+    let mut stranger = connect_from([127, 0, 0, 9], at);
+    stranger.write_all(b"PROXY UNKNOWN\r\n").expect("there is room");
+    let mut server_side = accept(&server);
+    let local = stranger.local_addr().expect("connected");
+    let want = format!("PROXY TCP4 127.0.0.9 127.0.0.1 {} {}\r\nPROXY UNKNOWN\r\n", local.port(), at.port());
+    let mut read = vec![0; want.len()];
+    server_side.read_exact(&mut read).expect("it is passed on");
+    assert_eq!(String::from_utf8_lossy(&read), want);
+    let ends: Vec<String> = ruled.ends(3).into_iter().map(|(end, _)| end).collect();
+    assert!(ends.contains(&"denied".to_owned()) && ends.contains(&"proxy_header".to_owned()), "{ends:?}");
+    let log = fs::read_to_string(ruled.folder.path("log.csv")).expect("there is a log");
+    assert!(log.contains(",192.0.2.1:1111,"), "{log}");
+}
+
+/// A server in Python at a Unix socket, whose queue has room for two. It takes them when its input ends.
+struct SlowUnixServer(Child);
+
+impl SlowUnixServer {
+    fn start(path: &str) -> SlowUnixServer {
+        const SCRIPT: &str = "import socket,sys\n\
+            s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1); print('ready', flush=True)\n\
+            sys.stdin.read()\n\
+            while True:\n\
+            \x20   c, _ = s.accept(); c.sendall(c.recv(5)); c.close()\n";
+        let mut command = Command::new("python3");
+        let command = command.args(["-c", SCRIPT, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("python3 runs");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0; 6]).expect("it is ready");
+        SlowUnixServer(child)
+    }
+}
+
+impl Drop for SlowUnixServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_unix_socket_whose_queue_is_full_is_waited_for() {
+    let folder = Folder::new();
+    let path = text_of(&folder.path("slow.sock"));
+    let mut server = SlowUnixServer::start(&path);
+    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"unix:{path}\"\nconnect_timeout = \"60s\"\n");
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| forwarder.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write_all(b"hello").expect("there is room"));
+    drop(server.0.stdin.take());
+    for client in &mut clients {
+        let mut answer = [0; 5];
+        client.read_exact(&mut answer).expect("it is served in its turn");
+        assert_eq!(&answer, b"hello");
+    }
+    drop(clients);
+    assert_eq!(forwarder.stop()["errors"], serde_json::json!({}));
+}
+
+#[test]
+fn a_unix_socket_has_the_permissions_that_its_rule_says() {
+    let folder = Folder::new();
+    let path = folder.path("a.sock");
+    let table = format!("[forward.\"unix:{}\"]\nto = \"{}\"\nmode = \"0620\"\n", text_of(&path), echo());
+    let _forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o620);
+}
+
+#[test]
+fn one_rules_idle_clients_leave_the_others_their_part_of_max_connections() {
+    for accept in ["single", "exclusive", "handoff"] {
+        let folder = Folder::new();
+        let server = echo();
+        let table = format!(
+            "[defaults]\nmax_connections = 32\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n\"127.0.0.2:0\" = \"{server}\"\n"
+        );
+        let config = folder.write("forward.toml", &table);
+        let workers = if accept == "exclusive" { "2" } else { "1" };
+        let mut forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", workers]);
+        let [greedy, modest] = forwarder.addresses()[..] else { panic!("two rules") };
+        // An eighth of 32 is 4, and a rule's part of it 2.
+        let mut held: Vec<TcpStream> = (0..30).map(|_| connect(greedy)).collect();
+        held.iter_mut().for_each(exchange);
+        let _waiting: Vec<TcpStream> = (0..5).map(|_| connect(greedy)).collect();
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("the rest of max_connections (32) is kept for other rules"), "{accept}: {sentence}");
+        let mut others: Vec<TcpStream> = (0..2).map(|_| connect(modest)).collect();
+        others.iter_mut().for_each(exchange);
+        let _one_more = connect(modest);
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("max_connections (32) is reached"), "{accept}: {sentence}");
+        until("waiting costs no CPU", || forwarder.is_quiet());
+    }
+}
+
+#[test]
+fn clients_that_wait_beyond_max_connections_are_served_when_a_reload_or_the_end_takes_their_listener() {
+    for accept in ["single", "exclusive", "handoff"] {
+        let folder = Folder::new();
+        let (server, other) = (answer(b'a'), "127.0.0.3:0");
+        let table = |listen: &str| format!("[defaults]\nmax_connections = 2\n[forward]\n\"{listen}\" = \"{server}\"\n");
+        let config = folder.write("forward.toml", &table("127.0.0.1:0"));
+        let workers = if accept == "exclusive" { "2" } else { "1" };
+        let mut forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", workers]);
+        let mut held: Vec<TcpStream> = (0..2).map(|_| forwarder.connect()).collect();
+        held.iter_mut().for_each(|stream| assert_eq!(asks(stream), b'a', "{accept}"));
+        let mut waiting: Vec<TcpStream> = (0..5).map(|_| forwarder.connect()).collect();
+        folder.replace("forward.toml", &table(other));
+        forwarder.signal("HUP");
+        until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+        waiting.iter_mut().for_each(|stream| assert_eq!(asks(stream), b'a', "{accept}"));
+        drop((held, waiting));
+        forwarder.stop();
+    }
+}
+
+#[test]
+fn who_takes_nothing_is_given_up_with_a_reset_and_its_own_cause() {
+    let (server, address) = listener();
+    let ruled = Ruled::new(&[address], "send_timeout = \"300ms\"");
+    let client = ruled.connect();
+    let mut sending = accept(&server);
+    // More than any buffer on the way holds: it ends by the reset.
+    let piece = vec![7; 1 << 20];
+    let error = loop {
+        if let Err(error) = sending.write_all(&piece) {
+            break error;
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+    assert_eq!(ruled.ends(1)[0].0, "send_timeout");
+    drop(client);
+    assert_eq!(ruled.forwarder.stop()["ends"], serde_json::json!({"send_timeout": 1}));
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = connect(address);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("there is room");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn the_admin_address_shows_metrics_health_and_the_table() {
+    let folder = Folder::new();
+    let server = echo();
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n");
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--drain", "30s"]);
+    let admin: SocketAddr = forwarder.ready["admin"].as_str().expect("an address").parse().expect("an address");
+    let listen = forwarder.address();
+    let mut held = forwarder.connect();
+    exchange(&mut held);
+    exchange(&mut forwarder.connect());
+    let has = |line: &str| get(admin, "/metrics").lines().any(|found| found == line);
+    for line in [
+        format!("plimsoll_forward_connections_total{{listen=\"{listen}\"}} 2"),
+        format!("plimsoll_forward_connections{{listen=\"{listen}\"}} 1"),
+        format!("plimsoll_forward_bytes_total{{listen=\"{listen}\",direction=\"up\"}} 10"),
+        format!("plimsoll_forward_bytes_total{{listen=\"{listen}\",direction=\"down\"}} 10"),
+        format!("plimsoll_forward_ends_total{{listen=\"{listen}\",end=\"client_closed\"}} 1"),
+        format!("plimsoll_forward_server_connections{{listen=\"{listen}\",server=\"{server}\"}} 1"),
+        format!("plimsoll_forward_server_up{{listen=\"{listen}\",server=\"{server}\"}} 1"),
+        "plimsoll_forward_reloads_total{outcome=\"done\"} 0".to_owned(),
+    ] {
+        until(&line, || has(&line));
+    }
+    for (path, status, text) in [
+        ("/healthz", "200 OK", "ok"),
+        ("/readyz", "200 OK", "ready"),
+        ("/", "200 OK", &listen.to_string()),
+        ("/nothing", "404 Not Found", "/metrics"),
+    ] {
+        let answer = get(admin, path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(text), "{path}: {answer}");
+    }
+    // A table that replaces the first one goes on counting.
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+    assert!(has(&format!("plimsoll_forward_connections_total{{listen=\"{listen}\"}} 2")));
+    assert!(has("plimsoll_forward_reloads_total{outcome=\"done\"} 1"));
+    forwarder.signal("TERM");
+    until("it is not ready any more", || get(admin, "/readyz").starts_with("HTTP/1.1 503"));
+    assert!(get(admin, "/healthz").starts_with("HTTP/1.1 200"));
+    drop(held);
+    let (status, summary, said) = forwarder.wait();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(summary["connections"], 2);
+}
+
+#[test]
+fn where_the_log_goes_may_change_with_the_table() {
+    let folder = Folder::new();
+    let server = echo();
+    let table = |log: &str| {
+        let log = text_of(&folder.path(log));
+        format!("[log]\nconnections = \"{log}\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n")
+    };
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table("one.csv"))]);
+    let rows = |log: &str| fs::read_to_string(folder.path(log)).unwrap_or_default().lines().count();
+    exchange(&mut forwarder.connect());
+    until("the first log has a header and a row", || rows("one.csv") == 2);
+    folder.replace("forward.toml", &table("two.csv"));
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+    exchange(&mut forwarder.connect());
+    until("the second log has a header and a row", || rows("two.csv") == 2);
+    assert_eq!(rows("one.csv"), 2);
+    folder.replace("forward.toml", &format!("[forward]\n\"127.0.0.1:0\" = \"{server}\"\n"));
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+    exchange(&mut forwarder.connect());
+    forwarder.stop();
+    assert_eq!(rows("two.csv"), 2);
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_no_log() {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--log", &fifo]).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("nobody reads this FIFO"), "{said}");
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+    let folder = Folder::new();
+    let path = folder.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("the folder can be written to");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut start = command(&[&format!("127.0.0.1:0={}", echo())]);
+    start.env("NOTIFY_SOCKET", &path);
+    let forwarder = Forwarder::spawn(start);
+    let told = || {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).expect("it is told");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    forwarder.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(forwarder.wait().0.code(), Some(0));
+}
+
+#[test]
+fn every_thread_goes_on_as_the_user_that_is_named() {
+    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--user", "no-such-user"]).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("there is no such user"), "{said}");
+    let is_root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("Uid:\t0\t"));
+    if !is_root {
+        let _ = writeln!(std::io::stderr(), "skipped: only root can become another user");
+        return;
+    }
+    let forwarder = Forwarder::to(echo(), &["--user", "nobody"]);
+    exchange(&mut forwarder.connect());
+    let tasks = fs::read_dir(format!("/proc/{}/task", forwarder.pid())).expect("it runs").flatten();
+    for task in tasks {
+        let status = fs::read_to_string(task.path().join("status")).expect("a thread has a status");
+        assert!(status.contains("Uid:\t65534\t65534\t65534\t65534"), "{status}");
+    }
+    forwarder.stop();
+}

@@ -1,0 +1,271 @@
+//! What `[admin]` shows by HTTP: `/metrics` (Prometheus' text format), `/healthz`, `/readyz`, and the table as a page.
+//!
+//! It reads what event loops count anyway, in a thread of its own, one request after another: nothing here can delay a
+//! connection. A request may take two seconds.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::event::Event;
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+
+use crate::route::Route;
+use crate::shared::Shared;
+
+/// A request may take this long, to be read and to be answered.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest head of a request.
+const LONGEST_HEAD: usize = 8 * 1024;
+
+/// The listener of the page and the metrics.
+pub(crate) struct Admin {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// The thread that answers. It ends when this is dropped.
+pub(crate) struct Running {
+    end: Arc<Event>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end.raise();
+    }
+}
+
+impl Admin {
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Admin> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Admin { address: listener.local_addr()?, listener })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins to answer.
+    pub(crate) fn start(self, shared: &Arc<Shared>) -> io::Result<Running> {
+        let end = Arc::new(Event::new()?);
+        let (ended, shared) = (Arc::clone(&end), Arc::downgrade(shared));
+        let thread = std::thread::Builder::new().name("admin".to_owned());
+        thread.spawn(move || self.answer_all(&shared, &ended))?;
+        Ok(Running { end })
+    }
+
+    fn answer_all(&self, shared: &Weak<Shared>, ended: &Event) {
+        loop {
+            let mut places = [
+                Place::new(ended.as_fd().as_raw_fd(), Interest::READ),
+                Place::new(self.listener.as_raw_fd(), Interest::READ),
+            ];
+            let waited = poll::wait(&mut places, None);
+            let accepted = self.listener.accept();
+            let Some(shared) = shared.upgrade().filter(|_| !places[0].readable()) else { return };
+            match (waited, accepted) {
+                // A client that goes away has nobody to be told.
+                (Ok(_), Ok((stream, _))) => drop(answer(&stream, &shared)),
+                (Ok(_), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // No descriptor is left, perhaps: the listener stays ready, and waiting for it would spin.
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+}
+
+fn answer(mut stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || head.len() > LONGEST_HEAD {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut part = [0; 1024];
+        match stream.read(&mut part)? {
+            0 => return Ok(()),
+            length => head.extend_from_slice(&part[..length]),
+        }
+    }
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split('?').next().unwrap_or_default();
+    let (status, kind, body) = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(shared)),
+        ("GET" | "HEAD", "/") => ("200 OK", "text/html; charset=utf-8", page(shared)),
+        ("GET" | "HEAD", "/healthz") => ("200 OK", "text/plain", "ok\n".to_owned()),
+        ("GET" | "HEAD", "/readyz") if shared.draining.load(Ordering::Relaxed) => {
+            ("503 Service Unavailable", "text/plain", "draining\n".to_owned())
+        }
+        ("GET" | "HEAD", "/readyz") => ("200 OK", "text/plain", "ready\n".to_owned()),
+        ("GET" | "HEAD", _) => {
+            ("404 Not Found", "text/plain", "/, /metrics, /healthz and /readyz are here\n".to_owned())
+        }
+        _ => ("405 Method Not Allowed", "text/plain", "only GET and HEAD\n".to_owned()),
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\nAllow: GET, HEAD\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    if method != "HEAD" {
+        stream.write_all(body.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The routes in the order of their listening addresses.
+fn in_order(shared: &Shared) -> Vec<Arc<Route>> {
+    let mut routes: Vec<(u32, Arc<Route>)> =
+        shared.routes().iter().map(|(number, route)| (*number, Arc::clone(route))).collect();
+    routes.sort_by_key(|(number, _)| *number);
+    routes.into_iter().map(|(_, route)| route).collect()
+}
+
+fn metrics(shared: &Shared) -> String {
+    let (mut text, routes) = (String::new(), in_order(shared));
+    let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, u64)]| {
+        let _ = write!(text, "# HELP plimsoll_forward_{name} {help}\n# TYPE plimsoll_forward_{name} {kind}\n");
+        for (labels, value) in lines {
+            let _ = writeln!(text, "plimsoll_forward_{name}{labels} {value}");
+        }
+    };
+    let listens = |route: &Route| format!("listen=\"{}\"", Label(&route.listen().to_string()));
+    let each = |count: &dyn Fn(&Route) -> u64| -> Vec<(String, u64)> {
+        routes.iter().map(|route| (format!("{{{}}}", listens(route)), count(route))).collect()
+    };
+    let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+    family("connections_total", "counter", "Connections accepted.", &each(&|route| load(&route.counts.accepted)));
+    family("connections", "gauge", "Connections open.", &each(&|route| load(&route.counts.open)));
+    let bytes: Vec<(String, u64)> = routes
+        .iter()
+        .flat_map(|route| {
+            [("up", &route.counts.bytes_up), ("down", &route.counts.bytes_down)]
+                .map(|(direction, count)| (format!("{{{},direction=\"{direction}\"}}", listens(route)), load(count)))
+        })
+        .collect();
+    family("bytes_total", "counter", "Bytes written: up to servers, down to clients.", &bytes);
+    let ends: Vec<(String, u64)> = routes
+        .iter()
+        .flat_map(|route| {
+            let labels = listens(route);
+            let ends: Vec<_> = route.counts.ends().collect();
+            ends.into_iter().map(move |(end, count)| (format!("{{{labels},end=\"{}\"}}", end.name()), count))
+        })
+        .collect();
+    family("ends_total", "counter", "Connections that ended, by how.", &ends);
+    let servers = |count: &dyn Fn(&crate::route::Server) -> u64| -> Vec<(String, u64)> {
+        let of = |route: &Arc<Route>| {
+            let labels = listens(route);
+            let of_server = |server: &Arc<crate::route::Server>| {
+                let target = server.target.to_string();
+                (format!("{{{labels},server=\"{}\"}}", Label(&target)), count(server))
+            };
+            route.servers().iter().map(of_server).collect::<Vec<_>>()
+        };
+        routes.iter().flat_map(of).collect()
+    };
+    let open = servers(&|server| server.open.load(Ordering::Relaxed) as u64);
+    family("server_connections", "gauge", "Connections open to a server.", &open);
+    let up = servers(&|server| u64::from(!server.down.load(Ordering::Relaxed)));
+    family("server_up", "gauge", "Whether the checks of a server succeed, or it has none.", &up);
+    let reloads = [("done", 0), ("refused", 1)]
+        .map(|(outcome, place)| (format!("{{outcome=\"{outcome}\"}}"), load(&shared.reloads[place])));
+    family("reloads_total", "counter", "Tables that came after the first.", &reloads);
+    let dropped = [(String::new(), shared.log.dropped())];
+    family("log_rows_dropped_total", "counter", "Rows that the log was too slow for.", &dropped);
+    let most = shared.limit.most();
+    if most != u64::MAX {
+        family("connections_limit", "gauge", "max_connections.", &[(String::new(), most)]);
+    }
+    text
+}
+
+/// The table as it is now; the browser asks again every two seconds.
+fn page(shared: &Shared) -> String {
+    let mut rows = String::new();
+    for route in in_order(shared) {
+        let servers: Vec<String> = route
+            .servers()
+            .iter()
+            .map(|server| {
+                let state = if server.down.load(Ordering::Relaxed) { " (down)" } else { "" };
+                format!("{}{state}: {}", server.target, server.open.load(Ordering::Relaxed))
+            })
+            .collect();
+        let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &route.counts;
+        let _ = writeln!(
+            rows,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            Html(&route.listen().to_string()),
+            Html(&servers.join(", ")),
+            load(&counts.open),
+            load(&counts.accepted),
+            load(&counts.bytes_up),
+            load(&counts.bytes_down),
+        );
+    }
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\">\
+         <title>plimsoll forward</title><style>body{{font-family:sans-serif}}td,th{{padding:.2em .8em;text-align:left}}\
+         </style></head><body><h1>plimsoll forward</h1><p>{} connections open, {} at most so far.</p><table>\n<tr>\
+         <th>listens at</th><th>leads to: open</th><th>open</th><th>accepted</th><th>bytes up</th><th>bytes down</th></tr>\n\
+         {rows}</table></body></html>\n",
+        shared.limit.open(),
+        shared.limit.peak()
+    )
+}
+
+/// The value of a label, as Prometheus' text format escapes it.
+struct Label<'a>(&'a str);
+
+impl std::fmt::Display for Label<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '\\' => formatter.write_str("\\\\"),
+            '"' => formatter.write_str("\\\""),
+            '\n' => formatter.write_str("\\n"),
+            character => formatter.write_char(character),
+        })
+    }
+}
+
+/// Text in a page: the path of a Unix socket may have anything in it.
+struct Html<'a>(&'a str);
+
+impl std::fmt::Display for Html<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '<' => formatter.write_str("&lt;"),
+            '>' => formatter.write_str("&gt;"),
+            '&' => formatter.write_str("&amp;"),
+            '"' => formatter.write_str("&quot;"),
+            '\'' => formatter.write_str("&#39;"),
+            character => formatter.write_char(character),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_path_may_hold_breaks_neither_the_page_nor_a_label() {
+        assert_eq!(Html("unix:/<b>'\"&").to_string(), "unix:/&lt;b&gt;&#39;&quot;&amp;");
+        assert_eq!(Label("unix:/a\"b\\c\n").to_string(), "unix:/a\\\"b\\\\c\\n");
+    }
+}

@@ -1,0 +1,179 @@
+//! Asks servers whether they are there, as their rules say: a connection that is made is an answer.
+//!
+//! One thread asks all of them, none waiting for another. [`Health`] is pure.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::{net, unix};
+
+use crate::route::{Server, Target};
+use crate::shared::{Routes, Shared};
+use crate::table::Check;
+
+/// The table, and whether the forwarder has ended, is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Answers and failures in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Health {
+    answers: u32,
+    failures: u32,
+    down: bool,
+}
+
+impl Health {
+    /// Takes note of an answer, or of none. Returns whether the server is to be thought of as down, where that is new.
+    fn note(&mut self, answered: bool, check: &Check) -> Option<bool> {
+        (self.answers, self.failures) =
+            if answered { (self.answers.saturating_add(1), 0) } else { (0, self.failures.saturating_add(1)) };
+        let down = if self.down { self.answers < check.rise } else { self.failures >= check.fall };
+        (std::mem::replace(&mut self.down, down) != down).then_some(down)
+    }
+}
+
+/// One server that is asked.
+struct Probe {
+    server: Arc<Server>,
+    check: Check,
+    listen: String,
+    health: Health,
+    due: Instant,
+    /// The connection that is being made, and when it has taken too long.
+    asked: Option<(OwnedFd, Instant)>,
+}
+
+/// Starts the thread. It ends when what is returned is dropped.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<SyncSender<()>> {
+    let (end, ended) = sync_channel::<()>(0);
+    let shared = Arc::downgrade(shared);
+    std::thread::Builder::new().name("checks".to_owned()).spawn(move || run(&shared, &ended))?;
+    Ok(end)
+}
+
+fn run(shared: &Weak<Shared>, ended: &Receiver<()>) {
+    let (mut probes, mut followed) = (Vec::new(), None::<Arc<Routes>>);
+    while ended.try_recv() != Err(TryRecvError::Disconnected) {
+        let Some(shared) = shared.upgrade() else { return };
+        let (routes, now) = (shared.routes(), Instant::now());
+        // Names may have new addresses in the same routes, so the servers are compared, not the tables alone.
+        if followed.as_ref().is_none_or(|former| !Arc::ptr_eq(former, &routes)) || has_checked_names(&routes) {
+            probes = follow(probes, &routes, now);
+            followed = Some(routes);
+        }
+        for probe in &mut probes {
+            ask(probe, &shared, now);
+        }
+        let timeout = probes.iter().map(|probe| probe.asked.as_ref().map_or(probe.due, |(_, until)| *until)).min();
+        let timeout = timeout.map_or(LOOK_EVERY, |until| until.saturating_duration_since(now).min(LOOK_EVERY));
+        drop(shared);
+        let asked = probes.iter().filter_map(|probe| probe.asked.as_ref());
+        let mut places: Vec<Place> = asked.map(|(socket, _)| Place::new(socket.as_raw_fd(), Interest::WRITE)).collect();
+        if poll::wait(&mut places, Some(timeout)).is_err() {
+            std::thread::sleep(timeout);
+        }
+    }
+}
+
+fn has_checked_names(routes: &Routes) -> bool {
+    routes.values().any(|route| route.rule.check.is_some() && route.names().next().is_some())
+}
+
+/// The probes of a table: those of servers that were asked before go on.
+fn follow(former: Vec<Probe>, routes: &Routes, now: Instant) -> Vec<Probe> {
+    let mut former = former;
+    let mut probes = Vec::new();
+    for route in routes.values() {
+        let Some(check) = route.rule.check else { continue };
+        for server in route.servers().iter() {
+            let known = former.iter().position(|probe| Arc::ptr_eq(&probe.server, server));
+            let listen = route.listen().to_string();
+            probes.push(match known {
+                Some(place) => Probe { check, listen, ..former.swap_remove(place) },
+                None => Probe {
+                    server: Arc::clone(server),
+                    check,
+                    listen,
+                    health: Health::default(),
+                    due: now,
+                    asked: None,
+                },
+            });
+        }
+    }
+    probes
+}
+
+/// Asks a server whose time has come, or looks whether it has answered.
+fn ask(probe: &mut Probe, shared: &Shared, now: Instant) {
+    let outcome = match &probe.asked {
+        Some((socket, until)) => match outcome(socket, *until, now) {
+            Some(outcome) => outcome,
+            None => return,
+        },
+        None if now < probe.due => return,
+        None => {
+            probe.due = now + probe.check.every;
+            let socket = match &probe.server.target {
+                Target::Tcp(address) => net::connect(*address, None, net::Mode::Nonblocking),
+                Target::Unix(path) => unix::connect(path),
+            };
+            match socket {
+                Ok(socket) => {
+                    probe.asked = Some((socket, now + probe.check.timeout));
+                    return;
+                }
+                // A full queue is one that somebody empties.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Err(error) => Err(error),
+            }
+        }
+    };
+    probe.asked = None;
+    if let Some(down) = probe.health.note(outcome.is_ok(), &probe.check) {
+        probe.server.down.store(down, Ordering::Relaxed);
+        let (listen, target) = (&probe.listen, &probe.server.target);
+        match outcome {
+            Err(error) => {
+                let failures = probe.health.failures;
+                (shared.say)(&format!("{listen}: {target} is down: {failures} checks failed: {error}"));
+            }
+            Ok(()) => (shared.say)(&format!("{listen}: {target} is up again")),
+        }
+    }
+}
+
+/// Whether a connection was made, as far as it is known by now.
+fn outcome(socket: &OwnedFd, until: Instant, now: Instant) -> Option<io::Result<()>> {
+    let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
+    match poll::wait(&mut places, Some(Duration::ZERO)) {
+        Ok(0) if now >= until => Some(Err(net::timed_out())),
+        Ok(0) => None,
+        Ok(_) => Some(net::take_error(socket)),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_falls_and_rises_after_as_many_in_a_row_as_the_rule_says() {
+        let check = Check { fall: 3, rise: 2, ..Check::default() };
+        let mut health = Health::default();
+        let answers = [true, false, false, true, false, false, false, false, true, false, true, true, true];
+        let news: Vec<Option<bool>> = answers.iter().map(|answered| health.note(*answered, &check)).collect();
+        let want = [(6, Some(true)), (11, Some(false))];
+        for (place, news) in news.into_iter().enumerate() {
+            let wanted = want.iter().find(|(at, _)| *at == place).and_then(|(_, news)| *news);
+            assert_eq!(news, wanted, "after {place}");
+        }
+    }
+}

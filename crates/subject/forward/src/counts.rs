@@ -1,0 +1,30 @@
+//! What went through one rule so far, kept where everybody can read it while the forwarder runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::ending::Ending;
+
+/// Counts of one listener. Event loops add to them; a reload that keeps the listener keeps them.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Connections accepted.
+    pub(crate) accepted: AtomicU64,
+    /// Connections open.
+    pub(crate) open: AtomicU64,
+    /// Bytes written to servers, and to clients.
+    pub(crate) bytes_up: AtomicU64,
+    pub(crate) bytes_down: AtomicU64,
+    ends: [AtomicU64; Ending::ALL.len()],
+}
+
+impl Counts {
+    /// A connection ended.
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.ends[ending as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections ended in each way.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (Ending, u64)> {
+        Ending::ALL.into_iter().zip(&self.ends).map(|(ending, count)| (ending, count.load(Ordering::Relaxed)))
+    }
+}
