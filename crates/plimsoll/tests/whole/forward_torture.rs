@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::forwarder::{Forwarder, Noise, PATIENCE, listener};
+use crate::support::forwarder::{Folder, Forwarder, Noise, PATIENCE, listener};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
@@ -425,4 +425,41 @@ fn whatever_two_sides_do_they_see_what_they_would_without_the_forwarder() {
     let summary = forwarder.stop();
     assert_eq!(summary["connections"], count);
     assert_eq!(summary["errors"], serde_json::json!({}));
+}
+
+#[test]
+fn reloads_new_descriptor_tables_and_few_descriptors_change_nothing_of_that() {
+    // A tenth of the others for each strategy.
+    let (count, first) = (number("PLIMSOLL_TORTURE_CONNECTIONS", 10_000) / 10, number("PLIMSOLL_TORTURE_SEED", 1));
+    for (accept, workers, descriptors) in
+        [("single", "1", 48), ("handoff", "2", 48), ("exclusive", "2", 48), ("reuseport", "2", 64)]
+    {
+        let folder = Folder::new();
+        let listeners: Vec<(TcpListener, SocketAddr)> = (0..THREADS).map(|_| listener()).collect();
+        let table = |extra: &str| {
+            let rule = |(number, (_, address)): (usize, &(TcpListener, SocketAddr))| {
+                format!("\"127.0.1.{number}:0\" = \"{address}\"\n")
+            };
+            let rules: String = listeners.iter().enumerate().map(rule).collect();
+            format!("[forward]\n{rules}{extra}")
+        };
+        let config = folder.write("forward.toml", &table(""));
+        // At this limit a table has 16 listeners and room for a few connections: more tables are added as they come.
+        let arguments = ["--config", config.as_str(), "--accept", accept, "--workers", workers];
+        let mut forwarder = Forwarder::start_with_limit(descriptors, &arguments);
+        let addresses = forwarder.addresses();
+        let mut reloads = 0;
+        torture_all(&listeners, &addresses, count, first, || {
+            let extra = if reloads % 2 == 0 { "\"127.0.0.2:0\" = \"127.0.0.1:9\"\n" } else { "" };
+            folder.replace("forward.toml", &table(extra));
+            forwarder.signal("HUP");
+            while !forwarder.sentence().contains("the table is reloaded") {}
+            reloads += 1;
+            std::thread::sleep(Duration::from_millis(10));
+        });
+        let summary = forwarder.stop();
+        assert_eq!(summary["connections"], count, "{accept}");
+        assert_eq!(summary["reloads"], reloads, "{accept}");
+        assert_eq!(summary["errors"], serde_json::json!({}), "{accept}");
+    }
 }
