@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pickle
 import socket
@@ -120,6 +121,22 @@ def test_a_file_is_read_in_parts(far: FarAgent, tmp_path: Path) -> None:
     assert parts == [b"0123", b"4567", b"89", b""]
     with pytest.raises(LabError, match=r"cannot read .*nothing: No such file"):
         far.ask(ReadFile(path=str(tmp_path / "nothing"), offset=0, most_bytes=1))
+
+
+def test_a_host_counts_the_connections_that_found_its_listen_queue_full(far: FarAgent) -> None:
+    host = far_host(far)
+    before = host.counters()["listen_overflows"]
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        deadline = time.monotonic() + 120
+        while host.counters()["listen_overflows"] == before:
+            assert time.monotonic() < deadline
+            client = stack.enter_context(socket.socket())
+            client.settimeout(0)
+            client.connect_ex(listener.getsockname())
+            time.sleep(0.01)
 
 
 def test_leaving_an_agent_ends_what_nobody_discarded() -> None:

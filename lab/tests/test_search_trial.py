@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from plimsoll_lab.analysis.search_trial import broken_by, lost_part, what_broke
-from plimsoll_lab.hosts.samplers.listen import read_listen_overflows
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
 from plimsoll_lab.suite.read import read_text
 
@@ -75,11 +73,3 @@ def test_what_the_server_was_short_of_is_named() -> None:
     assert codes(replace(BAD, server={"summary": {"errors": {"emfile": 3}}}), (more,)) == ["descriptors"]
     assert codes(replace(BAD, load={"summary": {"errors": {"timeout": 3, "read": 0}}}), (more,)) == ["errors"]
     assert codes(replace(BAD, figures=figures(server__memory_bytes=1e9)), (more,)) == ["memory"]
-
-
-def test_listen_overflows_are_read_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "netstat"
-    file.write_text("TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 42 43\nIpExt: A\nIpExt: 2\n")
-    assert read_listen_overflows(file) == 42
-    file.write_text("TcpExt: SyncookiesSent\nTcpExt: 1\n")
-    assert read_listen_overflows(file) is None

@@ -15,7 +15,6 @@ from typing import cast
 from plimsoll_lab.analysis.search_trial import EVIDENCE, broken_by, lost_part, medians, what_broke
 from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.hosts.samplers.listen import read_listen_overflows
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatience, Search
 from plimsoll_lab.store.folder import RunFolder
@@ -169,9 +168,11 @@ class SearchRun:
     def _once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
         """One measurement, and how many connections found the listen queue full meanwhile."""
         self._settle(point)
-        before = read_listen_overflows()
-        trial = run_trial(self._stages[network_key(point)], self._binary, plan.suite, point, planned)
-        after = read_listen_overflows()
+        stage = self._stages[network_key(point)]
+        server_host = stage.host(point.place.server)
+        before = server_host.counters().get("listen_overflows")
+        trial = run_trial(stage, self._binary, plan.suite, point, planned)
+        after = server_host.counters().get("listen_overflows")
         if before is None or after is None:
             return trial
         return replace(trial, machine={**trial.machine, "listen_overflows": after - before})

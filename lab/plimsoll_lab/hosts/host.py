@@ -23,6 +23,7 @@ from plimsoll_lab.hosts.messages import (
     Report,
     Start,
     Stop,
+    TakeSample,
     TryConnect,
     UsageReading,
 )
@@ -137,6 +138,11 @@ class Host:
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
         wait_for_any(processes, timeout_s)
+
+    def counters(self) -> Mapping[str, int]:
+        """Totals of TCP and of the interface since the host's network namespace began."""
+        message = TakeSample(places=(self.place,), processes=(), counters=True)
+        return self.connection.ask(message).counters[self.place]
 
     def free_port(self) -> int:
         """A TCP port of its first address that nobody listens on; another may take it before it is used."""

@@ -136,7 +136,7 @@ class MachineRecord(TypedDict, total=False):
     throttled_s: float
     """Seconds for which a CPU quota of this container held threads back."""
     listen_overflows: int
-    """In a search: connections that found a full listen queue, anywhere in the lab's network namespace."""
+    """In a search: connections that found a full listen queue, anywhere on the server's host."""
 
 
 @documented
