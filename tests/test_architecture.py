@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "analysis": {"analysis", "stats", "store", "suite"},
     "report": {"report", "analysis", "store"},
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
-    "cli": {"cli", "analysis", "experiment", "hosts", "report", "store", "suite", "problem"},
+    "cli": {"cli", "analysis", "experiment", "hosts", "report", "stats", "store", "suite", "problem"},
 }
 """For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing imports `cli`."""
 
