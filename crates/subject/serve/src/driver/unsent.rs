@@ -12,8 +12,8 @@ use crate::service::{Chunk, Output};
 
 /// Files up to this size are read and sent with their head, in one call: copying as little costs less than a call more.
 const SMALL_FILE: u64 = 8 * 1024;
-/// Bytes of a body sent in a row before other connections have their turn.
-const BODY_TURN: u64 = 1 << 20;
+/// Bytes of a body sent in a row before other connections have their turn: as much as nginx sends (`sendfile_max_chunk`), and more than a socket's buffer takes.
+const BODY_TURN: u64 = 2 << 20;
 /// Pieces sent with one call.
 const PARTS: usize = 16;
 
