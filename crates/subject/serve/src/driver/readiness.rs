@@ -51,7 +51,7 @@ pub(crate) fn run<S: Selector, P: Service>(
 ) -> io::Result<Totals> {
     let mut selector = S::new()?;
     selector.add(seat.wake().as_fd(), WAKE, Interest::READ)?;
-    let mut table = Table::<S, P> {
+    let mut table = EventLoop::<S, P> {
         seat,
         doors,
         prototype,
@@ -68,13 +68,13 @@ pub(crate) fn run<S: Selector, P: Service>(
         totals: Totals::default(),
     };
     table.serve()?;
-    let Table { mut totals, connections, wheel, .. } = table;
+    let EventLoop { mut totals, connections, wheel, .. } = table;
     totals.leaked.slots += connections.len() as u64;
     totals.leaked.timers += wheel.len() as u64;
     Ok(totals)
 }
 
-struct Table<'a, S, P> {
+struct EventLoop<'a, S, P> {
     seat: &'a Seat,
     doors: Doors<'a>,
     prototype: &'a P,
@@ -92,7 +92,7 @@ struct Table<'a, S, P> {
     totals: Totals,
 }
 
-impl<S: Selector, P: Service> Table<'_, S, P> {
+impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     fn serve(&mut self) -> io::Result<()> {
         let (mut ready, mut due) = (Vec::new(), Vec::new());
         self.follow_turn()?;

@@ -64,7 +64,7 @@ pub(crate) fn run<P: Service>(
     let accepts = sizes.accepts.max(u16::try_from(doors.descriptors().len()).unwrap_or(u16::MAX));
     let mut ring = Ring::new(Sizes { accepts, ..sizes })?;
     ring.watch(seat.wake().as_fd())?;
-    let mut table = Table {
+    let mut table = EventLoop {
         seat,
         doors,
         watched: vec![false; doors.descriptors().len()],
@@ -137,7 +137,7 @@ enum Life {
     Failed,
 }
 
-struct Table<'a, P> {
+struct EventLoop<'a, P> {
     seat: &'a Seat,
     doors: Doors<'a>,
     /// By door: it is watched.
@@ -173,7 +173,7 @@ struct Table<'a, P> {
     totals: Totals,
 }
 
-impl<P: Service> Table<'_, P> {
+impl<P: Service> EventLoop<'_, P> {
     fn serve(&mut self) -> io::Result<()> {
         let mut due = Vec::new();
         loop {
@@ -328,7 +328,7 @@ impl<P: Service> Table<'_, P> {
         Ok(())
     }
 
-    /// Has the service answer, and keeps what it says for [`Table::go_on`]. An echo goes out of the buffer that it came in.
+    /// Has the service answer, and keeps what it says for [`EventLoop::go_on`]. An echo goes out of the buffer that it came in.
     fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));

@@ -13,7 +13,7 @@ use plimsoll_reactor::accept::Failure;
 use plimsoll_reactor::crew::Phase;
 use plimsoll_sys::ring::{self, Slot};
 
-use super::{Connection, Life, Receive, Table};
+use super::{Connection, EventLoop, Life, Receive};
 use crate::driver::limit::Limit;
 use crate::driver::talk::Talk;
 use crate::service::Service;
@@ -21,7 +21,7 @@ use crate::service::Service;
 /// Taken in a row before connections are served again.
 const BATCH: usize = 64;
 
-impl<P: Service> Table<'_, P> {
+impl<P: Service> EventLoop<'_, P> {
     /// Waits for connections while it is this table's turn and nothing is exhausted, and not otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
         if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.pause.is_on() {

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Patience, Payload, Slot};
 
-use super::{Connection, Life, OUTSTANDING, PIECE_BYTES, SPARES, Table};
+use super::{Connection, EventLoop, Life, OUTSTANDING, PIECE_BYTES, SPARES};
 use crate::driver::surroundings::Surroundings;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
@@ -23,7 +23,7 @@ pub(super) enum FileWay {
     Memory,
 }
 
-impl<P: Service> Table<'_, P> {
+impl<P: Service> EventLoop<'_, P> {
     pub(super) fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.sending = false;
