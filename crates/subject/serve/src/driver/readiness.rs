@@ -95,7 +95,7 @@ struct EventLoop<'a, S, P> {
 impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     fn serve(&mut self) -> io::Result<()> {
         let (mut ready, mut due) = (Vec::new(), Vec::new());
-        self.follow_turn()?;
+        self.update_listening()?;
         loop {
             let timeout = self.timeout();
             self.selector.wait(timeout, &mut ready)?;
@@ -117,7 +117,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             self.desk.surroundings.end_turn();
             if self.pause.is_on() && self.pause.ends(Instant::now()) {
                 self.seat.report_room();
-                self.follow_turn()?;
+                self.update_listening()?;
             }
             if self.draining && self.connections.is_empty() {
                 return Ok(());
@@ -146,7 +146,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         match event.key {
             WAKE => {
                 self.seat.wake().lower();
-                self.follow_turn()?;
+                self.update_listening()?;
                 if self.seat.phase() == Phase::Drain && !self.draining {
                     self.drain();
                 }
@@ -158,7 +158,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     }
 
     /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
-    fn follow_turn(&mut self) -> io::Result<()> {
+    fn update_listening(&mut self) -> io::Result<()> {
         let listen = self.seat.phase() == Phase::Run && self.seat.accepts() && !self.pause.is_on();
         if listen == self.listening {
             return Ok(());
@@ -264,7 +264,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     fn pause_accepting(&mut self) -> io::Result<()> {
         self.pause.begin(Instant::now());
-        self.follow_turn()
+        self.update_listening()
     }
 
     /// Reads, serves and sends for one connection until it has to wait.

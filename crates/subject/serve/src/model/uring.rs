@@ -177,7 +177,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn serve(&mut self) -> io::Result<()> {
         let mut due = Vec::new();
         loop {
-            self.follow_turn()?;
+            self.update_listening()?;
             if !self.seat.is_alone() {
                 // What is handed in is done in this call, so it is done with the baton; only the waiting is not.
                 let _baton = self.seat.baton();

@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 
 impl<P: Service> EventLoop<'_, P> {
     /// Waits for connections while it is this table's turn and nothing is exhausted, and not otherwise.
-    pub(super) fn follow_turn(&mut self) -> io::Result<()> {
+    pub(super) fn update_listening(&mut self) -> io::Result<()> {
         if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.pause.is_on() {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
         }
