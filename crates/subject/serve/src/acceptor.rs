@@ -1,7 +1,7 @@
 //! The loop of the models that give each connection a thread or a process: accept, hand over, and wait for the next.
 //!
 //! When a connection cannot be handed over it stays in hand and accepting pauses, until one ends or a moment has passed; when descriptors run out, what is
-//! queued at the listeners stays queued. It must not know whether threads or processes serve: that is a [`Staff`].
+//! queued at the listeners stays queued. It must not know whether threads or processes serve: that is a [`Spawner`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::ledger::Ledger;
 use crate::totals::Totals;
 
 /// Those who serve a connection each.
-pub(crate) trait Staff {
+pub(crate) trait Spawner {
     /// Has a connection served, by one more of them.
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun>;
 
@@ -52,7 +52,7 @@ pub(crate) struct NotBegun {
 const ACCEPT_BATCH: usize = 64;
 
 /// Serves until SIGTERM or SIGINT, then drains for at most `drain`; a second signal ends it at once.
-pub(crate) fn run<S: Staff>(
+pub(crate) fn run<S: Spawner>(
     listeners: Vec<OwnedFd>,
     signals: &Signals,
     mut staff: S,
@@ -112,7 +112,7 @@ struct Acceptor<'a> {
 }
 
 impl Acceptor<'_> {
-    fn accept(&mut self, staff: &mut impl Staff) {
+    fn accept(&mut self, staff: &mut impl Spawner) {
         if let Some((socket, peer)) = self.in_hand.take_if(|_| !self.pause.is_on()) {
             self.hand_over(staff, socket, peer);
         }
@@ -142,7 +142,7 @@ impl Acceptor<'_> {
         }
     }
 
-    fn hand_over(&mut self, staff: &mut impl Staff, socket: OwnedFd, peer: SocketAddr) {
+    fn hand_over(&mut self, staff: &mut impl Spawner, socket: OwnedFd, peer: SocketAddr) {
         if let Err(NotBegun { socket, error }) = staff.begin(socket, peer) {
             self.totals.count_error("spawn");
             self.ledger.say_once(

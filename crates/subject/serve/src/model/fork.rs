@@ -20,7 +20,7 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::process::{self, Child, Ended};
 use plimsoll_sys::readiness::Interest;
 
-use crate::acceptor::{NotBegun, Staff};
+use crate::acceptor::{NotBegun, Spawner};
 use crate::driver::blocking;
 use crate::driver::surroundings::Desk;
 use crate::ledger::Ledger;
@@ -68,7 +68,7 @@ impl<P: Service> Fork<P> {
     }
 }
 
-impl<P: Service> Staff for Fork<P> {
+impl<P: Service> Spawner for Fork<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
         let root = self.ledger.root();
         let mut keep = vec![socket.as_fd(), self.report_to.as_fd()];

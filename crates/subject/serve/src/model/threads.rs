@@ -17,7 +17,7 @@ use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_sys::event::Event;
 use plimsoll_sys::net;
 
-use crate::acceptor::{NotBegun, Staff};
+use crate::acceptor::{NotBegun, Spawner};
 use crate::driver::blocking;
 use crate::driver::surroundings::Desk;
 use crate::ledger::Ledger;
@@ -49,7 +49,7 @@ impl<P: Service> Threads<P> {
     }
 }
 
-impl<P: Service> Staff for Threads<P> {
+impl<P: Service> Spawner for Threads<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
         let socket = Arc::new(socket);
         let key = lock(&self.shared.open).insert(Arc::clone(&socket));
