@@ -21,7 +21,7 @@ use crate::totals::Totals;
 /// Those who serve a connection each.
 pub(crate) trait Spawner {
     /// Has a connection served, by one more of them.
-    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun>;
+    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError>;
 
     /// Readable when one of them has ended.
     fn ended(&self) -> BorrowedFd<'_>;
@@ -43,7 +43,7 @@ pub(crate) trait Spawner {
 }
 
 /// A connection that nobody could be found for.
-pub(crate) struct NotBegun {
+pub(crate) struct SpawnError {
     pub(crate) socket: OwnedFd,
     pub(crate) error: io::Error,
 }
@@ -143,7 +143,7 @@ impl Acceptor<'_> {
     }
 
     fn hand_over(&mut self, staff: &mut impl Spawner, socket: OwnedFd, peer: SocketAddr) {
-        if let Err(NotBegun { socket, error }) = staff.begin(socket, peer) {
+        if let Err(SpawnError { socket, error }) = staff.begin(socket, peer) {
             self.totals.count_error("spawn");
             self.ledger.say_once(
                 "spawn",

@@ -20,7 +20,7 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::process::{self, Child, Ended};
 use plimsoll_sys::readiness::Interest;
 
-use crate::acceptor::{NotBegun, Spawner};
+use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
 use crate::driver::surroundings::Desk;
 use crate::ledger::Ledger;
@@ -69,7 +69,7 @@ impl<P: Service> Fork<P> {
 }
 
 impl<P: Service> Spawner for Fork<P> {
-    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
+    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError> {
         let root = self.ledger.root();
         let mut keep = vec![socket.as_fd(), self.report_to.as_fd()];
         keep.extend(root.as_ref().map(|root| root.as_fd()));
@@ -80,7 +80,7 @@ impl<P: Service> Spawner for Fork<P> {
                 self.children.insert(child, Some(peer));
                 Ok(())
             }
-            Err(error) => Err(NotBegun { socket, error }),
+            Err(error) => Err(SpawnError { socket, error }),
         }
     }
 

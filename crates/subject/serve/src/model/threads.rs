@@ -17,7 +17,7 @@ use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_sys::event::Event;
 use plimsoll_sys::net;
 
-use crate::acceptor::{NotBegun, Spawner};
+use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
 use crate::driver::surroundings::Desk;
 use crate::ledger::Ledger;
@@ -50,7 +50,7 @@ impl<P: Service> Threads<P> {
 }
 
 impl<P: Service> Spawner for Threads<P> {
-    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), NotBegun> {
+    fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError> {
         let socket = Arc::new(socket);
         let key = lock(&self.shared.open).insert(Arc::clone(&socket));
         let (shared, service, held) = (Arc::clone(&self.shared), self.prototype.clone(), Arc::clone(&socket));
@@ -66,7 +66,7 @@ impl<P: Service> Spawner for Threads<P> {
         });
         spawned.map(drop).map_err(|error| {
             lock(&self.shared.open).remove(key);
-            NotBegun { socket: Arc::into_inner(socket).expect("the thread that would share it was not made"), error }
+            SpawnError { socket: Arc::into_inner(socket).expect("the thread that would share it was not made"), error }
         })
     }
 
