@@ -55,7 +55,7 @@ const ACCEPT_BATCH: usize = 64;
 pub(crate) fn run<S: Spawner>(
     listeners: Vec<OwnedFd>,
     signals: &Signals,
-    mut staff: S,
+    mut spawner: S,
     drain: Duration,
     ledger: &Ledger,
 ) -> io::Result<Totals> {
@@ -64,7 +64,7 @@ pub(crate) fn run<S: Spawner>(
     let mut shutdown = Shutdown::new(drain);
     loop {
         let until = shutdown.until().or(acceptor.pause.until().filter(|_| shutdown.is_running()));
-        let mut places = vec![place(signals.as_fd()), place(staff.ended())];
+        let mut places = vec![place(signals.as_fd()), place(spawner.ended())];
         if !acceptor.pause.is_on() {
             places.extend(acceptor.listeners.iter().map(|listener| place(listener.as_fd())));
         }
@@ -73,7 +73,7 @@ pub(crate) fn run<S: Spawner>(
         while let Some(signal) = signals.next() {
             match signal {
                 Signal::Child => {
-                    staff.collect()?;
+                    spawner.collect()?;
                     acceptor.pause.end_soon(Instant::now());
                 }
                 Signal::Interrupt | Signal::Terminate => steps.extend(shutdown.on_signal(Instant::now())),
@@ -84,22 +84,22 @@ pub(crate) fn run<S: Spawner>(
         for step in steps {
             acceptor.close();
             match step {
-                Step::Drain => staff.drain(),
-                Step::Stop => staff.stop(),
+                Step::Drain => spawner.drain(),
+                Step::Stop => spawner.stop(),
             }
         }
         if places[1].readable() {
-            staff.collect()?;
+            spawner.collect()?;
             acceptor.pause.end_soon(Instant::now());
         }
-        if !shutdown.is_running() && staff.open() == 0 {
+        if !shutdown.is_running() && spawner.open() == 0 {
             break;
         }
         acceptor.pause.ends(Instant::now());
-        acceptor.accept(&mut staff);
+        acceptor.accept(&mut spawner);
     }
     let mut totals = acceptor.totals;
-    totals.add(&staff.totals());
+    totals.add(&spawner.totals());
     Ok(totals)
 }
 
@@ -112,9 +112,9 @@ struct Acceptor<'a> {
 }
 
 impl Acceptor<'_> {
-    fn accept(&mut self, staff: &mut impl Spawner) {
+    fn accept(&mut self, spawner: &mut impl Spawner) {
         if let Some((socket, peer)) = self.in_hand.take_if(|_| !self.pause.is_on()) {
-            self.hand_over(staff, socket, peer);
+            self.hand_over(spawner, socket, peer);
         }
         for listener in 0..self.listeners.len() {
             for _ in 0..ACCEPT_BATCH {
@@ -125,7 +125,7 @@ impl Acceptor<'_> {
                     return self.pause();
                 }
                 match net::accept(&self.listeners[listener], net::Mode::Blocking) {
-                    Ok((socket, peer)) => self.hand_over(staff, socket, peer),
+                    Ok((socket, peer)) => self.hand_over(spawner, socket, peer),
                     Err(error) => {
                         self.ledger.release();
                         let failure = Failure::of(&error);
@@ -142,8 +142,8 @@ impl Acceptor<'_> {
         }
     }
 
-    fn hand_over(&mut self, staff: &mut impl Spawner, socket: OwnedFd, peer: SocketAddr) {
-        if let Err(SpawnError { socket, error }) = staff.begin(socket, peer) {
+    fn hand_over(&mut self, spawner: &mut impl Spawner, socket: OwnedFd, peer: SocketAddr) {
+        if let Err(SpawnError { socket, error }) = spawner.begin(socket, peer) {
             self.totals.count_error("spawn");
             self.ledger.say_once(
                 "spawn",

@@ -74,12 +74,12 @@ impl Server {
         let (never, as_needed) = (Growth::Never, Growth::AsNeeded);
         let mut totals = match config.model {
             Model::Threads => {
-                let staff = model::threads::Threads::new(service, Arc::clone(&ledger))?;
-                acceptor::run(listeners.remove(0), signals, staff, config.drain, &ledger)?
+                let spawner = model::threads::Threads::new(service, Arc::clone(&ledger))?;
+                acceptor::run(listeners.remove(0), signals, spawner, config.drain, &ledger)?
             }
             Model::Fork => {
-                let staff = model::fork::Fork::new(service, Arc::clone(&ledger))?;
-                acceptor::run(listeners.remove(0), signals, staff, config.drain, &ledger)?
+                let spawner = model::fork::Fork::new(service, Arc::clone(&ledger))?;
+                acceptor::run(listeners.remove(0), signals, spawner, config.drain, &ledger)?
             }
             Model::Select => crewed(listeners, never).run(table::<model::select::Select, P>(service, &ledger))?,
             Model::Poll => crewed(listeners, as_needed).run(table::<model::poll::Poll, P>(service, &ledger))?,
