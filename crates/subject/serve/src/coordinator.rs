@@ -13,7 +13,7 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 use plimsoll_sys::{descriptor, net};
 
-use crate::accept::Doors;
+use crate::accept::ConnectionSource;
 use crate::accept::handoff::Handoff;
 use crate::config::Config;
 use crate::ledger::Ledger;
@@ -40,7 +40,7 @@ impl Coordinator<'_> {
     /// Runs the workers, adding tables as connections need them.
     pub(crate) fn run(
         mut self,
-        table: impl Fn(&Seat, Doors<'_>) -> io::Result<Totals> + Send + Sync + 'static,
+        table: impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static,
     ) -> io::Result<Totals> {
         let (accept, workers) = (self.config.accept, self.config.workers);
         let mut handoff = None;
@@ -56,9 +56,9 @@ impl Coordinator<'_> {
         let mut crew = Crew::new(workers, self.growth, move |seat| {
             let worker = seat.worker();
             let doors = match &desks {
-                Some(desks) => Doors::Handed(&shared[worker], &desks[worker]),
-                None if accept == Strategy::Exclusive => Doors::Shared(&shared[0]),
-                None => Doors::Own(&shared[worker]),
+                Some(desks) => ConnectionSource::Handed(&shared[worker], &desks[worker]),
+                None if accept == Strategy::Exclusive => ConnectionSource::Shared(&shared[0]),
+                None => ConnectionSource::Own(&shared[worker]),
             };
             (worker, counted(|| table(&seat, doors)))
         })?

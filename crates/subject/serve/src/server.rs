@@ -12,7 +12,7 @@ use plimsoll_sys::descriptor;
 use plimsoll_sys::file::Root;
 use plimsoll_sys::signal::Signals;
 
-use crate::accept::Doors;
+use crate::accept::ConnectionSource;
 use crate::acceptor;
 use crate::config::{Config, Error};
 use crate::connection_log::ConnectionLog;
@@ -89,7 +89,7 @@ impl Server {
             }
             Model::Uring => {
                 let shared = Arc::clone(&ledger);
-                crewed(listeners, as_needed).run(move |seat: &Seat, doors: Doors<'_>| {
+                crewed(listeners, as_needed).run(move |seat: &Seat, doors: ConnectionSource<'_>| {
                     model::uring::run(seat, doors, &service, &shared, model::uring::sizes(seat.table()))
                 })?
             }
@@ -104,7 +104,7 @@ impl Server {
 fn table<S: Selector, P: Service>(
     service: P,
     ledger: &Arc<Ledger>,
-) -> impl Fn(&Seat, Doors<'_>) -> io::Result<Totals> + Send + Sync + 'static {
+) -> impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static {
     let ledger = Arc::clone(ledger);
     move |seat, doors| readiness::run::<S, P>(seat, doors, &service, &ledger)
 }

@@ -34,7 +34,7 @@ pub fn refusal(strategy: Strategy, model: Model) -> Option<&'static str> {
 
 /// Where a worker's connections come from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Doors<'a> {
+pub(crate) enum ConnectionSource<'a> {
     /// Listeners of its own.
     Own(&'a [OwnedFd]),
     /// Listeners that others accept from as well.
@@ -43,34 +43,38 @@ pub(crate) enum Doors<'a> {
     Handed(&'a [OwnedFd], &'a Desk<SocketAddr>),
 }
 
-impl<'a> Doors<'a> {
+impl<'a> ConnectionSource<'a> {
     /// What becomes readable when there is a connection.
     pub(crate) fn descriptors(self) -> &'a [OwnedFd] {
         match self {
-            Doors::Own(descriptors) | Doors::Shared(descriptors) | Doors::Handed(descriptors, _) => descriptors,
+            ConnectionSource::Own(descriptors)
+            | ConnectionSource::Shared(descriptors)
+            | ConnectionSource::Handed(descriptors, _) => descriptors,
         }
     }
 
     pub(crate) fn is_shared(self) -> bool {
-        matches!(self, Doors::Shared(_))
+        matches!(self, ConnectionSource::Shared(_))
     }
 
     /// Whether somebody else has asked for the connections' places.
     pub(crate) fn is_handed(self) -> bool {
-        matches!(self, Doors::Handed(..))
+        matches!(self, ConnectionSource::Handed(..))
     }
 
     /// Takes a non-blocking connection.
     pub(crate) fn take(self, number: usize) -> io::Result<(OwnedFd, SocketAddr)> {
         match self {
-            Doors::Own(listeners) | Doors::Shared(listeners) => net::accept(&listeners[number], net::Mode::Nonblocking),
-            Doors::Handed(ends, desk) => desk.take(&ends[number]),
+            ConnectionSource::Own(listeners) | ConnectionSource::Shared(listeners) => {
+                net::accept(&listeners[number], net::Mode::Nonblocking)
+            }
+            ConnectionSource::Handed(ends, desk) => desk.take(&ends[number]),
         }
     }
 
     /// One of the connections taken is over.
     pub(crate) fn left(self) {
-        if let Doors::Handed(_, desk) = self {
+        if let ConnectionSource::Handed(_, desk) = self {
             desk.left();
         }
     }

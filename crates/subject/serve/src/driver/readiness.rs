@@ -25,7 +25,7 @@ use super::limit::Limit;
 use super::surroundings::Desk;
 use super::talk::Talk;
 use super::unsent::{Room, Unsent};
-use crate::accept::Doors;
+use crate::accept::ConnectionSource;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::{SEND_TIMEOUT, Totals};
@@ -45,7 +45,7 @@ const FIRST_LISTENER: u64 = Key::RESERVED + 1;
 /// Serves connections from `doors` until the crew stops.
 pub(crate) fn run<S: Selector, P: Service>(
     seat: &Seat,
-    doors: Doors<'_>,
+    doors: ConnectionSource<'_>,
     prototype: &P,
     ledger: &Ledger,
 ) -> io::Result<Totals> {
@@ -76,7 +76,7 @@ pub(crate) fn run<S: Selector, P: Service>(
 
 struct EventLoop<'a, S, P> {
     seat: &'a Seat,
-    doors: Doors<'a>,
+    doors: ConnectionSource<'a>,
     prototype: &'a P,
     ledger: &'a Ledger,
     selector: S,

@@ -26,7 +26,7 @@ use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Size
 
 use leaving::{FileWay, gather};
 
-use crate::accept::Doors;
+use crate::accept::ConnectionSource;
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::Desk;
 use crate::driver::talk::{Stage, Talk};
@@ -55,7 +55,7 @@ pub(crate) fn sizes(table: usize) -> Sizes {
 /// Serves connections from `doors` until the crew stops.
 pub(crate) fn run<P: Service>(
     seat: &Seat,
-    doors: Doors<'_>,
+    doors: ConnectionSource<'_>,
     prototype: &P,
     ledger: &Ledger,
     sizes: Sizes,
@@ -139,7 +139,7 @@ enum Life {
 
 struct EventLoop<'a, P> {
     seat: &'a Seat,
-    doors: Doors<'a>,
+    doors: ConnectionSource<'a>,
     /// By door: it is watched.
     watched: Vec<bool>,
     /// By door: how many accepts wait there.

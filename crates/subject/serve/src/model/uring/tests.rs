@@ -32,7 +32,7 @@ fn serve_at<const ADDRESSES: usize>(
     let address = std::array::from_fn(|number| net::local_address(&listeners[number]).expect("bound"));
     let ledger = Arc::new(Ledger::new(None, None, u64::MAX, Box::new(|_| {})));
     let (listeners, shared) = (Arc::new(Vec::from(listeners)), Arc::clone(&ledger));
-    let table = move |seat: Seat| run(&seat, Doors::Own(&listeners), &Echo::default(), &shared, sizes);
+    let table = move |seat: Seat| run(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &shared, sizes);
     let mut crew = Crew::new(1, growth, table).expect("an event");
     crew.add_table(0).expect("a table");
     let clients = thread::spawn(move || clients(address));
