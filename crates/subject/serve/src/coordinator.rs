@@ -49,18 +49,18 @@ impl Coordinator<'_> {
             self.listeners = ends;
             handoff = Some(acceptor);
         }
-        let doors = Arc::new(std::mem::take(&mut self.listeners));
-        let (shared, desks) = (Arc::clone(&doors), handoff.as_ref().map(Handoff::desks));
+        let source = Arc::new(std::mem::take(&mut self.listeners));
+        let (shared, desks) = (Arc::clone(&source), handoff.as_ref().map(Handoff::desks));
         let mut needed = self.ledger.descriptors();
-        needed.extend(doors.iter().flatten().map(AsRawFd::as_raw_fd));
+        needed.extend(source.iter().flatten().map(AsRawFd::as_raw_fd));
         let mut crew = Crew::new(workers, self.growth, move |seat| {
             let worker = seat.worker();
-            let doors = match &desks {
+            let source = match &desks {
                 Some(desks) => ConnectionSource::Handed(&shared[worker], &desks[worker]),
                 None if accept == Strategy::Exclusive => ConnectionSource::Shared(&shared[0]),
                 None => ConnectionSource::Own(&shared[worker]),
             };
-            (worker, counted(|| table(&seat, doors)))
+            (worker, counted(|| table(&seat, source)))
         })?
         .with_outset(Outset::Only(needed));
         for worker in 0..workers {
@@ -69,7 +69,7 @@ impl Coordinator<'_> {
         let mut totals = Totals::default();
         let stop_listening = || match accept {
             Strategy::Handoff => {}
-            _ => doors.iter().flatten().for_each(net::stop_listening),
+            _ => source.iter().flatten().for_each(net::stop_listening),
         };
         self.attend(&mut crew, handoff.as_mut(), stop_listening, &mut totals)?;
         totals.connections_per_worker = vec![0; workers];

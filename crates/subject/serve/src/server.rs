@@ -89,8 +89,8 @@ impl Server {
             }
             Model::Uring => {
                 let shared = Arc::clone(&ledger);
-                crewed(listeners, as_needed).run(move |seat: &Seat, doors: ConnectionSource<'_>| {
-                    model::uring::run(seat, doors, &service, &shared, model::uring::sizes(seat.table()))
+                crewed(listeners, as_needed).run(move |seat: &Seat, source: ConnectionSource<'_>| {
+                    model::uring::run(seat, source, &service, &shared, model::uring::sizes(seat.table()))
                 })?
             }
         };
@@ -106,5 +106,5 @@ fn table<S: Selector, P: Service>(
     ledger: &Arc<Ledger>,
 ) -> impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static {
     let ledger = Arc::clone(ledger);
-    move |seat, doors| readiness::run::<S, P>(seat, doors, &service, &ledger)
+    move |seat, source| readiness::run::<S, P>(seat, source, &service, &ledger)
 }

@@ -42,10 +42,10 @@ const READ_BATCH: usize = 4;
 const WAKE: u64 = Key::RESERVED;
 const FIRST_LISTENER: u64 = Key::RESERVED + 1;
 
-/// Serves connections from `doors` until the crew stops.
+/// Serves connections from `source` until the crew stops.
 pub(crate) fn run<S: Selector, P: Service>(
     seat: &Seat,
-    doors: ConnectionSource<'_>,
+    source: ConnectionSource<'_>,
     prototype: &P,
     ledger: &Ledger,
 ) -> io::Result<Totals> {
@@ -53,7 +53,7 @@ pub(crate) fn run<S: Selector, P: Service>(
     selector.add(seat.wake().as_fd(), WAKE, Interest::READ)?;
     let mut table = EventLoop::<S, P> {
         seat,
-        doors,
+        source,
         prototype,
         ledger,
         selector,
@@ -76,7 +76,7 @@ pub(crate) fn run<S: Selector, P: Service>(
 
 struct EventLoop<'a, S, P> {
     seat: &'a Seat,
-    doors: ConnectionSource<'a>,
+    source: ConnectionSource<'a>,
     prototype: &'a P,
     ledger: &'a Ledger,
     selector: S,
@@ -163,12 +163,12 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         if listen == self.listening {
             return Ok(());
         }
-        for (key, listener) in (FIRST_LISTENER..).zip(self.doors.descriptors()) {
+        for (key, listener) in (FIRST_LISTENER..).zip(self.source.descriptors()) {
             if !listen {
                 self.selector.remove(listener.as_fd())?;
                 continue;
             }
-            if self.doors.is_shared() {
+            if self.source.is_shared() {
                 self.selector.add_shared(listener.as_fd(), key)?;
             } else {
                 self.selector.add(listener.as_fd(), key, Interest::READ)?;
@@ -184,17 +184,17 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         }
         let door = (key - FIRST_LISTENER) as usize;
         for _ in 0..ACCEPT_BATCH {
-            if !self.doors.is_handed() && !self.ledger.acquire() {
+            if !self.source.is_handed() && !self.ledger.acquire() {
                 return self.pause_accepting();
             }
-            let error = match self.doors.take(door) {
+            let error = match self.source.take(door) {
                 Ok((socket, peer)) => {
                     self.open(socket, peer);
                     continue;
                 }
                 Err(error) => error,
             };
-            if !self.doors.is_handed() {
+            if !self.source.is_handed() {
                 self.ledger.release();
             }
             let failure = Failure::of(&error);
@@ -257,7 +257,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         if let Some(connection) = self.connections.remove(key) {
             connection.limit.cancel(&mut self.wheel);
             self.ledger.release();
-            self.doors.left();
+            self.source.left();
             self.totals.refused += 1;
         }
     }
@@ -345,7 +345,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         self.selector.forget(connection.socket.as_fd());
         connection.limit.cancel(&mut self.wheel);
         self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
-        self.doors.left();
+        self.source.left();
         drop((connection.socket, connection.unsent));
         if self.pause.is_on() {
             // The loop resumes when it has dealt with this batch.
@@ -355,9 +355,9 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     /// Serves what has arrived, and closes each connection that has nothing under way.
     fn drain(&mut self) {
-        if self.doors.is_handed() && self.seat.accepts() {
+        if self.source.is_handed() && self.seat.accepts() {
             // What was accepted before the end is served.
-            while let Ok((socket, peer)) = self.doors.take(0) {
+            while let Ok((socket, peer)) = self.source.take(0) {
                 self.open(socket, peer);
             }
         }

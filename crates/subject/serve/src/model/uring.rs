@@ -52,23 +52,23 @@ pub(crate) fn sizes(table: usize) -> Sizes {
     Sizes { submissions: 256, completions: 2048, slots, buffers, buffer_bytes: 4096, accepts: 32 }
 }
 
-/// Serves connections from `doors` until the crew stops.
+/// Serves connections from `source` until the crew stops.
 pub(crate) fn run<P: Service>(
     seat: &Seat,
-    doors: ConnectionSource<'_>,
+    source: ConnectionSource<'_>,
     prototype: &P,
     ledger: &Ledger,
     sizes: Sizes,
 ) -> io::Result<Totals> {
     // Each listener needs a waiting accept of its own.
-    let accepts = sizes.accepts.max(u16::try_from(doors.descriptors().len()).unwrap_or(u16::MAX));
+    let accepts = sizes.accepts.max(u16::try_from(source.descriptors().len()).unwrap_or(u16::MAX));
     let mut ring = Ring::new(Sizes { accepts, ..sizes })?;
     ring.watch(seat.wake().as_fd())?;
     let mut table = EventLoop {
         seat,
-        doors,
-        watched: vec![false; doors.descriptors().len()],
-        armed: vec![0; doors.descriptors().len()],
+        source,
+        watched: vec![false; source.descriptors().len()],
+        armed: vec![0; source.descriptors().len()],
         prototype,
         ledger,
         ring,
@@ -139,7 +139,7 @@ enum Life {
 
 struct EventLoop<'a, P> {
     seat: &'a Seat,
-    doors: ConnectionSource<'a>,
+    source: ConnectionSource<'a>,
     /// By door: it is watched.
     watched: Vec<bool>,
     /// By door: how many accepts wait there.
@@ -215,12 +215,12 @@ impl<P: Service> EventLoop<'_, P> {
         for connection in self.connections.drain() {
             connection.limit.cancel(&mut self.wheel);
             self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
-            self.doors.left();
+            self.source.left();
         }
         // Each has taken its place before.
         for _ in 0..self.ring.adoptions_waiting() {
             self.ledger.release();
-            self.doors.left();
+            self.source.left();
         }
         self.open = 0;
         self.ring.end_all()?;
@@ -474,7 +474,7 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
         self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
-        self.doors.left();
+        self.source.left();
         self.ring.close(slot)
     }
 

@@ -48,7 +48,7 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let mut free = self.capacity.saturating_sub(self.open + waiting);
         for level in 0..share {
-            for (number, listener) in (0_u32..).zip(self.doors.descriptors()) {
+            for (number, listener) in (0_u32..).zip(self.source.descriptors()) {
                 let waiting = &mut self.armed[number as usize];
                 if *waiting == level && free > 0 && self.ring.accept(listener.as_fd(), number)? {
                     *waiting += 1;
@@ -69,14 +69,14 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Whether connections are taken by an ordinary call rather than accepted by the ring.
     fn takes(&self) -> bool {
-        self.doors.is_handed() || self.ledger.is_limited()
+        self.source.is_handed() || self.ledger.is_limited()
     }
 
     fn watch_doors(&mut self) -> io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
-        for (number, door) in (0_u32..).zip(self.doors.descriptors()) {
+        for (number, door) in (0_u32..).zip(self.source.descriptors()) {
             if !std::mem::replace(&mut self.watched[number as usize], true) {
                 self.ring.watch_once(door.as_fd(), number)?;
             }
@@ -98,18 +98,18 @@ impl<P: Service> EventLoop<'_, P> {
             if !self.has_room() {
                 break;
             }
-            if !self.doors.is_handed() && !self.ledger.acquire() {
+            if !self.source.is_handed() && !self.ledger.acquire() {
                 self.pause.begin(Instant::now());
                 break;
             }
-            let error = match self.doors.take(number as usize) {
+            let error = match self.source.take(number as usize) {
                 Ok((socket, peer)) => {
                     self.ring.adopt(socket, peer)?;
                     continue;
                 }
                 Err(error) => error,
             };
-            if !self.doors.is_handed() {
+            if !self.source.is_handed() {
                 self.ledger.release();
             }
             let failure = Failure::of(&error);
@@ -131,8 +131,8 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Takes what was handed over before the end: it is served.
     pub(super) fn take_what_was_handed(&mut self) -> io::Result<()> {
-        while self.doors.is_handed() && self.seat.accepts() && self.has_room() {
-            let Ok((socket, peer)) = self.doors.take(0) else { break };
+        while self.source.is_handed() && self.seat.accepts() && self.has_room() {
+            let Ok((socket, peer)) = self.source.take(0) else { break };
             self.ring.adopt(socket, peer)?;
         }
         Ok(())
@@ -152,7 +152,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn missed(&mut self, error: &io::Error) {
         if self.takes() {
             self.ledger.release();
-            self.doors.left();
+            self.source.left();
         }
         // A cancelled accept, and one whose listener was shut down, is what was wanted.
         if !ring::is_cancelled(error) && self.seat.phase() == Phase::Run {
