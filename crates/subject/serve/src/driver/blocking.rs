@@ -11,7 +11,7 @@ use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
 use super::surroundings::{Desk, Surroundings};
-use super::talk::{Stage, Talk};
+use super::talk::{Conversation, Stage};
 use super::unsent::{Room, Unsent};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
@@ -29,13 +29,13 @@ pub(crate) fn serve<P: Service>(
     mut desk: Desk,
     exchange: &mut Exchange,
 ) -> io::Result<()> {
-    let mut talk = Talk::new(prototype, &desk.surroundings);
+    let mut talk = Conversation::new(prototype, &desk.surroundings);
     let outcome = converse(&socket, &mut talk, &mut desk);
     *exchange = talk.exchange;
     outcome
 }
 
-fn converse<P: Service>(socket: &impl AsFd, talk: &mut Talk<P>, desk: &mut Desk) -> io::Result<()> {
+fn converse<P: Service>(socket: &impl AsFd, talk: &mut Conversation<P>, desk: &mut Desk) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
     let sender = Sender::new(socket, talk.send_timeout())?;
     let mut send = |input: &[u8], output: &mut Output, surroundings: &Surroundings, exchange: &mut Exchange| {

@@ -23,7 +23,7 @@ use plimsoll_sys::readiness::{Interest, Ready};
 
 use super::limit::Limit;
 use super::surroundings::Desk;
-use super::talk::Talk;
+use super::talk::Conversation;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
 use crate::ledger::Ledger;
@@ -221,7 +221,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     fn open(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let interest = if S::EDGE { Interest::BOTH } else { Interest::READ };
-        let talk = Talk::new(self.prototype, &self.desk.surroundings);
+        let talk = Conversation::new(self.prototype, &self.desk.surroundings);
         let key = self.connections.insert_with(|_| Connection {
             socket,
             peer,

@@ -25,7 +25,7 @@ pub(crate) enum Stage {
     Discarding,
 }
 
-pub(crate) struct Talk<P> {
+pub(crate) struct Conversation<P> {
     service: P,
     pub(crate) exchange: Exchange,
     pub(crate) stage: Stage,
@@ -36,11 +36,11 @@ pub(crate) struct Talk<P> {
     held: Option<Box<Vec<u8>>>,
 }
 
-impl<P: Service> Talk<P> {
-    pub(crate) fn new(prototype: &P, surroundings: &Surroundings) -> Talk<P> {
+impl<P: Service> Conversation<P> {
+    pub(crate) fn new(prototype: &P, surroundings: &Surroundings) -> Conversation<P> {
         let mut service = prototype.clone();
         let until = service.opened(surroundings);
-        Talk { service, exchange: Exchange::default(), stage: Stage::Receiving, until, held: None }
+        Conversation { service, exchange: Exchange::default(), stage: Stage::Receiving, until, held: None }
     }
 
     /// Keeps bytes that come while the service cannot take them.

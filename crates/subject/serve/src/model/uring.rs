@@ -29,7 +29,7 @@ use leaving::{FileWay, gather};
 use crate::accept::ConnectionSource;
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::Desk;
-use crate::driver::talk::{Stage, Talk};
+use crate::driver::talk::{Conversation, Stage};
 use crate::driver::unsent::Body;
 use crate::ledger::Ledger;
 use crate::service::{Chunk, Service};
@@ -95,7 +95,7 @@ pub(crate) fn run<P: Service>(
 struct Connection<P> {
     slot: Slot,
     peer: SocketAddr,
-    talk: Talk<P>,
+    talk: Conversation<P>,
     limit: Limit,
     receive: Receive,
     /// A send is outstanding.

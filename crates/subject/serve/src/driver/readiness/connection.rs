@@ -12,7 +12,7 @@ use plimsoll_sys::readiness::Interest;
 
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::Desk;
-use crate::driver::talk::{Stage, Talk};
+use crate::driver::talk::{Conversation, Stage};
 use crate::driver::unsent::{Room, Unsent};
 use crate::service::Service;
 
@@ -20,7 +20,7 @@ use crate::service::Service;
 pub(super) struct Connection<P> {
     pub(super) socket: OwnedFd,
     pub(super) peer: SocketAddr,
-    pub(super) talk: Talk<P>,
+    pub(super) talk: Conversation<P>,
     pub(super) unsent: Unsent,
     pub(super) room: Room,
     pub(super) limit: Limit,

@@ -15,7 +15,7 @@ use plimsoll_sys::ring::{self, Slot};
 
 use super::{Connection, EventLoop, Life, Receive};
 use crate::driver::limit::Limit;
-use crate::driver::talk::Talk;
+use crate::driver::talk::Conversation;
 use crate::service::Service;
 
 /// Taken in a row before connections are served again.
@@ -173,7 +173,7 @@ impl<P: Service> EventLoop<'_, P> {
         let mut connection = Connection {
             slot,
             peer,
-            talk: Talk::new(self.prototype, &self.desk.surroundings),
+            talk: Conversation::new(self.prototype, &self.desk.surroundings),
             limit: Limit::default(),
             receive: Receive::Armed,
             sending: false,
