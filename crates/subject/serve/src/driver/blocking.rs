@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
+use super::conversation::{Conversation, Stage};
 use super::surroundings::{Desk, Surroundings};
-use super::talk::{Conversation, Stage};
 use super::unsent::{Room, Unsent};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
@@ -29,49 +29,49 @@ pub(crate) fn serve<P: Service>(
     mut desk: Desk,
     exchange: &mut Exchange,
 ) -> io::Result<()> {
-    let mut talk = Conversation::new(prototype, &desk.surroundings);
-    let outcome = converse(&socket, &mut talk, &mut desk);
-    *exchange = talk.exchange;
+    let mut conversation = Conversation::new(prototype, &desk.surroundings);
+    let outcome = converse(&socket, &mut conversation, &mut desk);
+    *exchange = conversation.exchange;
     outcome
 }
 
-fn converse<P: Service>(socket: &impl AsFd, talk: &mut Conversation<P>, desk: &mut Desk) -> io::Result<()> {
+fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, desk: &mut Desk) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
-    let sender = Sender::new(socket, talk.send_timeout())?;
+    let sender = Sender::new(socket, conversation.send_timeout())?;
     let mut send = |input: &[u8], output: &mut Output, surroundings: &Surroundings, exchange: &mut Exchange| {
         sender.send(input, output, surroundings, exchange).map(|()| true)
     };
     let mut in_place = None;
     loop {
         desk.surroundings.end_turn();
-        match talk.stage {
+        match conversation.stage {
             Stage::Receiving | Stage::Discarding => {}
             Stage::Resuming => {
-                talk.serve(&[], desk, &mut send)?;
+                conversation.serve(&[], desk, &mut send)?;
                 continue;
             }
             Stage::Closing => return Ok(()),
             Stage::Lingering => {
                 net::shutdown(socket, net::Half::Write);
-                talk.discard(Instant::now());
+                conversation.discard(Instant::now());
             }
         }
-        set_receive_timeout(socket, talk.until, desk.surroundings.now(), &mut in_place)?;
+        set_receive_timeout(socket, conversation.until, desk.surroundings.now(), &mut in_place)?;
         let read = net::read(socket, &mut input);
         desk.surroundings.look();
         match read {
             Ok(0) => return Ok(()),
             Ok(length) => {
-                talk.exchange.bytes_received += length as u64;
-                if talk.stage != Stage::Discarding {
-                    talk.serve(&input[..length], desk, &mut send)?;
-                } else if talk.until.is_some_and(|until| Instant::now() >= until) {
+                conversation.exchange.bytes_received += length as u64;
+                if conversation.stage != Stage::Discarding {
+                    conversation.serve(&input[..length], desk, &mut send)?;
+                } else if conversation.until.is_some_and(|until| Instant::now() >= until) {
                     return Ok(());
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if talk.until.is_none_or(|until| Instant::now() >= until) {
-                    talk.expire(desk, &mut send)?;
+                if conversation.until.is_none_or(|until| Instant::now() >= until) {
+                    conversation.expire(desk, &mut send)?;
                 }
             }
             Err(error) => return Err(error),

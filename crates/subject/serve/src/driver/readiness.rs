@@ -21,9 +21,9 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::net;
 use plimsoll_sys::readiness::{Interest, Ready};
 
+use super::conversation::Conversation;
 use super::limit::Limit;
 use super::surroundings::Desk;
-use super::talk::Conversation;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
 use crate::ledger::Ledger;
@@ -221,11 +221,11 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     fn open(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let interest = if S::EDGE { Interest::BOTH } else { Interest::READ };
-        let talk = Conversation::new(self.prototype, &self.desk.surroundings);
+        let conversation = Conversation::new(self.prototype, &self.desk.surroundings);
         let key = self.connections.insert_with(|_| Connection {
             socket,
             peer,
-            talk,
+            conversation,
             unsent: Unsent::default(),
             room: if S::EDGE { Room::ToldOnce } else { Room::Told },
             limit: Limit::default(),
@@ -235,7 +235,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             ended: false,
         });
         let connection = self.connections.get_mut(key).expect("just inserted");
-        connection.limit.receive_until(connection.talk.until, &mut self.wheel, key.to_raw());
+        connection.limit.receive_until(connection.conversation.until, &mut self.wheel, key.to_raw());
         match self.selector.add(connection.socket.as_fd(), key.to_raw(), interest) {
             Ok(()) => self.ledger.opened(&mut self.totals),
             Err(NotAdded::PastLimit) => {
@@ -344,7 +344,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         let Some(connection) = self.connections.remove(key) else { return };
         self.selector.forget(connection.socket.as_fd());
         connection.limit.cancel(&mut self.wheel);
-        self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+        self.ledger.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
         self.source.left();
         drop((connection.socket, connection.unsent));
         if self.pause.is_on() {

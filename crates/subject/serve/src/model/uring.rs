@@ -27,9 +27,9 @@ use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Size
 use leaving::{FileWay, gather};
 
 use crate::accept::ConnectionSource;
+use crate::driver::conversation::{Conversation, Stage};
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::Desk;
-use crate::driver::talk::{Conversation, Stage};
 use crate::driver::unsent::Body;
 use crate::ledger::Ledger;
 use crate::service::{Chunk, Service};
@@ -95,7 +95,7 @@ pub(crate) fn run<P: Service>(
 struct Connection<P> {
     slot: Slot,
     peer: SocketAddr,
-    talk: Conversation<P>,
+    conversation: Conversation<P>,
     limit: Limit,
     receive: Receive,
     /// A send is outstanding.
@@ -214,7 +214,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn stop(&mut self) -> io::Result<()> {
         for connection in self.connections.drain() {
             connection.limit.cancel(&mut self.wheel);
-            self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+            self.ledger.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
             self.source.left();
         }
         // Each has taken its place before.
@@ -314,12 +314,12 @@ impl<P: Service> EventLoop<'_, P> {
     /// Has the service answer what is in `buffer`, or keeps it for later while something is being sent.
     fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.talk.exchange.bytes_received += buffer.len() as u64;
-        match connection.talk.stage {
+        connection.conversation.exchange.bytes_received += buffer.len() as u64;
+        match connection.conversation.stage {
             _ if connection.life == Life::Failed => {}
             Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
             Stage::Receiving | Stage::Resuming => {
-                connection.talk.hold(self.ring.bytes(&buffer));
+                connection.conversation.hold(self.ring.bytes(&buffer));
                 connection.unheard = true;
             }
             Stage::Closing | Stage::Lingering | Stage::Discarding => {}
@@ -332,10 +332,10 @@ impl<P: Service> EventLoop<'_, P> {
     fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
-        let Connection { talk, unsent, body, .. } = connection;
+        let Connection { conversation, unsent, body, .. } = connection;
         connection.unheard = false;
         let (mut in_place, spares) = (None, &mut self.spares);
-        let outcome = talk.serve(fresh, &mut self.desk, |input, output, surroundings, _| {
+        let outcome = conversation.serve(fresh, &mut self.desk, |input, output, surroundings, _| {
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
                 _ => gather(input, output, surroundings, unsent, body, spares)?,
@@ -371,31 +371,31 @@ impl<P: Service> EventLoop<'_, P> {
                 break;
             }
             // A file went out at once, so no completion would lead back here. Who has sent more requests waits for those of others.
-            if connection.talk.held() > 0 {
+            if connection.conversation.held() > 0 {
                 connection.sending = true;
                 self.ring.await_room(slot)?;
                 break;
             }
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if !connection.sending && connection.talk.stage == Stage::Lingering && connection.life == Life::Open {
-            connection.talk.discard(self.desk.surroundings.now());
+        if !connection.sending && connection.conversation.stage == Stage::Lingering && connection.life == Life::Open {
+            connection.conversation.discard(self.desk.surroundings.now());
             self.ring.end_writing(slot)?;
         }
         if self.desk.surroundings.timed() {
             let (key, now) = (slot.index() as u64, self.desk.surroundings.now());
             if connection.sending {
-                connection.limit.send_within(connection.talk.send_timeout(), now, &mut self.wheel, key);
+                connection.limit.send_within(connection.conversation.send_timeout(), now, &mut self.wheel, key);
             } else {
-                connection.limit.receive_until(connection.talk.until, &mut self.wheel, key);
+                connection.limit.receive_until(connection.conversation.until, &mut self.wheel, key);
             }
         }
         let over = match connection.life {
-            Life::Open => connection.talk.stage == Stage::Closing && !connection.sending,
+            Life::Open => connection.conversation.stage == Stage::Closing && !connection.sending,
             Life::Ended => !connection.sending,
             Life::Failed => true,
         };
-        let unwanted = over && connection.life != Life::Ended || connection.talk.held() >= UNSENT_BYTES;
+        let unwanted = over && connection.life != Life::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {
                 connection.receive = Receive::Ending;
@@ -423,9 +423,9 @@ impl<P: Service> EventLoop<'_, P> {
             }
             return self.ring.ask_unacknowledged(slot);
         }
-        let Connection { talk, unsent, body, .. } = connection;
+        let Connection { conversation, unsent, body, .. } = connection;
         let spares = &mut self.spares;
-        let outcome = talk.expire(&mut self.desk, |input, output, surroundings, _| {
+        let outcome = conversation.expire(&mut self.desk, |input, output, surroundings, _| {
             gather(input, output, surroundings, unsent, body, spares)?;
             Ok(false)
         });
@@ -442,9 +442,9 @@ impl<P: Service> EventLoop<'_, P> {
         connection.asking = false;
         let (now, key) = (self.desk.surroundings.now(), slot.index() as u64);
         // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds something, as output waits.
-        let sent = Sent::new(connection.talk.exchange.bytes_sent, unacknowledged.unwrap_or(1));
+        let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
         if connection.life != Life::Failed
-            && let Some(timeout) = connection.talk.send_timeout()
+            && let Some(timeout) = connection.conversation.send_timeout()
             && connection.limit.gives_up(sent, timeout, now, &mut self.wheel, key)
         {
             self.totals.count_error(SEND_TIMEOUT);
@@ -473,7 +473,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn close(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
-        self.ledger.closed(connection.peer, &connection.talk.exchange, &mut self.totals);
+        self.ledger.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
         self.source.left();
         self.ring.close(slot)
     }
@@ -498,7 +498,7 @@ impl<P: Service> Connection<P> {
 
     /// Whether it is the service's turn, and nothing is in its way.
     fn has_more_to_say(&self) -> bool {
-        !self.sends() && self.life != Life::Failed && (self.talk.stage == Stage::Resuming || self.unheard)
+        !self.sends() && self.life != Life::Failed && (self.conversation.stage == Stage::Resuming || self.unheard)
     }
 }
 

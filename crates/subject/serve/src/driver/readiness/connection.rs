@@ -10,9 +10,9 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::net;
 use plimsoll_sys::readiness::Interest;
 
+use crate::driver::conversation::{Conversation, Stage};
 use crate::driver::limit::Limit;
 use crate::driver::surroundings::Desk;
-use crate::driver::talk::{Conversation, Stage};
 use crate::driver::unsent::{Room, Unsent};
 use crate::service::Service;
 
@@ -20,7 +20,7 @@ use crate::service::Service;
 pub(super) struct Connection<P> {
     pub(super) socket: OwnedFd,
     pub(super) peer: SocketAddr,
-    pub(super) talk: Conversation<P>,
+    pub(super) conversation: Conversation<P>,
     pub(super) unsent: Unsent,
     pub(super) room: Room,
     pub(super) limit: Limit,
@@ -49,22 +49,22 @@ impl<P: Service> Connection<P> {
     /// Sends what waits, then reads and serves at most `reads` times.
     pub(super) fn exchange(&mut self, input: &mut [u8], desk: &mut Desk, mut reads: usize) -> io::Result<Outcome> {
         if !self.unsent.is_empty() {
-            self.talk.exchange.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
+            self.conversation.exchange.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
         }
-        if self.unsent.is_empty() && self.talk.stage == Stage::Resuming {
+        if self.unsent.is_empty() && self.conversation.stage == Stage::Resuming {
             self.serve(&[], desk)?;
         }
         loop {
             if !self.unsent.is_empty() {
                 return Ok(if self.unsent.is_blocked() { Outcome::Waits } else { Outcome::Yields });
             }
-            match self.talk.stage {
+            match self.conversation.stage {
                 Stage::Receiving | Stage::Discarding => {}
                 Stage::Resuming => return Ok(Outcome::Yields),
                 Stage::Closing => return Ok(Outcome::Closes),
                 Stage::Lingering => {
                     net::shutdown(&self.socket, net::Half::Write);
-                    self.talk.discard(desk.surroundings.now());
+                    self.conversation.discard(desk.surroundings.now());
                 }
             }
             if !self.readable {
@@ -85,16 +85,16 @@ impl<P: Service> Connection<P> {
             };
             // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
             self.readable = length == input.len() || self.ended;
-            self.talk.exchange.bytes_received += length as u64;
-            if self.talk.stage == Stage::Receiving {
+            self.conversation.exchange.bytes_received += length as u64;
+            if self.conversation.stage == Stage::Receiving {
                 self.serve(&input[..length], desk)?;
             }
         }
     }
 
     fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
-        let Connection { talk, unsent, socket, room, .. } = self;
-        talk.serve(fresh, desk, |input, output, surroundings, exchange| {
+        let Connection { conversation, unsent, socket, room, .. } = self;
+        conversation.serve(fresh, desk, |input, output, surroundings, exchange| {
             exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings, *room)?;
             Ok(unsent.is_empty())
         })
@@ -103,24 +103,24 @@ impl<P: Service> Connection<P> {
     /// Sets the time limit that the connection's state asks for.
     pub(super) fn set_limit(&mut self, now: Instant, wheel: &mut Wheel, key: u64) {
         if !self.unsent.is_empty() {
-            self.limit.send_within(self.talk.send_timeout(), now, wheel, key);
+            self.limit.send_within(self.conversation.send_timeout(), now, wheel, key);
         } else {
             // What the service has yet to answer waits for its turn, and not for the peer.
-            let until = self.talk.until.filter(|_| self.talk.stage != Stage::Resuming);
+            let until = self.conversation.until.filter(|_| self.conversation.stage != Stage::Resuming);
             self.limit.receive_until(until, wheel, key);
         }
     }
 
     /// Whether the peer has taken nothing of what waits for too long.
     pub(super) fn gives_up(&mut self, now: Instant, wheel: &mut Wheel, key: u64) -> io::Result<bool> {
-        let Some(timeout) = self.talk.send_timeout() else { return Ok(false) };
-        let sent = Sent::new(self.talk.exchange.bytes_sent, net::unacknowledged(&self.socket)?);
+        let Some(timeout) = self.conversation.send_timeout() else { return Ok(false) };
+        let sent = Sent::new(self.conversation.exchange.bytes_sent, net::unacknowledged(&self.socket)?);
         Ok(self.limit.gives_up(sent, timeout, now, wheel, key))
     }
 
     pub(super) fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
-        let Connection { talk, unsent, socket, room, .. } = self;
-        talk.expire(desk, |input, output, surroundings, exchange| {
+        let Connection { conversation, unsent, socket, room, .. } = self;
+        conversation.expire(desk, |input, output, surroundings, exchange| {
             exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings, *room)?;
             Ok(unsent.is_empty())
         })

@@ -14,8 +14,8 @@ use plimsoll_reactor::crew::Phase;
 use plimsoll_sys::ring::{self, Slot};
 
 use super::{Connection, EventLoop, Life, Receive};
+use crate::driver::conversation::Conversation;
 use crate::driver::limit::Limit;
-use crate::driver::talk::Conversation;
 use crate::service::Service;
 
 /// Taken in a row before connections are served again.
@@ -173,7 +173,7 @@ impl<P: Service> EventLoop<'_, P> {
         let mut connection = Connection {
             slot,
             peer,
-            talk: Conversation::new(self.prototype, &self.desk.surroundings),
+            conversation: Conversation::new(self.prototype, &self.desk.surroundings),
             limit: Limit::default(),
             receive: Receive::Armed,
             sending: false,
@@ -184,7 +184,7 @@ impl<P: Service> EventLoop<'_, P> {
             body: None,
             file_way: None,
         };
-        connection.limit.receive_until(connection.talk.until, &mut self.wheel, slot.index() as u64);
+        connection.limit.receive_until(connection.conversation.until, &mut self.wheel, slot.index() as u64);
         self.connections.insert(slot.index(), connection);
         self.ring.receive(slot)?;
         if self.draining { self.ring.end_reading(slot) } else { Ok(()) }

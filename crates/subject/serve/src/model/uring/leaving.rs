@@ -38,7 +38,7 @@ impl<P: Service> EventLoop<'_, P> {
                 0
             }
         };
-        connection.talk.exchange.bytes_sent += sent as u64;
+        connection.conversation.exchange.bytes_sent += sent as u64;
         let (mut rest, from) = match payload {
             Payload::Received(buffer, range) => {
                 let rest = self.ring.bytes(&buffer)[range.start + sent..range.end].to_vec();
@@ -134,7 +134,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         match waiting.flush(&*socket, Room::Told) {
-            Ok(sent) => connection.talk.exchange.bytes_sent += sent,
+            Ok(sent) => connection.conversation.exchange.bytes_sent += sent,
             Err(error) => {
                 self.totals.count_io_error(&error);
                 connection.life = Life::Failed;
