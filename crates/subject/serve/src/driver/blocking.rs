@@ -11,7 +11,7 @@ use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
 use super::conversation::{Conversation, Stage};
-use super::surroundings::{Desk, Surroundings};
+use super::surroundings::{Desk, Environment};
 use super::unsent::{Room, Unsent};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
@@ -38,7 +38,7 @@ pub(crate) fn serve<P: Service>(
 fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, desk: &mut Desk) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
     let sender = Sender::new(socket, conversation.send_timeout())?;
-    let mut send = |input: &[u8], output: &mut Output, surroundings: &Surroundings, exchange: &mut Exchange| {
+    let mut send = |input: &[u8], output: &mut Output, surroundings: &Environment, exchange: &mut Exchange| {
         sender.send(input, output, surroundings, exchange).map(|()| true)
     };
     let mut in_place = None;
@@ -113,7 +113,7 @@ impl<S: AsFd> Sender<'_, S> {
         &self,
         input: &[u8],
         output: &mut Output,
-        surroundings: &Surroundings,
+        surroundings: &Environment,
         exchange: &mut Exchange,
     ) -> io::Result<()> {
         let mut unsent = Unsent::default();

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::surroundings::{Desk, Surroundings, burn};
+use super::surroundings::{Desk, Environment, burn};
 use crate::service::{Next, Output, Service, Turn};
 use crate::totals::Exchange;
 
@@ -37,7 +37,7 @@ pub(crate) struct Conversation<P> {
 }
 
 impl<P: Service> Conversation<P> {
-    pub(crate) fn new(prototype: &P, surroundings: &Surroundings) -> Conversation<P> {
+    pub(crate) fn new(prototype: &P, surroundings: &Environment) -> Conversation<P> {
         let mut service = prototype.clone();
         let until = service.opened(surroundings);
         Conversation { service, exchange: Exchange::default(), stage: Stage::Receiving, until, held: None }
@@ -64,7 +64,7 @@ impl<P: Service> Conversation<P> {
         &mut self,
         fresh: &[u8],
         desk: &mut Desk,
-        mut send: impl FnMut(&[u8], &mut Output, &Surroundings, &mut Exchange) -> io::Result<bool>,
+        mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
     ) -> io::Result<()> {
         let mut held = self.held.take();
         let input: &[u8] = match &mut held {
@@ -115,7 +115,7 @@ impl<P: Service> Conversation<P> {
     pub(crate) fn expire(
         &mut self,
         desk: &mut Desk,
-        mut send: impl FnMut(&[u8], &mut Output, &Surroundings, &mut Exchange) -> io::Result<bool>,
+        mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
     ) -> io::Result<()> {
         if self.stage != Stage::Receiving {
             self.stage = Stage::Closing;

@@ -13,7 +13,7 @@ use crate::service::{Found, Moment, NotFound, Output, Outside};
 
 /// One loop's view of the outside.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct Environment {
     root: Option<Arc<Root>>,
     moment: Moment,
     timed: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Surroundings {
 /// What every connection of a loop uses in its turn.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: Environment,
     pub(crate) output: Output,
 }
 
@@ -33,13 +33,13 @@ impl Desk {
     pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Desk {
         let moment = Moment::new(Instant::now(), SystemTime::now());
         Desk {
-            surroundings: Surroundings { root, moment, timed, found: None, found_by: Vec::new() },
+            surroundings: Environment { root, moment, timed, found: None, found_by: Vec::new() },
             output: Output::default(),
         }
     }
 }
 
-impl Surroundings {
+impl Environment {
     /// Looks at the clock, if anybody wants to know.
     pub(crate) fn look(&mut self) {
         if self.timed {
@@ -75,7 +75,7 @@ impl Surroundings {
     }
 }
 
-impl Outside for Surroundings {
+impl Outside for Environment {
     fn moment(&self) -> &Moment {
         &self.moment
     }

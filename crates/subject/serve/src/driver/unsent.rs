@@ -7,7 +7,7 @@ use std::rc::Rc;
 use plimsoll_sys::file::File;
 use plimsoll_sys::net::{self, Follows};
 
-use super::surroundings::Surroundings;
+use super::surroundings::Environment;
 use crate::service::{Chunk, Output};
 
 /// Files up to this size are read and sent with their head, in one call: copying as little costs less than a call more.
@@ -49,7 +49,7 @@ pub(crate) enum Body {
 
 impl Body {
     /// The body that a chunk describes; `None` for a chunk that is bytes.
-    pub(crate) fn of(chunk: &Chunk, surroundings: &Surroundings) -> Option<Body> {
+    pub(crate) fn of(chunk: &Chunk, surroundings: &Environment) -> Option<Body> {
         match *chunk {
             Chunk::File { offset, length } => Some(Body::File { file: surroundings.file(), offset, left: length }),
             Chunk::Repeated { pattern, offset, length } => {
@@ -143,7 +143,7 @@ impl Unsent {
         socket: impl AsFd,
         input: &[u8],
         output: &mut Output,
-        surroundings: &Surroundings,
+        surroundings: &Environment,
         room: Room,
     ) -> io::Result<u64> {
         debug_assert!(self.is_empty(), "a service is asked again only when everything is sent");
@@ -216,7 +216,7 @@ impl Unsent {
 }
 
 /// Takes the body off the end of a turn's chunks. A small file becomes bytes like all others.
-pub(crate) fn take_body(output: &mut Output, surroundings: &Surroundings) -> io::Result<Option<Body>> {
+pub(crate) fn take_body(output: &mut Output, surroundings: &Environment) -> io::Result<Option<Body>> {
     let Some(mut body) = output.chunks.last().and_then(|chunk| Body::of(chunk, surroundings)) else {
         return Ok(None);
     };

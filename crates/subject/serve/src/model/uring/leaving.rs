@@ -11,7 +11,7 @@ use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Patience, Payload, Slot};
 
 use super::{Connection, EventLoop, Life, OUTSTANDING, PIECE_BYTES, SPARES};
-use crate::driver::surroundings::Surroundings;
+use crate::driver::surroundings::Environment;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
 
@@ -160,7 +160,7 @@ impl<P> Connection<P> {
 pub(super) fn gather(
     input: &[u8],
     output: &mut Output,
-    surroundings: &Surroundings,
+    surroundings: &Environment,
     unsent: &mut Vec<u8>,
     body: &mut Option<Box<Body>>,
     spares: &mut Vec<Vec<u8>>,
