@@ -11,7 +11,7 @@ use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
 use super::conversation::{Conversation, Stage};
-use super::surroundings::{Desk, Environment};
+use super::environment::{Desk, Environment};
 use super::unsent::{Room, Unsent};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
@@ -29,7 +29,7 @@ pub(crate) fn serve<P: Service>(
     mut desk: Desk,
     exchange: &mut Exchange,
 ) -> io::Result<()> {
-    let mut conversation = Conversation::new(prototype, &desk.surroundings);
+    let mut conversation = Conversation::new(prototype, &desk.environment);
     let outcome = converse(&socket, &mut conversation, &mut desk);
     *exchange = conversation.exchange;
     outcome
@@ -38,12 +38,12 @@ pub(crate) fn serve<P: Service>(
 fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, desk: &mut Desk) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
     let sender = Sender::new(socket, conversation.send_timeout())?;
-    let mut send = |input: &[u8], output: &mut Output, surroundings: &Environment, exchange: &mut Exchange| {
-        sender.send(input, output, surroundings, exchange).map(|()| true)
+    let mut send = |input: &[u8], output: &mut Output, environment: &Environment, exchange: &mut Exchange| {
+        sender.send(input, output, environment, exchange).map(|()| true)
     };
     let mut in_place = None;
     loop {
-        desk.surroundings.end_turn();
+        desk.environment.end_turn();
         match conversation.stage {
             Stage::Receiving | Stage::Discarding => {}
             Stage::Resuming => {
@@ -56,9 +56,9 @@ fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, 
                 conversation.discard(Instant::now());
             }
         }
-        set_receive_timeout(socket, conversation.until, desk.surroundings.now(), &mut in_place)?;
+        set_receive_timeout(socket, conversation.until, desk.environment.now(), &mut in_place)?;
         let read = net::read(socket, &mut input);
-        desk.surroundings.look();
+        desk.environment.look();
         match read {
             Ok(0) => return Ok(()),
             Ok(length) => {
@@ -113,11 +113,11 @@ impl<S: AsFd> Sender<'_, S> {
         &self,
         input: &[u8],
         output: &mut Output,
-        surroundings: &Environment,
+        environment: &Environment,
         exchange: &mut Exchange,
     ) -> io::Result<()> {
         let mut unsent = Unsent::default();
-        exchange.bytes_sent += unsent.send(self.socket, input, output, surroundings, Room::Told)?;
+        exchange.bytes_sent += unsent.send(self.socket, input, output, environment, Room::Told)?;
         if unsent.is_empty() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::surroundings::{Desk, Environment, burn};
+use super::environment::{Desk, Environment, burn};
 use crate::service::{Next, Output, Service, Turn};
 use crate::totals::Exchange;
 
@@ -37,9 +37,9 @@ pub(crate) struct Conversation<P> {
 }
 
 impl<P: Service> Conversation<P> {
-    pub(crate) fn new(prototype: &P, surroundings: &Environment) -> Conversation<P> {
+    pub(crate) fn new(prototype: &P, environment: &Environment) -> Conversation<P> {
         let mut service = prototype.clone();
-        let until = service.opened(surroundings);
+        let until = service.opened(environment);
         Conversation { service, exchange: Exchange::default(), stage: Stage::Receiving, until, held: None }
     }
 
@@ -77,12 +77,12 @@ impl<P: Service> Conversation<P> {
         let mut taken = 0;
         loop {
             let Turn { consumed, requests, next } =
-                self.service.receive(&input[taken..], &mut desk.surroundings, &mut desk.output);
+                self.service.receive(&input[taken..], &mut desk.environment, &mut desk.output);
             self.exchange.requests += requests;
             let mut sent = true;
             if !desk.output.chunks.is_empty() {
                 burn(desk.output.burn);
-                let outcome = send(&input[taken..], &mut desk.output, &desk.surroundings, &mut self.exchange);
+                let outcome = send(&input[taken..], &mut desk.output, &desk.environment, &mut self.exchange);
                 desk.output.clear();
                 sent = outcome?;
             }
@@ -122,10 +122,10 @@ impl<P: Service> Conversation<P> {
             return Ok(());
         }
         let partial = self.held.take().is_some();
-        let next = self.service.expired(partial, &mut desk.surroundings, &mut desk.output);
+        let next = self.service.expired(partial, &mut desk.environment, &mut desk.output);
         self.stage = if next == Next::Linger { Stage::Lingering } else { Stage::Closing };
         if !desk.output.chunks.is_empty() {
-            let outcome = send(&[], &mut desk.output, &desk.surroundings, &mut self.exchange);
+            let outcome = send(&[], &mut desk.output, &desk.environment, &mut self.exchange);
             desk.output.clear();
             outcome?;
         }

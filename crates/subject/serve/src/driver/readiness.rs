@@ -22,8 +22,8 @@ use plimsoll_sys::net;
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use super::conversation::Conversation;
+use super::environment::Desk;
 use super::limit::Limit;
-use super::surroundings::Desk;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
 use crate::ledger::Ledger;
@@ -100,7 +100,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             let timeout = self.timeout();
             self.selector.wait(timeout, &mut ready)?;
             let _baton = self.seat.baton();
-            self.desk.surroundings.look();
+            self.desk.environment.look();
             for key in std::mem::take(&mut self.carried) {
                 if let Some(connection) = self.connections.get_mut(Key::from_raw(key)) {
                     connection.carried = false;
@@ -111,10 +111,10 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 self.dispatch(event)?;
             }
             if !self.wheel.is_empty() {
-                self.wheel.expire(self.desk.surroundings.now(), &mut due);
+                self.wheel.expire(self.desk.environment.now(), &mut due);
                 due.drain(..).for_each(|key| self.expire(Key::from_raw(key)));
             }
-            self.desk.surroundings.end_turn();
+            self.desk.environment.end_turn();
             if self.pause.is_on() && self.pause.ends(Instant::now()) {
                 self.seat.report_room();
                 self.update_listening()?;
@@ -221,7 +221,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     fn open(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let interest = if S::EDGE { Interest::BOTH } else { Interest::READ };
-        let conversation = Conversation::new(self.prototype, &self.desk.surroundings);
+        let conversation = Conversation::new(self.prototype, &self.desk.environment);
         let key = self.connections.insert_with(|_| Connection {
             socket,
             peer,
@@ -288,8 +288,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 Outcome::Closes
             }
         };
-        if self.desk.surroundings.timed() {
-            connection.set_limit(self.desk.surroundings.now(), &mut self.wheel, key.to_raw());
+        if self.desk.environment.timed() {
+            connection.set_limit(self.desk.environment.now(), &mut self.wheel, key.to_raw());
         }
         match outcome {
             Outcome::Closes => self.close(key),
@@ -315,7 +315,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     /// A connection's timer has fired.
     fn expire(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let now = self.desk.surroundings.now();
+        let now = self.desk.environment.now();
         if !connection.limit.is_reached(now, &mut self.wheel, key.to_raw()) {
             return;
         }
@@ -362,7 +362,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             }
         }
         self.draining = true;
-        self.desk.surroundings.drain();
+        self.desk.environment.drain();
         for key in self.connections.keys().collect::<Vec<_>>() {
             self.advance(key, Ready { key: key.to_raw(), readable: true, writable: true, ended: false });
         }

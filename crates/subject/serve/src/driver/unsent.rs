@@ -7,7 +7,7 @@ use std::rc::Rc;
 use plimsoll_sys::file::File;
 use plimsoll_sys::net::{self, Follows};
 
-use super::surroundings::Environment;
+use super::environment::Environment;
 use crate::service::{Chunk, Output};
 
 /// Files up to this size are read and sent with their head, in one call: copying as little costs less than a call more.
@@ -49,9 +49,9 @@ pub(crate) enum Body {
 
 impl Body {
     /// The body that a chunk describes; `None` for a chunk that is bytes.
-    pub(crate) fn of(chunk: &Chunk, surroundings: &Environment) -> Option<Body> {
+    pub(crate) fn of(chunk: &Chunk, environment: &Environment) -> Option<Body> {
         match *chunk {
-            Chunk::File { offset, length } => Some(Body::File { file: surroundings.file(), offset, left: length }),
+            Chunk::File { offset, length } => Some(Body::File { file: environment.file(), offset, left: length }),
             Chunk::Repeated { pattern, offset, length } => {
                 Some(Body::Repeated { pattern, position: (offset % pattern.len() as u64) as usize, left: length })
             }
@@ -143,11 +143,11 @@ impl Unsent {
         socket: impl AsFd,
         input: &[u8],
         output: &mut Output,
-        surroundings: &Environment,
+        environment: &Environment,
         room: Room,
     ) -> io::Result<u64> {
         debug_assert!(self.is_empty(), "a service is asked again only when everything is sent");
-        let body = take_body(output, surroundings)?;
+        let body = take_body(output, environment)?;
         let follows = if body.is_some() { Follows::More } else { Follows::Nothing };
         let mut chunks = output.chunks.as_slice();
         let mut total = 0;
@@ -216,8 +216,8 @@ impl Unsent {
 }
 
 /// Takes the body off the end of a turn's chunks. A small file becomes bytes like all others.
-pub(crate) fn take_body(output: &mut Output, surroundings: &Environment) -> io::Result<Option<Body>> {
-    let Some(mut body) = output.chunks.last().and_then(|chunk| Body::of(chunk, surroundings)) else {
+pub(crate) fn take_body(output: &mut Output, environment: &Environment) -> io::Result<Option<Body>> {
+    let Some(mut body) = output.chunks.last().and_then(|chunk| Body::of(chunk, environment)) else {
         return Ok(None);
     };
     output.chunks.pop();

@@ -22,7 +22,7 @@ use plimsoll_sys::readiness::Interest;
 
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
-use crate::driver::surroundings::Desk;
+use crate::driver::environment::Desk;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::{Exchange, Totals};

@@ -19,7 +19,7 @@ use plimsoll_sys::net;
 
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
-use crate::driver::surroundings::Desk;
+use crate::driver::environment::Desk;
 use crate::ledger::Ledger;
 use crate::service::Service;
 use crate::totals::{Exchange, Totals};

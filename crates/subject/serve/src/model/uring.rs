@@ -28,8 +28,8 @@ use leaving::{FileWay, gather};
 
 use crate::accept::ConnectionSource;
 use crate::driver::conversation::{Conversation, Stage};
+use crate::driver::environment::Desk;
 use crate::driver::limit::Limit;
-use crate::driver::surroundings::Desk;
 use crate::driver::unsent::Body;
 use crate::ledger::Ledger;
 use crate::service::{Chunk, Service};
@@ -186,17 +186,17 @@ impl<P: Service> EventLoop<'_, P> {
             let timeout = self.timeout();
             self.ring.wait(timeout)?;
             let _baton = self.seat.baton();
-            self.desk.surroundings.look();
+            self.desk.environment.look();
             while let Some(completion) = self.ring.next_completion() {
                 self.take(completion)?;
             }
             if !self.wheel.is_empty() {
-                self.wheel.expire(self.desk.surroundings.now(), &mut due);
+                self.wheel.expire(self.desk.environment.now(), &mut due);
                 for slot in due.drain(..) {
                     self.expire(slot as usize)?;
                 }
             }
-            self.desk.surroundings.end_turn();
+            self.desk.environment.end_turn();
             self.feed_hungry()?;
             if self.pause.is_on() {
                 self.pause.ends(Instant::now());
@@ -335,10 +335,10 @@ impl<P: Service> EventLoop<'_, P> {
         let Connection { conversation, unsent, body, .. } = connection;
         connection.unheard = false;
         let (mut in_place, spares) = (None, &mut self.spares);
-        let outcome = conversation.serve(fresh, &mut self.desk, |input, output, surroundings, _| {
+        let outcome = conversation.serve(fresh, &mut self.desk, |input, output, environment, _| {
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
-                _ => gather(input, output, surroundings, unsent, body, spares)?,
+                _ => gather(input, output, environment, unsent, body, spares)?,
             }
             Ok(false)
         });
@@ -379,11 +379,11 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !connection.sending && connection.conversation.stage == Stage::Lingering && connection.life == Life::Open {
-            connection.conversation.discard(self.desk.surroundings.now());
+            connection.conversation.discard(self.desk.environment.now());
             self.ring.end_writing(slot)?;
         }
-        if self.desk.surroundings.timed() {
-            let (key, now) = (slot.index() as u64, self.desk.surroundings.now());
+        if self.desk.environment.timed() {
+            let (key, now) = (slot.index() as u64, self.desk.environment.now());
             if connection.sending {
                 connection.limit.send_within(connection.conversation.send_timeout(), now, &mut self.wheel, key);
             } else {
@@ -413,7 +413,7 @@ impl<P: Service> EventLoop<'_, P> {
     /// A connection's timer has fired.
     fn expire(&mut self, index: usize) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
-        if !connection.limit.is_reached(self.desk.surroundings.now(), &mut self.wheel, index as u64) {
+        if !connection.limit.is_reached(self.desk.environment.now(), &mut self.wheel, index as u64) {
             return Ok(());
         }
         let slot = connection.slot;
@@ -425,8 +425,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let Connection { conversation, unsent, body, .. } = connection;
         let spares = &mut self.spares;
-        let outcome = conversation.expire(&mut self.desk, |input, output, surroundings, _| {
-            gather(input, output, surroundings, unsent, body, spares)?;
+        let outcome = conversation.expire(&mut self.desk, |input, output, environment, _| {
+            gather(input, output, environment, unsent, body, spares)?;
             Ok(false)
         });
         if let Err(error) = outcome {
@@ -440,7 +440,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn look(&mut self, slot: Slot, unacknowledged: io::Result<usize>) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.asking = false;
-        let (now, key) = (self.desk.surroundings.now(), slot.index() as u64);
+        let (now, key) = (self.desk.environment.now(), slot.index() as u64);
         // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds something, as output waits.
         let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
         if connection.life != Life::Failed
@@ -482,7 +482,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn drain(&mut self) -> io::Result<()> {
         self.take_what_was_handed()?;
         self.draining = true;
-        self.desk.surroundings.drain();
+        self.desk.environment.drain();
         for connection in self.connections.values() {
             self.ring.end_reading(connection.slot)?;
         }

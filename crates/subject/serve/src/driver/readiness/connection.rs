@@ -11,8 +11,8 @@ use plimsoll_sys::net;
 use plimsoll_sys::readiness::Interest;
 
 use crate::driver::conversation::{Conversation, Stage};
+use crate::driver::environment::Desk;
 use crate::driver::limit::Limit;
-use crate::driver::surroundings::Desk;
 use crate::driver::unsent::{Room, Unsent};
 use crate::service::Service;
 
@@ -64,7 +64,7 @@ impl<P: Service> Connection<P> {
                 Stage::Closing => return Ok(Outcome::Closes),
                 Stage::Lingering => {
                     net::shutdown(&self.socket, net::Half::Write);
-                    self.conversation.discard(desk.surroundings.now());
+                    self.conversation.discard(desk.environment.now());
                 }
             }
             if !self.readable {
@@ -94,8 +94,8 @@ impl<P: Service> Connection<P> {
 
     fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
-        conversation.serve(fresh, desk, |input, output, surroundings, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings, *room)?;
+        conversation.serve(fresh, desk, |input, output, environment, exchange| {
+            exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())
         })
     }
@@ -120,8 +120,8 @@ impl<P: Service> Connection<P> {
 
     pub(super) fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
-        conversation.expire(desk, |input, output, surroundings, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, surroundings, *room)?;
+        conversation.expire(desk, |input, output, environment, exchange| {
+            exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())
         })
     }

@@ -173,7 +173,7 @@ impl<P: Service> EventLoop<'_, P> {
         let mut connection = Connection {
             slot,
             peer,
-            conversation: Conversation::new(self.prototype, &self.desk.surroundings),
+            conversation: Conversation::new(self.prototype, &self.desk.environment),
             limit: Limit::default(),
             receive: Receive::Armed,
             sending: false,

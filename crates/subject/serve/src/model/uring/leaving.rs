@@ -11,7 +11,7 @@ use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Patience, Payload, Slot};
 
 use super::{Connection, EventLoop, Life, OUTSTANDING, PIECE_BYTES, SPARES};
-use crate::driver::surroundings::Environment;
+use crate::driver::environment::Environment;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
 
@@ -160,12 +160,12 @@ impl<P> Connection<P> {
 pub(super) fn gather(
     input: &[u8],
     output: &mut Output,
-    surroundings: &Environment,
+    environment: &Environment,
     unsent: &mut Vec<u8>,
     body: &mut Option<Box<Body>>,
     spares: &mut Vec<Vec<u8>>,
 ) -> io::Result<()> {
-    *body = unsent::take_body(output, surroundings)?.map(Box::new);
+    *body = unsent::take_body(output, environment)?.map(Box::new);
     if unsent.capacity() == 0 {
         *unsent = spares.pop().unwrap_or_default();
     }

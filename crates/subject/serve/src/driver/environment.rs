@@ -25,7 +25,7 @@ pub(crate) struct Environment {
 /// What every connection of a loop uses in its turn.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    pub(crate) surroundings: Environment,
+    pub(crate) environment: Environment,
     pub(crate) output: Output,
 }
 
@@ -33,7 +33,7 @@ impl Desk {
     pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Desk {
         let moment = Moment::new(Instant::now(), SystemTime::now());
         Desk {
-            surroundings: Environment { root, moment, timed, found: None, found_by: Vec::new() },
+            environment: Environment { root, moment, timed, found: None, found_by: Vec::new() },
             output: Output::default(),
         }
     }
