@@ -15,7 +15,7 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::totals::Totals;
 
 /// Those who serve a connection each.
@@ -57,7 +57,7 @@ pub(crate) fn run<S: Spawner>(
     signals: &Signals,
     mut spawner: S,
     drain: Duration,
-    ledger: &Ledger,
+    ledger: &ServerState,
 ) -> io::Result<Totals> {
     let mut acceptor =
         Acceptor { listeners, in_hand: None, pause: Pause::default(), totals: Totals::default(), ledger };
@@ -108,7 +108,7 @@ struct Acceptor<'a> {
     in_hand: Option<(OwnedFd, SocketAddr)>,
     pause: Pause,
     totals: Totals,
-    ledger: &'a Ledger,
+    ledger: &'a ServerState,
 }
 
 impl Acceptor<'_> {

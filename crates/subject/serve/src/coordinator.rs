@@ -16,7 +16,7 @@ use plimsoll_sys::{descriptor, net};
 use crate::accept::ConnectionSource;
 use crate::accept::handoff::Handoff;
 use crate::config::Config;
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::totals::Totals;
 
 /// Runs an event loop, and counts the descriptors that it leaves open in its thread's table.
@@ -33,7 +33,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) growth: Growth,
     pub(crate) signals: &'a Signals,
     pub(crate) config: &'a Config,
-    pub(crate) ledger: &'a Ledger,
+    pub(crate) ledger: &'a ServerState,
 }
 
 impl Coordinator<'_> {

@@ -14,7 +14,7 @@ use crate::totals::{Exchange, Totals};
 /// Takes a sentence for the person who runs the server.
 pub type Say = Box<dyn Fn(&str) + Send + Sync>;
 
-pub(crate) struct Ledger {
+pub(crate) struct ServerState {
     limit: ConnectionLimit,
     /// What files are beneath.
     root: Option<Arc<Root>>,
@@ -23,10 +23,10 @@ pub(crate) struct Ledger {
     said: Mutex<HashSet<&'static str>>,
 }
 
-impl Ledger {
+impl ServerState {
     /// For a server that has at most `most` connections at a time.
-    pub(crate) fn new(log: Option<ConnectionLog>, root: Option<Root>, most: u64, say: Say) -> Ledger {
-        Ledger { limit: ConnectionLimit::new(most), root: root.map(Arc::new), log, say, said: Mutex::default() }
+    pub(crate) fn new(log: Option<ConnectionLog>, root: Option<Root>, most: u64, say: Say) -> ServerState {
+        ServerState { limit: ConnectionLimit::new(most), root: root.map(Arc::new), log, say, said: Mutex::default() }
     }
 
     pub(crate) fn root(&self) -> Option<Arc<Root>> {

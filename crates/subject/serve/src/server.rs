@@ -18,7 +18,7 @@ use crate::config::{Config, Error};
 use crate::connection_log::ConnectionLog;
 use crate::coordinator::Coordinator;
 use crate::driver::readiness::{self, Selector};
-use crate::ledger::{Ledger, Say};
+use crate::ledger::{Say, ServerState};
 use crate::model::{self, Model};
 use crate::service::Service;
 use crate::totals::Totals;
@@ -29,7 +29,7 @@ pub struct Server {
     /// By worker, then in the order of `Config::listen`. There is one set where workers have none of their own.
     listeners: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
-    ledger: Ledger,
+    ledger: ServerState,
 }
 
 impl Server {
@@ -54,7 +54,7 @@ impl Server {
             listeners.iter_mut().zip(sockets).for_each(|(set, socket)| set.push(socket));
             addresses.push(address);
         }
-        let ledger = Ledger::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
+        let ledger = ServerState::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
         Ok(Server { config, listeners, addresses, ledger })
     }
 
@@ -103,7 +103,7 @@ impl Server {
 /// An event loop of a readiness model, over one descriptor table.
 fn table<S: Selector, P: Service>(
     service: P,
-    ledger: &Arc<Ledger>,
+    ledger: &Arc<ServerState>,
 ) -> impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static {
     let ledger = Arc::clone(ledger);
     move |seat, source| readiness::run::<S, P>(seat, source, &service, &ledger)

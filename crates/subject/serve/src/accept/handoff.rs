@@ -11,7 +11,7 @@ use plimsoll_reactor::handoff::{Dealer, Desk};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::totals::Totals;
 
 /// Accepted in a row before signals and workers are heard again.
@@ -47,7 +47,7 @@ impl Handoff {
     }
 
     /// Hands on as much as there is, and as workers take.
-    pub(crate) fn accept(&mut self, ledger: &Ledger) {
+    pub(crate) fn accept(&mut self, ledger: &ServerState) {
         let now = Instant::now();
         for listener in 0..self.listeners.len() {
             for _ in 0..BATCH {
@@ -82,7 +82,7 @@ impl Handoff {
     }
 
     /// Stops accepting; what workers have been handed is theirs.
-    pub(crate) fn close(&mut self, ledger: &Ledger) -> Totals {
+    pub(crate) fn close(&mut self, ledger: &ServerState) -> Totals {
         self.listeners.iter().for_each(net::stop_listening);
         self.listeners.clear();
         if self.dealer.let_go() {
@@ -92,11 +92,11 @@ impl Handoff {
     }
 
     /// Every worker has ended: what none of them has taken is closed with the pairs.
-    pub(crate) fn finish(self, ledger: &Ledger) {
+    pub(crate) fn finish(self, ledger: &ServerState) {
         (0..self.dealer.unclaimed()).for_each(|_| ledger.release());
     }
 
-    fn lost(&mut self, error: &io::Error, ledger: &Ledger) {
+    fn lost(&mut self, error: &io::Error, ledger: &ServerState) {
         self.totals.count_io_error(error);
         ledger.release();
     }

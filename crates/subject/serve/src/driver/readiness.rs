@@ -26,7 +26,7 @@ use super::environment::Desk;
 use super::limit::Limit;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::service::Service;
 use crate::totals::{SEND_TIMEOUT, Totals};
 use connection::{Connection, Outcome};
@@ -47,7 +47,7 @@ pub(crate) fn run<S: Selector, P: Service>(
     seat: &Seat,
     source: ConnectionSource<'_>,
     prototype: &P,
-    ledger: &Ledger,
+    ledger: &ServerState,
 ) -> io::Result<Totals> {
     let mut selector = S::new()?;
     selector.add(seat.wake().as_fd(), WAKE, Interest::READ)?;
@@ -78,7 +78,7 @@ struct EventLoop<'a, S, P> {
     seat: &'a Seat,
     source: ConnectionSource<'a>,
     prototype: &'a P,
-    ledger: &'a Ledger,
+    ledger: &'a ServerState,
     selector: S,
     connections: Slab<Connection<P>>,
     input: Box<[u8]>,

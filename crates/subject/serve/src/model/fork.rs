@@ -23,13 +23,13 @@ use plimsoll_sys::readiness::Interest;
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
 use crate::driver::environment::Desk;
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::service::Service;
 use crate::totals::{Exchange, Totals};
 
 pub(crate) struct Fork<P> {
     prototype: P,
-    ledger: Arc<Ledger>,
+    ledger: Arc<ServerState>,
     reports: PipeReader,
     report_to: PipeWriter,
     /// Those that have not been reaped, and whom they serve, until they have reported.
@@ -38,7 +38,7 @@ pub(crate) struct Fork<P> {
 }
 
 impl<P: Service> Fork<P> {
-    pub(crate) fn new(prototype: P, ledger: Arc<Ledger>) -> io::Result<Fork<P>> {
+    pub(crate) fn new(prototype: P, ledger: Arc<ServerState>) -> io::Result<Fork<P>> {
         let (reports, report_to) = io::pipe()?;
         Ok(Fork { prototype, ledger, reports, report_to, children: HashMap::new(), totals: Totals::default() })
     }

@@ -20,7 +20,7 @@ use plimsoll_sys::net;
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
 use crate::driver::environment::Desk;
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::service::Service;
 use crate::totals::{Exchange, Totals};
 
@@ -29,7 +29,7 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// What the connections' threads share with the one that accepts.
 struct Shared {
-    ledger: Arc<Ledger>,
+    ledger: Arc<ServerState>,
     /// Each open connection's socket, so that the acceptor can end what a thread waits for.
     open: Mutex<Slab<Arc<OwnedFd>>>,
     totals: Mutex<Totals>,
@@ -43,7 +43,7 @@ pub(crate) struct Threads<P> {
 }
 
 impl<P: Service> Threads<P> {
-    pub(crate) fn new(prototype: P, ledger: Arc<Ledger>) -> io::Result<Threads<P>> {
+    pub(crate) fn new(prototype: P, ledger: Arc<ServerState>) -> io::Result<Threads<P>> {
         let shared = Shared { ledger, open: Mutex::default(), totals: Mutex::default(), ended: Event::new()? };
         Ok(Threads { prototype, shared: Arc::new(shared) })
     }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_panics_ends_and_is_counted() {
-        let ledger = Arc::new(Ledger::new(None, None, u64::MAX, Box::new(|_| {})));
+        let ledger = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
         let mut threads = Threads::new(Panics, ledger).expect("an event");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");

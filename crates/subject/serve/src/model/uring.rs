@@ -31,7 +31,7 @@ use crate::driver::conversation::{Conversation, Stage};
 use crate::driver::environment::Desk;
 use crate::driver::limit::Limit;
 use crate::driver::unsent::Body;
-use crate::ledger::Ledger;
+use crate::ledger::ServerState;
 use crate::service::{Chunk, Service};
 use crate::totals::{SEND_TIMEOUT, Totals};
 
@@ -57,7 +57,7 @@ pub(crate) fn run<P: Service>(
     seat: &Seat,
     source: ConnectionSource<'_>,
     prototype: &P,
-    ledger: &Ledger,
+    ledger: &ServerState,
     sizes: Sizes,
 ) -> io::Result<Totals> {
     // Each listener needs a waiting accept of its own.
@@ -145,7 +145,7 @@ struct EventLoop<'a, P> {
     /// By door: how many accepts wait there.
     armed: Vec<usize>,
     prototype: &'a P,
-    ledger: &'a Ledger,
+    ledger: &'a ServerState,
     ring: Ring,
     /// By slot.
     connections: Numbered<Connection<P>>,

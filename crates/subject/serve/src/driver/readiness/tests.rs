@@ -56,7 +56,7 @@ fn a_stale_event_never_reaches_the_next_connection_with_the_same_descriptor() {
     let address = net::local_address(&listener).expect("bound");
     let listeners = vec![listener];
     let table = move |seat: Seat| {
-        let ledger = Ledger::new(None, None, u64::MAX, Box::new(|_| {}));
+        let ledger = ServerState::new(None, None, u64::MAX, Box::new(|_| {}));
         run::<Haunted, Echo>(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &ledger)
     };
     let mut crew = Crew::new(1, Growth::Never, table).expect("an event");
