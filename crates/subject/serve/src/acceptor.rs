@@ -15,7 +15,7 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 
-use crate::ledger::ServerState;
+use crate::state::ServerState;
 use crate::totals::Totals;
 
 /// Those who serve a connection each.
@@ -57,10 +57,9 @@ pub(crate) fn run<S: Spawner>(
     signals: &Signals,
     mut spawner: S,
     drain: Duration,
-    ledger: &ServerState,
+    state: &ServerState,
 ) -> io::Result<Totals> {
-    let mut acceptor =
-        Acceptor { listeners, in_hand: None, pause: Pause::default(), totals: Totals::default(), ledger };
+    let mut acceptor = Acceptor { listeners, in_hand: None, pause: Pause::default(), totals: Totals::default(), state };
     let mut shutdown = Shutdown::new(drain);
     loop {
         let until = shutdown.until().or(acceptor.pause.until().filter(|_| shutdown.is_running()));
@@ -108,7 +107,7 @@ struct Acceptor<'a> {
     in_hand: Option<(OwnedFd, SocketAddr)>,
     pause: Pause,
     totals: Totals,
-    ledger: &'a ServerState,
+    state: &'a ServerState,
 }
 
 impl Acceptor<'_> {
@@ -121,13 +120,13 @@ impl Acceptor<'_> {
                 if self.pause.is_on() {
                     return;
                 }
-                if !self.ledger.acquire() {
+                if !self.state.acquire() {
                     return self.pause();
                 }
                 match net::accept(&self.listeners[listener], net::Mode::Blocking) {
                     Ok((socket, peer)) => self.hand_over(spawner, socket, peer),
                     Err(error) => {
-                        self.ledger.release();
+                        self.state.release();
                         let failure = Failure::of(&error);
                         if failure == Failure::Empty {
                             break;
@@ -145,7 +144,7 @@ impl Acceptor<'_> {
     fn hand_over(&mut self, spawner: &mut impl Spawner, socket: OwnedFd, peer: SocketAddr) {
         if let Err(SpawnError { socket, error }) = spawner.begin(socket, peer) {
             self.totals.count_error("spawn");
-            self.ledger.say_once(
+            self.state.say_once(
                 "spawn",
                 &format!("accepting pauses, as nobody can be found for a connection: {error}; raise `ulimit -u` or kernel.pid_max"),
             );
@@ -161,7 +160,7 @@ impl Acceptor<'_> {
     fn close(&mut self) {
         self.listeners.clear();
         if self.in_hand.take().is_some() {
-            self.ledger.release();
+            self.state.release();
         }
     }
 }

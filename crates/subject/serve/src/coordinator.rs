@@ -16,7 +16,7 @@ use plimsoll_sys::{descriptor, net};
 use crate::accept::ConnectionSource;
 use crate::accept::handoff::Handoff;
 use crate::config::Config;
-use crate::ledger::ServerState;
+use crate::state::ServerState;
 use crate::totals::Totals;
 
 /// Runs an event loop, and counts the descriptors that it leaves open in its thread's table.
@@ -33,7 +33,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) growth: Growth,
     pub(crate) signals: &'a Signals,
     pub(crate) config: &'a Config,
-    pub(crate) ledger: &'a ServerState,
+    pub(crate) state: &'a ServerState,
 }
 
 impl Coordinator<'_> {
@@ -51,7 +51,7 @@ impl Coordinator<'_> {
         }
         let source = Arc::new(std::mem::take(&mut self.listeners));
         let (shared, desks) = (Arc::clone(&source), handoff.as_ref().map(Handoff::desks));
-        let mut needed = self.ledger.descriptors();
+        let mut needed = self.state.descriptors();
         needed.extend(source.iter().flatten().map(AsRawFd::as_raw_fd));
         let mut crew = Crew::new(workers, self.growth, move |seat| {
             let worker = seat.worker();
@@ -75,7 +75,7 @@ impl Coordinator<'_> {
         totals.connections_per_worker = vec![0; workers];
         let parts = crew.join();
         if let Some(handoff) = handoff {
-            handoff.finish(self.ledger);
+            handoff.finish(self.state);
         }
         for (worker, part) in parts {
             let part = part?;
@@ -117,18 +117,18 @@ impl Coordinator<'_> {
             for step in steps {
                 if let Some(handoff) = &mut handoff {
                     // Before the workers look for what they were handed last.
-                    totals.add(&handoff.close(self.ledger));
+                    totals.add(&handoff.close(self.state));
                 }
                 // In this order: a loop that finds its listener shut down knows why.
                 crew.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
                 stop_listening();
             }
             if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
-                handoff.accept(self.ledger);
+                handoff.accept(self.state);
             }
             if let Some(error) = crew.attend() {
                 totals.count_io_error(&error);
-                self.ledger.say_once(
+                self.state.say_once(
                     "table",
                     &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"),
                 );

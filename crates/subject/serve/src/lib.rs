@@ -10,16 +10,16 @@ mod config;
 mod connection_log;
 mod coordinator;
 mod driver;
-mod ledger;
 mod model;
 mod server;
 pub mod service;
+mod state;
 mod totals;
 
 pub use accept::refusal;
 pub use config::{Config, Error};
-pub use ledger::Say;
 pub use model::{Model, UnknownModel};
 pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
 pub use server::Server;
+pub use state::Say;
 pub use totals::Totals;

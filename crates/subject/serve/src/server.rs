@@ -18,9 +18,9 @@ use crate::config::{Config, Error};
 use crate::connection_log::ConnectionLog;
 use crate::coordinator::Coordinator;
 use crate::driver::readiness::{self, Selector};
-use crate::ledger::{Say, ServerState};
 use crate::model::{self, Model};
 use crate::service::Service;
+use crate::state::{Say, ServerState};
 use crate::totals::Totals;
 
 /// A server whose listeners are open.
@@ -29,7 +29,7 @@ pub struct Server {
     /// By worker, then in the order of `Config::listen`. There is one set where workers have none of their own.
     listeners: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
-    ledger: ServerState,
+    state: ServerState,
 }
 
 impl Server {
@@ -54,8 +54,8 @@ impl Server {
             listeners.iter_mut().zip(sockets).for_each(|(set, socket)| set.push(socket));
             addresses.push(address);
         }
-        let ledger = ServerState::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
-        Ok(Server { config, listeners, addresses, ledger })
+        let state = ServerState::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
+        Ok(Server { config, listeners, addresses, state })
     }
 
     /// Where it can be connected to, in the order asked for.
@@ -66,35 +66,35 @@ impl Server {
     /// Serves until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once. `signals` must have been taken before
     /// any thread was started, with SIGCHLD among them for [`Model::Fork`].
     pub fn run<P: Service>(self, service: P, signals: &Signals) -> Result<Totals, Error> {
-        let Server { config, mut listeners, ledger, .. } = self;
+        let Server { config, mut listeners, state, .. } = self;
         // Listeners are closed on the way.
         let descriptors = descriptor::count_open().saturating_sub(listeners.iter().flatten().count());
-        let ledger = Arc::new(ledger);
-        let crewed = |listeners, growth| Coordinator { listeners, growth, signals, config: &config, ledger: &ledger };
+        let state = Arc::new(state);
+        let crewed = |listeners, growth| Coordinator { listeners, growth, signals, config: &config, state: &state };
         let (never, as_needed) = (Growth::Never, Growth::AsNeeded);
         let mut totals = match config.model {
             Model::Threads => {
-                let spawner = model::threads::Threads::new(service, Arc::clone(&ledger))?;
-                acceptor::run(listeners.remove(0), signals, spawner, config.drain, &ledger)?
+                let spawner = model::threads::Threads::new(service, Arc::clone(&state))?;
+                acceptor::run(listeners.remove(0), signals, spawner, config.drain, &state)?
             }
             Model::Fork => {
-                let spawner = model::fork::Fork::new(service, Arc::clone(&ledger))?;
-                acceptor::run(listeners.remove(0), signals, spawner, config.drain, &ledger)?
+                let spawner = model::fork::Fork::new(service, Arc::clone(&state))?;
+                acceptor::run(listeners.remove(0), signals, spawner, config.drain, &state)?
             }
-            Model::Select => crewed(listeners, never).run(table::<model::select::Select, P>(service, &ledger))?,
-            Model::Poll => crewed(listeners, as_needed).run(table::<model::poll::Poll, P>(service, &ledger))?,
-            Model::Epoll => crewed(listeners, as_needed).run(table::<model::epoll::Epoll, P>(service, &ledger))?,
+            Model::Select => crewed(listeners, never).run(table::<model::select::Select, P>(service, &state))?,
+            Model::Poll => crewed(listeners, as_needed).run(table::<model::poll::Poll, P>(service, &state))?,
+            Model::Epoll => crewed(listeners, as_needed).run(table::<model::epoll::Epoll, P>(service, &state))?,
             Model::EpollEt => {
-                crewed(listeners, as_needed).run(table::<model::epoll_et::EpollEt, P>(service, &ledger))?
+                crewed(listeners, as_needed).run(table::<model::epoll_et::EpollEt, P>(service, &state))?
             }
             Model::Uring => {
-                let shared = Arc::clone(&ledger);
+                let shared = Arc::clone(&state);
                 crewed(listeners, as_needed).run(move |seat: &Seat, source: ConnectionSource<'_>| {
                     model::uring::run(seat, source, &service, &shared, model::uring::sizes(seat.table()))
                 })?
             }
         };
-        ledger.finish(&mut totals);
+        state.finish(&mut totals);
         totals.leaked.descriptors += descriptor::count_open().saturating_sub(descriptors) as u64;
         Ok(totals)
     }
@@ -103,8 +103,8 @@ impl Server {
 /// An event loop of a readiness model, over one descriptor table.
 fn table<S: Selector, P: Service>(
     service: P,
-    ledger: &Arc<ServerState>,
+    state: &Arc<ServerState>,
 ) -> impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static {
-    let ledger = Arc::clone(ledger);
-    move |seat, source| readiness::run::<S, P>(seat, source, &service, &ledger)
+    let state = Arc::clone(state);
+    move |seat, source| readiness::run::<S, P>(seat, source, &service, &state)
 }

@@ -11,7 +11,7 @@ use plimsoll_reactor::handoff::{Dealer, Desk};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 
-use crate::ledger::ServerState;
+use crate::state::ServerState;
 use crate::totals::Totals;
 
 /// Accepted in a row before signals and workers are heard again.
@@ -47,26 +47,26 @@ impl Handoff {
     }
 
     /// Hands on as much as there is, and as workers take.
-    pub(crate) fn accept(&mut self, ledger: &ServerState) {
+    pub(crate) fn accept(&mut self, state: &ServerState) {
         let now = Instant::now();
         for listener in 0..self.listeners.len() {
             for _ in 0..BATCH {
                 match self.dealer.is_free(now) {
                     Ok(true) => {}
                     Ok(false) => return,
-                    Err(error) => self.lost(&error, ledger),
+                    Err(error) => self.lost(&error, state),
                 }
-                if !ledger.acquire() {
+                if !state.acquire() {
                     return self.dealer.pause(now);
                 }
                 match net::accept(&self.listeners[listener], net::Mode::Nonblocking) {
                     Ok((socket, peer)) => {
                         if let Err(error) = self.dealer.deal(socket, peer) {
-                            self.lost(&error, ledger);
+                            self.lost(&error, state);
                         }
                     }
                     Err(error) => {
-                        ledger.release();
+                        state.release();
                         let failure = Failure::of(&error);
                         if failure == Failure::Empty {
                             break;
@@ -82,22 +82,22 @@ impl Handoff {
     }
 
     /// Stops accepting; what workers have been handed is theirs.
-    pub(crate) fn close(&mut self, ledger: &ServerState) -> Totals {
+    pub(crate) fn close(&mut self, state: &ServerState) -> Totals {
         self.listeners.iter().for_each(net::stop_listening);
         self.listeners.clear();
         if self.dealer.let_go() {
-            ledger.release();
+            state.release();
         }
         std::mem::take(&mut self.totals)
     }
 
     /// Every worker has ended: what none of them has taken is closed with the pairs.
-    pub(crate) fn finish(self, ledger: &ServerState) {
-        (0..self.dealer.unclaimed()).for_each(|_| ledger.release());
+    pub(crate) fn finish(self, state: &ServerState) {
+        (0..self.dealer.unclaimed()).for_each(|_| state.release());
     }
 
-    fn lost(&mut self, error: &io::Error, ledger: &ServerState) {
+    fn lost(&mut self, error: &io::Error, state: &ServerState) {
         self.totals.count_io_error(error);
-        ledger.release();
+        state.release();
     }
 }

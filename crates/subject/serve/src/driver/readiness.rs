@@ -26,8 +26,8 @@ use super::environment::Desk;
 use super::limit::Limit;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
-use crate::ledger::ServerState;
 use crate::service::Service;
+use crate::state::ServerState;
 use crate::totals::{SEND_TIMEOUT, Totals};
 use connection::{Connection, Outcome};
 pub(crate) use selector::{NotAdded, Selector};
@@ -47,7 +47,7 @@ pub(crate) fn run<S: Selector, P: Service>(
     seat: &Seat,
     source: ConnectionSource<'_>,
     prototype: &P,
-    ledger: &ServerState,
+    state: &ServerState,
 ) -> io::Result<Totals> {
     let mut selector = S::new()?;
     selector.add(seat.wake().as_fd(), WAKE, Interest::READ)?;
@@ -55,11 +55,11 @@ pub(crate) fn run<S: Selector, P: Service>(
         seat,
         source,
         prototype,
-        ledger,
+        state,
         selector,
         connections: Slab::default(),
         input: vec![0; INPUT_BYTES].into_boxed_slice(),
-        desk: Desk::new(ledger.root(), prototype.is_timed()),
+        desk: Desk::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         carried: Vec::new(),
         listening: false,
@@ -78,7 +78,7 @@ struct EventLoop<'a, S, P> {
     seat: &'a Seat,
     source: ConnectionSource<'a>,
     prototype: &'a P,
-    ledger: &'a ServerState,
+    state: &'a ServerState,
     selector: S,
     connections: Slab<Connection<P>>,
     input: Box<[u8]>,
@@ -184,7 +184,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         }
         let door = (key - FIRST_LISTENER) as usize;
         for _ in 0..ACCEPT_BATCH {
-            if !self.source.is_handed() && !self.ledger.acquire() {
+            if !self.source.is_handed() && !self.state.acquire() {
                 return self.pause_accepting();
             }
             let error = match self.source.take(door) {
@@ -195,7 +195,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 Err(error) => error,
             };
             if !self.source.is_handed() {
-                self.ledger.release();
+                self.state.release();
             }
             let failure = Failure::of(&error);
             // The listener may have been shut down, and this loop hear of it next.
@@ -237,11 +237,11 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         let connection = self.connections.get_mut(key).expect("just inserted");
         connection.limit.receive_until(connection.conversation.until, &mut self.wheel, key.to_raw());
         match self.selector.add(connection.socket.as_fd(), key.to_raw(), interest) {
-            Ok(()) => self.ledger.opened(&mut self.totals),
+            Ok(()) => self.state.opened(&mut self.totals),
             Err(NotAdded::PastLimit) => {
                 self.refuse(key);
                 self.totals.count_error("fd_setsize");
-                self.ledger.say_once(
+                self.state.say_once(
                     "fd_setsize",
                     "select holds descriptors below 1024 only: further connections are closed at once; choose another model",
                 );
@@ -256,7 +256,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     fn refuse(&mut self, key: Key) {
         if let Some(connection) = self.connections.remove(key) {
             connection.limit.cancel(&mut self.wheel);
-            self.ledger.release();
+            self.state.release();
             self.source.left();
             self.totals.refused += 1;
         }
@@ -344,7 +344,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         let Some(connection) = self.connections.remove(key) else { return };
         self.selector.forget(connection.socket.as_fd());
         connection.limit.cancel(&mut self.wheel);
-        self.ledger.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
+        self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
         self.source.left();
         drop((connection.socket, connection.unsent));
         if self.pause.is_on() {

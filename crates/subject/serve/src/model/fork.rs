@@ -23,13 +23,13 @@ use plimsoll_sys::readiness::Interest;
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
 use crate::driver::environment::Desk;
-use crate::ledger::ServerState;
 use crate::service::Service;
+use crate::state::ServerState;
 use crate::totals::{Exchange, Totals};
 
 pub(crate) struct Fork<P> {
     prototype: P,
-    ledger: Arc<ServerState>,
+    state: Arc<ServerState>,
     reports: PipeReader,
     report_to: PipeWriter,
     /// Those that have not been reaped, and whom they serve, until they have reported.
@@ -38,9 +38,9 @@ pub(crate) struct Fork<P> {
 }
 
 impl<P: Service> Fork<P> {
-    pub(crate) fn new(prototype: P, ledger: Arc<ServerState>) -> io::Result<Fork<P>> {
+    pub(crate) fn new(prototype: P, state: Arc<ServerState>) -> io::Result<Fork<P>> {
         let (reports, report_to) = io::pipe()?;
-        Ok(Fork { prototype, ledger, reports, report_to, children: HashMap::new(), totals: Totals::default() })
+        Ok(Fork { prototype, state, reports, report_to, children: HashMap::new(), totals: Totals::default() })
     }
 
     /// Takes in every report that is in the pipe.
@@ -58,7 +58,7 @@ impl<P: Service> Fork<P> {
                 let report = Report::decode(record.try_into().expect("a chunk has a record's size"));
                 let child = Child::from_number(report.child);
                 if let Some(peer) = child.and_then(|child| self.children.get_mut(&child)?.take()) {
-                    self.ledger.closed(peer, &report.exchange, &mut self.totals);
+                    self.state.closed(peer, &report.exchange, &mut self.totals);
                 }
                 if let Some(error) = decode(report.error) {
                     self.totals.count_io_error(&error);
@@ -70,13 +70,13 @@ impl<P: Service> Fork<P> {
 
 impl<P: Service> Spawner for Fork<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError> {
-        let root = self.ledger.root();
+        let root = self.state.root();
         let mut keep = vec![socket.as_fd(), self.report_to.as_fd()];
         keep.extend(root.as_ref().map(|root| root.as_fd()));
         let (service, report_to) = (&self.prototype, &self.report_to);
         match process::fork(&keep, || serve(&socket, service, root.clone(), report_to)) {
             Ok(child) => {
-                self.ledger.opened(&mut self.totals);
+                self.state.opened(&mut self.totals);
                 self.children.insert(child, Some(peer));
                 Ok(())
             }
@@ -93,7 +93,7 @@ impl<P: Service> Spawner for Fork<P> {
             // A child reports before it ends, so its report is in the pipe by now.
             self.read_reports()?;
             if let Some(peer) = self.children.remove(&child).flatten() {
-                self.ledger.closed(peer, &Exchange::default(), &mut self.totals);
+                self.state.closed(peer, &Exchange::default(), &mut self.totals);
                 self.totals.count_error(if matches!(ended, Ended::Signal(_)) {
                     "child_killed"
                 } else {

@@ -20,8 +20,8 @@ use plimsoll_sys::net;
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
 use crate::driver::environment::Desk;
-use crate::ledger::ServerState;
 use crate::service::Service;
+use crate::state::ServerState;
 use crate::totals::{Exchange, Totals};
 
 /// The deepest a connection's thread gets is a handful of frames; buffers are on the heap.
@@ -29,7 +29,7 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// What the connections' threads share with the one that accepts.
 struct Shared {
-    ledger: Arc<ServerState>,
+    state: Arc<ServerState>,
     /// Each open connection's socket, so that the acceptor can end what a thread waits for.
     open: Mutex<Slab<Arc<OwnedFd>>>,
     totals: Mutex<Totals>,
@@ -43,8 +43,8 @@ pub(crate) struct Threads<P> {
 }
 
 impl<P: Service> Threads<P> {
-    pub(crate) fn new(prototype: P, ledger: Arc<ServerState>) -> io::Result<Threads<P>> {
-        let shared = Shared { ledger, open: Mutex::default(), totals: Mutex::default(), ended: Event::new()? };
+    pub(crate) fn new(prototype: P, state: Arc<ServerState>) -> io::Result<Threads<P>> {
+        let shared = Shared { state, open: Mutex::default(), totals: Mutex::default(), ended: Event::new()? };
         Ok(Threads { prototype, shared: Arc::new(shared) })
     }
 }
@@ -56,9 +56,9 @@ impl<P: Service> Spawner for Threads<P> {
         let (shared, service, held) = (Arc::clone(&self.shared), self.prototype.clone(), Arc::clone(&socket));
         let thread = thread::Builder::new().name("connection".to_owned()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
-            shared.ledger.opened(&mut lock(&shared.totals));
+            shared.state.opened(&mut lock(&shared.totals));
             let mut exchange = Exchange::default();
-            let desk = Desk::new(shared.ledger.root(), service.is_timed());
+            let desk = Desk::new(shared.state.root(), service.is_timed());
             let serving = || blocking::serve(&*held, &service, desk, &mut exchange);
             // A connection that panics must end like any other, or the server would wait for it for ever.
             let outcome = panic::catch_unwind(AssertUnwindSafe(serving));
@@ -116,7 +116,7 @@ impl Shared {
                 Ok(Err(error)) => totals.count_io_error(&error),
                 Err(_) => totals.count_error("panic"),
             }
-            self.ledger.closed(peer, exchange, &mut totals);
+            self.state.closed(peer, exchange, &mut totals);
         }
         // Counted and closed before the acceptor can see that it ended: its descriptor is free by then.
         drop(socket);
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_connection_that_panics_ends_and_is_counted() {
-        let ledger = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
-        let mut threads = Threads::new(Panics, ledger).expect("an event");
+        let state = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
+        let mut threads = Threads::new(Panics, state).expect("an event");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
         let (socket, peer) = listener.accept().expect("a connection");

@@ -31,8 +31,8 @@ use crate::driver::conversation::{Conversation, Stage};
 use crate::driver::environment::Desk;
 use crate::driver::limit::Limit;
 use crate::driver::unsent::Body;
-use crate::ledger::ServerState;
 use crate::service::{Chunk, Service};
+use crate::state::ServerState;
 use crate::totals::{SEND_TIMEOUT, Totals};
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
@@ -57,7 +57,7 @@ pub(crate) fn run<P: Service>(
     seat: &Seat,
     source: ConnectionSource<'_>,
     prototype: &P,
-    ledger: &ServerState,
+    state: &ServerState,
     sizes: Sizes,
 ) -> io::Result<Totals> {
     // Each listener needs a waiting accept of its own.
@@ -70,13 +70,13 @@ pub(crate) fn run<P: Service>(
         watched: vec![false; source.descriptors().len()],
         armed: vec![0; source.descriptors().len()],
         prototype,
-        ledger,
+        state,
         ring,
         connections: Numbered::default(),
         open: 0,
         capacity: sizes.slots as usize,
         accepts: usize::from(accepts),
-        desk: Desk::new(ledger.root(), prototype.is_timed()),
+        desk: Desk::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         spares: Vec::new(),
         hungry: Vec::new(),
@@ -145,7 +145,7 @@ struct EventLoop<'a, P> {
     /// By door: how many accepts wait there.
     armed: Vec<usize>,
     prototype: &'a P,
-    ledger: &'a ServerState,
+    state: &'a ServerState,
     ring: Ring,
     /// By slot.
     connections: Numbered<Connection<P>>,
@@ -214,12 +214,12 @@ impl<P: Service> EventLoop<'_, P> {
     fn stop(&mut self) -> io::Result<()> {
         for connection in self.connections.drain() {
             connection.limit.cancel(&mut self.wheel);
-            self.ledger.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
+            self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
             self.source.left();
         }
         // Each has taken its place before.
         for _ in 0..self.ring.adoptions_waiting() {
-            self.ledger.release();
+            self.state.release();
             self.source.left();
         }
         self.open = 0;
@@ -473,7 +473,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn close(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
-        self.ledger.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
+        self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
         self.source.left();
         self.ring.close(slot)
     }

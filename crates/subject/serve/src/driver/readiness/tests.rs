@@ -56,8 +56,8 @@ fn a_stale_event_never_reaches_the_next_connection_with_the_same_descriptor() {
     let address = net::local_address(&listener).expect("bound");
     let listeners = vec![listener];
     let table = move |seat: Seat| {
-        let ledger = ServerState::new(None, None, u64::MAX, Box::new(|_| {}));
-        run::<Haunted, Echo>(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &ledger)
+        let state = ServerState::new(None, None, u64::MAX, Box::new(|_| {}));
+        run::<Haunted, Echo>(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &state)
     };
     let mut crew = Crew::new(1, Growth::Never, table).expect("an event");
     crew.add_table(0).expect("a table");

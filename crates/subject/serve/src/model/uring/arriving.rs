@@ -69,7 +69,7 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Whether connections are taken by an ordinary call rather than accepted by the ring.
     fn takes(&self) -> bool {
-        self.source.is_handed() || self.ledger.is_limited()
+        self.source.is_handed() || self.state.is_limited()
     }
 
     fn watch_doors(&mut self) -> io::Result<()> {
@@ -98,7 +98,7 @@ impl<P: Service> EventLoop<'_, P> {
             if !self.has_room() {
                 break;
             }
-            if !self.source.is_handed() && !self.ledger.acquire() {
+            if !self.source.is_handed() && !self.state.acquire() {
                 self.pause.begin(Instant::now());
                 break;
             }
@@ -110,7 +110,7 @@ impl<P: Service> EventLoop<'_, P> {
                 Err(error) => error,
             };
             if !self.source.is_handed() {
-                self.ledger.release();
+                self.state.release();
             }
             let failure = Failure::of(&error);
             if failure == Failure::Empty || self.seat.phase() != Phase::Run {
@@ -151,7 +151,7 @@ impl<P: Service> EventLoop<'_, P> {
 
     fn missed(&mut self, error: &io::Error) {
         if self.takes() {
-            self.ledger.release();
+            self.state.release();
             self.source.left();
         }
         // A cancelled accept, and one whose listener was shut down, is what was wanted.
@@ -167,9 +167,9 @@ impl<P: Service> EventLoop<'_, P> {
     fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
         if !self.takes() {
-            self.ledger.force();
+            self.state.force();
         }
-        self.ledger.opened(&mut self.totals);
+        self.state.opened(&mut self.totals);
         let mut connection = Connection {
             slot,
             peer,

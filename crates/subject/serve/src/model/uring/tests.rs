@@ -30,8 +30,8 @@ fn serve_at<const ADDRESSES: usize>(
         net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port")
     });
     let address = std::array::from_fn(|number| net::local_address(&listeners[number]).expect("bound"));
-    let ledger = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
-    let (listeners, shared) = (Arc::new(Vec::from(listeners)), Arc::clone(&ledger));
+    let state = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
+    let (listeners, shared) = (Arc::new(Vec::from(listeners)), Arc::clone(&state));
     let table = move |seat: Seat| run(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &shared, sizes);
     let mut crew = Crew::new(1, growth, table).expect("an event");
     crew.add_table(0).expect("a table");
