@@ -104,7 +104,7 @@ struct Connection<P> {
     asking: bool,
     /// The conversation holds bytes that came during a send.
     unheard: bool,
-    life: Life,
+    life: Lifecycle,
     /// What is sent next.
     unsent: Vec<u8>,
     /// What is sent after that.
@@ -128,7 +128,7 @@ enum Receive {
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Life {
+enum Lifecycle {
     /// Bytes go both ways.
     Open,
     /// The peer has ended its half: what is unsent still goes out.
@@ -295,17 +295,17 @@ impl<P: Service> EventLoop<'_, P> {
         }
         match outcome {
             Ok(Some(buffer)) => self.take_in(slot, buffer)?,
-            Ok(None) => connection.life = connection.life.max(Life::Ended),
+            Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
                 connection.receive = Receive::Hungry;
                 self.hungry.push(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
             Err(error) => {
-                if connection.life != Life::Failed {
+                if connection.life != Lifecycle::Failed {
                     self.totals.count_io_error(&error);
                 }
-                connection.life = Life::Failed;
+                connection.life = Lifecycle::Failed;
             }
         }
         self.go_on(slot)
@@ -316,7 +316,7 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.conversation.exchange.bytes_received += buffer.len() as u64;
         match connection.conversation.stage {
-            _ if connection.life == Life::Failed => {}
+            _ if connection.life == Lifecycle::Failed => {}
             Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
             Stage::Receiving | Stage::Resuming => {
                 connection.conversation.hold(self.ring.bytes(&buffer));
@@ -344,10 +344,10 @@ impl<P: Service> EventLoop<'_, P> {
         });
         if let Err(error) = outcome {
             self.totals.count_io_error(&error);
-            connection.life = Life::Failed;
+            connection.life = Lifecycle::Failed;
         }
         match (buffer, in_place) {
-            (Some(buffer), Some(range)) if connection.life != Life::Failed => {
+            (Some(buffer), Some(range)) if connection.life != Lifecycle::Failed => {
                 connection.sending = true;
                 self.ring.send(slot, Payload::Received(buffer, range), Patience::None)
             }
@@ -378,7 +378,10 @@ impl<P: Service> EventLoop<'_, P> {
             }
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if !connection.sending && connection.conversation.stage == Stage::Lingering && connection.life == Life::Open {
+        if !connection.sending
+            && connection.conversation.stage == Stage::Lingering
+            && connection.life == Lifecycle::Open
+        {
             connection.conversation.discard(self.desk.environment.now());
             self.ring.end_writing(slot)?;
         }
@@ -391,17 +394,17 @@ impl<P: Service> EventLoop<'_, P> {
             }
         }
         let over = match connection.life {
-            Life::Open => connection.conversation.stage == Stage::Closing && !connection.sending,
-            Life::Ended => !connection.sending,
-            Life::Failed => true,
+            Lifecycle::Open => connection.conversation.stage == Stage::Closing && !connection.sending,
+            Lifecycle::Ended => !connection.sending,
+            Lifecycle::Failed => true,
         };
-        let unwanted = over && connection.life != Life::Ended || connection.conversation.held() >= UNSENT_BYTES;
+        let unwanted = over && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {
                 connection.receive = Receive::Ending;
                 self.ring.cancel_receive(slot)
             }
-            Receive::Off if connection.life == Life::Open && !over && !connection.sending => {
+            Receive::Off if connection.life == Lifecycle::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
                 self.ring.receive(slot)
             }
@@ -418,7 +421,7 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let slot = connection.slot;
         if connection.limit.is_sending() {
-            if connection.life == Life::Failed || std::mem::replace(&mut connection.asking, true) {
+            if connection.life == Lifecycle::Failed || std::mem::replace(&mut connection.asking, true) {
                 return Ok(());
             }
             return self.ring.ask_unacknowledged(slot);
@@ -431,7 +434,7 @@ impl<P: Service> EventLoop<'_, P> {
         });
         if let Err(error) = outcome {
             self.totals.count_io_error(&error);
-            connection.life = Life::Failed;
+            connection.life = Lifecycle::Failed;
         }
         self.go_on(slot)
     }
@@ -443,12 +446,12 @@ impl<P: Service> EventLoop<'_, P> {
         let (now, key) = (self.desk.environment.now(), slot.index() as u64);
         // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds something, as output waits.
         let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
-        if connection.life != Life::Failed
+        if connection.life != Lifecycle::Failed
             && let Some(timeout) = connection.conversation.send_timeout()
             && connection.limit.gives_up(sent, timeout, now, &mut self.wheel, key)
         {
             self.totals.count_error(SEND_TIMEOUT);
-            connection.life = Life::Failed;
+            connection.life = Lifecycle::Failed;
             // The peer does not take what the kernel holds for it either.
             self.ring.reset(slot)?;
         }
@@ -498,7 +501,7 @@ impl<P: Service> Connection<P> {
 
     /// Whether it is the service's turn, and nothing is in its way.
     fn has_more_to_say(&self) -> bool {
-        !self.sends() && self.life != Life::Failed && (self.conversation.stage == Stage::Resuming || self.unheard)
+        !self.sends() && self.life != Lifecycle::Failed && (self.conversation.stage == Stage::Resuming || self.unheard)
     }
 }
 

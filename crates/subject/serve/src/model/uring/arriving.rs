@@ -13,7 +13,7 @@ use plimsoll_reactor::accept::Failure;
 use plimsoll_reactor::crew::Phase;
 use plimsoll_sys::ring::{self, Slot};
 
-use super::{Connection, EventLoop, Life, Receive};
+use super::{Connection, EventLoop, Lifecycle, Receive};
 use crate::driver::conversation::Conversation;
 use crate::driver::limit::Limit;
 use crate::service::Service;
@@ -179,7 +179,7 @@ impl<P: Service> EventLoop<'_, P> {
             sending: false,
             asking: false,
             unheard: false,
-            life: Life::Open,
+            life: Lifecycle::Open,
             unsent: Vec::new(),
             body: None,
             file_way: None,

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Patience, Payload, Slot};
 
-use super::{Connection, EventLoop, Life, OUTSTANDING, PIECE_BYTES, SPARES};
+use super::{Connection, EventLoop, Lifecycle, OUTSTANDING, PIECE_BYTES, SPARES};
 use crate::driver::environment::Environment;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
@@ -31,10 +31,10 @@ impl<P: Service> EventLoop<'_, P> {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                if connection.life != Life::Failed {
+                if connection.life != Lifecycle::Failed {
                     self.totals.count_io_error(&error);
                 }
-                connection.life = Life::Failed;
+                connection.life = Lifecycle::Failed;
                 0
             }
         };
@@ -47,7 +47,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Payload::Owned(bytes, from) => (bytes, from + sent),
         };
-        if from < rest.len() && connection.life != Life::Failed {
+        if from < rest.len() && connection.life != Lifecycle::Failed {
             rest.append(&mut connection.unsent);
             connection.sending = true;
             return self.ring.send(slot, Payload::Owned(rest, from), Patience::All);
@@ -62,7 +62,7 @@ impl<P: Service> EventLoop<'_, P> {
     /// Lends the kernel what is sent next, if there is something and nothing is lent.
     pub(super) fn send_next(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if connection.sending || connection.life == Life::Failed {
+        if connection.sending || connection.life == Lifecycle::Failed {
             return Ok(());
         }
         if connection.sends_a_file() && self.installs {
@@ -89,7 +89,7 @@ impl<P: Service> EventLoop<'_, P> {
             if let Err(error) = body.read(&mut bytes, PIECE_BYTES) {
                 // Only an abrupt end tells the peer that there is less than was promised.
                 self.totals.count_io_error(&error);
-                connection.life = Life::Failed;
+                connection.life = Lifecycle::Failed;
                 return Ok(());
             }
             if body.left() == 0 {
@@ -130,14 +130,14 @@ impl<P: Service> EventLoop<'_, P> {
     fn send_file(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let Some(FileWay::Sendfile(socket, waiting)) = connection.file_way.as_deref_mut() else { return Ok(()) };
-        if connection.life == Life::Failed {
+        if connection.life == Lifecycle::Failed {
             return Ok(());
         }
         match waiting.flush(&*socket, Room::Told) {
             Ok(sent) => connection.conversation.exchange.bytes_sent += sent,
             Err(error) => {
                 self.totals.count_io_error(&error);
-                connection.life = Life::Failed;
+                connection.life = Lifecycle::Failed;
                 return Ok(());
             }
         }
