@@ -103,7 +103,7 @@ struct Connection<P> {
     /// The ring was asked what the peer has acknowledged.
     asking: bool,
     /// The conversation holds bytes that came during a send.
-    unheard: bool,
+    has_unprocessed_input: bool,
     life: Lifecycle,
     /// What is sent next.
     unsent: Vec<u8>,
@@ -320,7 +320,7 @@ impl<P: Service> EventLoop<'_, P> {
             Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
             Stage::Receiving | Stage::Resuming => {
                 connection.conversation.hold(self.ring.bytes(&buffer));
-                connection.unheard = true;
+                connection.has_unprocessed_input = true;
             }
             Stage::Closing | Stage::Lingering | Stage::Discarding => {}
         }
@@ -333,7 +333,7 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
         let Connection { conversation, unsent, body, .. } = connection;
-        connection.unheard = false;
+        connection.has_unprocessed_input = false;
         let (mut in_place, spares) = (None, &mut self.spares);
         let outcome = conversation.serve(fresh, &mut self.desk, |input, output, environment, _| {
             match output.chunks.as_slice() {
@@ -501,7 +501,9 @@ impl<P: Service> Connection<P> {
 
     /// Whether it is the service's turn, and nothing is in its way.
     fn has_more_to_say(&self) -> bool {
-        !self.sends() && self.life != Lifecycle::Failed && (self.conversation.stage == Stage::Resuming || self.unheard)
+        !self.sends()
+            && self.life != Lifecycle::Failed
+            && (self.conversation.stage == Stage::Resuming || self.has_unprocessed_input)
     }
 }
 

@@ -178,7 +178,7 @@ impl<P: Service> EventLoop<'_, P> {
             receive: Receive::Armed,
             sending: false,
             asking: false,
-            unheard: false,
+            has_unprocessed_input: false,
             life: Lifecycle::Open,
             unsent: Vec::new(),
             body: None,
