@@ -123,7 +123,7 @@ enum Receive {
     /// Not outstanding.
     Off,
     /// Not outstanding: it ended as no buffer was free, and stands on the list of those that wait for one.
-    Hungry,
+    AwaitingBuffer,
 }
 
 /// How far a connection has come.
@@ -297,7 +297,7 @@ impl<P: Service> EventLoop<'_, P> {
             Ok(Some(buffer)) => self.take_in(slot, buffer)?,
             Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
-                connection.receive = Receive::Hungry;
+                connection.receive = Receive::AwaitingBuffer;
                 self.hungry.push(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
@@ -408,7 +408,9 @@ impl<P: Service> EventLoop<'_, P> {
                 connection.receive = Receive::Armed;
                 self.ring.receive(slot)
             }
-            Receive::Off | Receive::Hungry if over && !connection.sending && !connection.asking => self.close(slot),
+            Receive::Off | Receive::AwaitingBuffer if over && !connection.sending && !connection.asking => {
+                self.close(slot)
+            }
             _ => Ok(()),
         }
     }
@@ -464,7 +466,7 @@ impl<P: Service> EventLoop<'_, P> {
             let slot = self.hungry.swap_remove(0);
             // It may have been closed, or its slot be another's, since it was put on the list.
             if let Some(connection) = self.connections.get_mut(slot.index())
-                && connection.receive == Receive::Hungry
+                && connection.receive == Receive::AwaitingBuffer
             {
                 connection.receive = Receive::Off;
                 self.go_on(slot)?;
