@@ -79,7 +79,7 @@ pub(crate) fn run<P: Service>(
         desk: Desk::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         spares: Vec::new(),
-        hungry: Vec::new(),
+        awaiting_buffer: Vec::new(),
         accepting: false,
         full: false,
         pause: Pause::default(),
@@ -159,7 +159,7 @@ struct EventLoop<'a, P> {
     /// Empty buffers.
     spares: Vec<Vec<u8>>,
     /// Connections whose receive ended for want of a buffer.
-    hungry: Vec<Slot>,
+    awaiting_buffer: Vec<Slot>,
     /// Accepts are kept waiting.
     accepting: bool,
     /// There was no slot for an accept that each listener needs.
@@ -298,7 +298,7 @@ impl<P: Service> EventLoop<'_, P> {
             Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
                 connection.receive = Receive::AwaitingBuffer;
-                self.hungry.push(slot);
+                self.awaiting_buffer.push(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
             Err(error) => {
@@ -462,8 +462,8 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Lets as many connections receive again as there are buffers.
     fn feed_hungry(&mut self) -> io::Result<()> {
-        for _ in 0..self.hungry.len().min(self.ring.free_buffers()) {
-            let slot = self.hungry.swap_remove(0);
+        for _ in 0..self.awaiting_buffer.len().min(self.ring.free_buffers()) {
+            let slot = self.awaiting_buffer.swap_remove(0);
             // It may have been closed, or its slot be another's, since it was put on the list.
             if let Some(connection) = self.connections.get_mut(slot.index())
                 && connection.receive == Receive::AwaitingBuffer
