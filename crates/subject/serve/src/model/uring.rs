@@ -197,7 +197,7 @@ impl<P: Service> EventLoop<'_, P> {
                 }
             }
             self.desk.environment.end_turn();
-            self.feed_hungry()?;
+            self.rearm_receives()?;
             if self.pause.is_on() {
                 self.pause.ends(Instant::now());
             }
@@ -461,7 +461,7 @@ impl<P: Service> EventLoop<'_, P> {
     }
 
     /// Lets as many connections receive again as there are buffers.
-    fn feed_hungry(&mut self) -> io::Result<()> {
+    fn rearm_receives(&mut self) -> io::Result<()> {
         for _ in 0..self.awaiting_buffer.len().min(self.ring.free_buffers()) {
             let slot = self.awaiting_buffer.swap_remove(0);
             // It may have been closed, or its slot be another's, since it was put on the list.
