@@ -308,7 +308,7 @@ impl<P: Service> EventLoop<'_, P> {
                 connection.life = Lifecycle::Failed;
             }
         }
-        self.go_on(slot)
+        self.drive(slot)
     }
 
     /// Has the service answer what is in `buffer`, or keeps it for later while something is being sent.
@@ -328,7 +328,7 @@ impl<P: Service> EventLoop<'_, P> {
         Ok(())
     }
 
-    /// Has the service answer, and keeps what it says for [`EventLoop::go_on`]. An echo goes out of the buffer that it came in.
+    /// Has the service answer, and keeps what it says for [`EventLoop::drive`]. An echo goes out of the buffer that it came in.
     fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
@@ -360,7 +360,7 @@ impl<P: Service> EventLoop<'_, P> {
     }
 
     /// Starts or ends whatever the connection's state asks for, now that something of it has changed.
-    fn go_on(&mut self, slot: Slot) -> io::Result<()> {
+    fn drive(&mut self, slot: Slot) -> io::Result<()> {
         loop {
             if self.connections.get_mut(slot.index()).expect(OUTSTANDING).has_more_to_say() {
                 self.converse(slot, None)?;
@@ -438,7 +438,7 @@ impl<P: Service> EventLoop<'_, P> {
             self.totals.count_io_error(&error);
             connection.life = Lifecycle::Failed;
         }
-        self.go_on(slot)
+        self.drive(slot)
     }
 
     /// Looks at what the peer has acknowledged, and gives it up where that is nothing for too long.
@@ -457,7 +457,7 @@ impl<P: Service> EventLoop<'_, P> {
             // The peer does not take what the kernel holds for it either.
             self.ring.reset(slot)?;
         }
-        self.go_on(slot)
+        self.drive(slot)
     }
 
     /// Lets as many connections receive again as there are buffers.
@@ -469,7 +469,7 @@ impl<P: Service> EventLoop<'_, P> {
                 && connection.receive == Receive::AwaitingBuffer
             {
                 connection.receive = Receive::Off;
-                self.go_on(slot)?;
+                self.drive(slot)?;
             }
         }
         Ok(())

@@ -56,7 +56,7 @@ impl<P: Service> EventLoop<'_, P> {
             rest.clear();
             self.spares.push(rest);
         }
-        self.go_on(slot)
+        self.drive(slot)
     }
 
     /// Lends the kernel what is sent next, if there is something and nothing is lent.
@@ -116,14 +116,14 @@ impl<P: Service> EventLoop<'_, P> {
             }
         };
         connection.file_way = Some(Box::new(way));
-        self.go_on(slot)
+        self.drive(slot)
     }
 
     /// There is room for more of a file, or its connection has failed.
     pub(super) fn has_room_to_send(&mut self, slot: Slot) -> io::Result<()> {
         self.connections.get_mut(slot.index()).expect(OUTSTANDING).sending = false;
         self.send_file(slot)?;
-        self.go_on(slot)
+        self.drive(slot)
     }
 
     /// Sends what there is room and time for. For the rest, and for the others to have their turn, the ring is asked to say when there is room.
