@@ -78,7 +78,7 @@ pub(crate) fn run<P: Service>(
         accepts: usize::from(accepts),
         desk: Desk::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
-        spares: Vec::new(),
+        free_buffers: Vec::new(),
         awaiting_buffer: Vec::new(),
         accepting: false,
         full: false,
@@ -157,7 +157,7 @@ struct EventLoop<'a, P> {
     desk: Desk,
     wheel: Wheel,
     /// Empty buffers.
-    spares: Vec<Vec<u8>>,
+    free_buffers: Vec<Vec<u8>>,
     /// Connections whose receive ended for want of a buffer.
     awaiting_buffer: Vec<Slot>,
     /// Accepts are kept waiting.
@@ -334,11 +334,11 @@ impl<P: Service> EventLoop<'_, P> {
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
         let Connection { conversation, unsent, body, .. } = connection;
         connection.has_unprocessed_input = false;
-        let (mut in_place, spares) = (None, &mut self.spares);
+        let (mut in_place, free_buffers) = (None, &mut self.free_buffers);
         let outcome = conversation.serve(fresh, &mut self.desk, |input, output, environment, _| {
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
-                _ => gather(input, output, environment, unsent, body, spares)?,
+                _ => gather(input, output, environment, unsent, body, free_buffers)?,
             }
             Ok(false)
         });
@@ -429,9 +429,9 @@ impl<P: Service> EventLoop<'_, P> {
             return self.ring.ask_unacknowledged(slot);
         }
         let Connection { conversation, unsent, body, .. } = connection;
-        let spares = &mut self.spares;
+        let free_buffers = &mut self.free_buffers;
         let outcome = conversation.expire(&mut self.desk, |input, output, environment, _| {
-            gather(input, output, environment, unsent, body, spares)?;
+            gather(input, output, environment, unsent, body, free_buffers)?;
             Ok(false)
         });
         if let Err(error) = outcome {

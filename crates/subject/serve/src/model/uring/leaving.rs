@@ -52,9 +52,9 @@ impl<P: Service> EventLoop<'_, P> {
             connection.sending = true;
             return self.ring.send(slot, Payload::Owned(rest, from), Patience::All);
         }
-        if rest.capacity() > 0 && self.spares.len() < SPARES {
+        if rest.capacity() > 0 && self.free_buffers.len() < SPARES {
             rest.clear();
-            self.spares.push(rest);
+            self.free_buffers.push(rest);
         }
         self.drive(slot)
     }
@@ -84,7 +84,7 @@ impl<P: Service> EventLoop<'_, P> {
             && bytes.len() < PIECE_BYTES
         {
             if bytes.capacity() == 0 {
-                bytes = self.spares.pop().unwrap_or_default();
+                bytes = self.free_buffers.pop().unwrap_or_default();
             }
             if let Err(error) = body.read(&mut bytes, PIECE_BYTES) {
                 // Only an abrupt end tells the peer that there is less than was promised.
@@ -163,11 +163,11 @@ pub(super) fn gather(
     environment: &Environment,
     unsent: &mut Vec<u8>,
     body: &mut Option<Box<Body>>,
-    spares: &mut Vec<Vec<u8>>,
+    free_buffers: &mut Vec<Vec<u8>>,
 ) -> io::Result<()> {
     *body = unsent::take_body(output, environment)?.map(Box::new);
     if unsent.capacity() == 0 {
-        *unsent = spares.pop().unwrap_or_default();
+        *unsent = free_buffers.pop().unwrap_or_default();
     }
     for chunk in &output.chunks {
         unsent.extend_from_slice(unsent::bytes_of(chunk, input, &output.bytes));
