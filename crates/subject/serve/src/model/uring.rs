@@ -261,7 +261,7 @@ impl<P: Service> EventLoop<'_, P> {
                 }
                 Ok(())
             }
-            Completion::Ready(door) => self.knocked(door),
+            Completion::Ready(door) => self.on_acceptable(door),
             Completion::Accepted { listener, outcome } => {
                 self.armed[listener as usize] -= 1;
                 self.arrived(outcome)

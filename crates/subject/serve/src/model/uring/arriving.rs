@@ -89,7 +89,7 @@ impl<P: Service> EventLoop<'_, P> {
     }
 
     /// There is, or was, a connection at a door.
-    pub(super) fn knocked(&mut self, number: u32) -> io::Result<()> {
+    pub(super) fn on_acceptable(&mut self, number: u32) -> io::Result<()> {
         self.watched[number as usize] = false;
         if !self.accepting {
             return Ok(());
