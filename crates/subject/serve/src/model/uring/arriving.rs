@@ -143,13 +143,13 @@ impl<P: Service> EventLoop<'_, P> {
         match outcome {
             Ok((slot, peer)) => self.opened(slot, peer),
             Err(error) => {
-                self.missed(&error);
+                self.on_accept_failed(&error);
                 Ok(())
             }
         }
     }
 
-    fn missed(&mut self, error: &io::Error) {
+    fn on_accept_failed(&mut self, error: &io::Error) {
         if self.takes() {
             self.state.release();
             self.source.left();
