@@ -24,7 +24,7 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
-use leaving::{FileWay, gather};
+use leaving::{FileTransfer, gather};
 
 use crate::accept::ConnectionSource;
 use crate::driver::conversation::{Conversation, Stage};
@@ -110,7 +110,7 @@ struct Connection<P> {
     /// What is sent after that.
     body: Option<Box<Body>>,
     /// How files are sent, once there was one.
-    file_way: Option<Box<FileWay>>,
+    file_way: Option<Box<FileTransfer>>,
 }
 
 /// How a connection's receive stands.

@@ -16,7 +16,7 @@ use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
 
 /// How a connection's files are sent.
-pub(super) enum FileWay {
+pub(super) enum FileTransfer {
     /// By sendfile: the socket's number in the thread's table, and what waits there.
     Sendfile(OwnedFd, Unsent),
     /// The one under way passes through memory. The next one asks again.
@@ -67,12 +67,12 @@ impl<P: Service> EventLoop<'_, P> {
         }
         if connection.sends_a_file() && self.installs {
             match connection.file_way.as_deref_mut() {
-                Some(FileWay::Sendfile(_, waiting)) => {
+                Some(FileTransfer::Sendfile(_, waiting)) => {
                     let (bytes, body) = (std::mem::take(&mut connection.unsent), connection.body.take());
                     *waiting = Unsent::new(bytes, *body.expect("it is a file"));
                     return self.send_file(slot);
                 }
-                Some(FileWay::Memory) => {}
+                Some(FileTransfer::Memory) => {}
                 None => {
                     connection.sending = true;
                     return self.ring.install(slot);
@@ -94,7 +94,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
             if body.left() == 0 {
                 connection.body = None;
-                connection.file_way.take_if(|way| matches!(**way, FileWay::Memory));
+                connection.file_way.take_if(|way| matches!(**way, FileTransfer::Memory));
             }
         }
         if bytes.is_empty() {
@@ -109,10 +109,10 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.sending = false;
         let way = match outcome {
-            Ok(socket) => FileWay::Sendfile(socket, Unsent::default()),
+            Ok(socket) => FileTransfer::Sendfile(socket, Unsent::default()),
             Err(error) => {
                 self.installs &= descriptor::is_exhaustion(&error);
-                FileWay::Memory
+                FileTransfer::Memory
             }
         };
         connection.file_way = Some(Box::new(way));
@@ -129,7 +129,7 @@ impl<P: Service> EventLoop<'_, P> {
     /// Sends what there is room and time for. For the rest, and for the others to have their turn, the ring is asked to say when there is room.
     fn send_file(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        let Some(FileWay::Sendfile(socket, waiting)) = connection.file_way.as_deref_mut() else { return Ok(()) };
+        let Some(FileTransfer::Sendfile(socket, waiting)) = connection.file_way.as_deref_mut() else { return Ok(()) };
         if connection.life == Lifecycle::Failed {
             return Ok(());
         }
