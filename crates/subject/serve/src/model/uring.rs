@@ -110,7 +110,7 @@ struct Connection<P> {
     /// What is sent after that.
     body: Option<Box<Body>>,
     /// How files are sent, once there was one.
-    file_way: Option<Box<FileTransfer>>,
+    file_transfer: Option<Box<FileTransfer>>,
 }
 
 /// How a connection's receive stands.

@@ -182,7 +182,7 @@ impl<P: Service> EventLoop<'_, P> {
             life: Lifecycle::Open,
             unsent: Vec::new(),
             body: None,
-            file_way: None,
+            file_transfer: None,
         };
         connection.limit.receive_until(connection.conversation.until, &mut self.wheel, slot.index() as u64);
         self.connections.insert(slot.index(), connection);

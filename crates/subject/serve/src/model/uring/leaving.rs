@@ -66,7 +66,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         if connection.sends_a_file() && self.installs {
-            match connection.file_way.as_deref_mut() {
+            match connection.file_transfer.as_deref_mut() {
                 Some(FileTransfer::Sendfile(_, waiting)) => {
                     let (bytes, body) = (std::mem::take(&mut connection.unsent), connection.body.take());
                     *waiting = Unsent::new(bytes, *body.expect("it is a file"));
@@ -94,7 +94,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
             if body.left() == 0 {
                 connection.body = None;
-                connection.file_way.take_if(|way| matches!(**way, FileTransfer::Memory));
+                connection.file_transfer.take_if(|way| matches!(**way, FileTransfer::Memory));
             }
         }
         if bytes.is_empty() {
@@ -115,7 +115,7 @@ impl<P: Service> EventLoop<'_, P> {
                 FileTransfer::Memory
             }
         };
-        connection.file_way = Some(Box::new(way));
+        connection.file_transfer = Some(Box::new(way));
         self.drive(slot)
     }
 
@@ -129,7 +129,9 @@ impl<P: Service> EventLoop<'_, P> {
     /// Sends what there is room and time for. For the rest, and for the others to have their turn, the ring is asked to say when there is room.
     fn send_file(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        let Some(FileTransfer::Sendfile(socket, waiting)) = connection.file_way.as_deref_mut() else { return Ok(()) };
+        let Some(FileTransfer::Sendfile(socket, waiting)) = connection.file_transfer.as_deref_mut() else {
+            return Ok(());
+        };
         if connection.life == Lifecycle::Failed {
             return Ok(());
         }
