@@ -24,7 +24,7 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
 
-use leaving::{FileTransfer, gather};
+use leaving::{FileTransfer, collect_output};
 
 use crate::accept::ConnectionSource;
 use crate::driver::conversation::{Conversation, Stage};
@@ -338,7 +338,7 @@ impl<P: Service> EventLoop<'_, P> {
         let outcome = conversation.serve(fresh, &mut self.desk, |input, output, environment, _| {
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
-                _ => gather(input, output, environment, unsent, body, free_buffers)?,
+                _ => collect_output(input, output, environment, unsent, body, free_buffers)?,
             }
             Ok(false)
         });
@@ -431,7 +431,7 @@ impl<P: Service> EventLoop<'_, P> {
         let Connection { conversation, unsent, body, .. } = connection;
         let free_buffers = &mut self.free_buffers;
         let outcome = conversation.expire(&mut self.desk, |input, output, environment, _| {
-            gather(input, output, environment, unsent, body, free_buffers)?;
+            collect_output(input, output, environment, unsent, body, free_buffers)?;
             Ok(false)
         });
         if let Err(error) = outcome {

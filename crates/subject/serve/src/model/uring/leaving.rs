@@ -159,7 +159,7 @@ impl<P> Connection<P> {
 }
 
 /// Puts a turn's output where it is sent from.
-pub(super) fn gather(
+pub(super) fn collect_output(
     input: &[u8],
     output: &mut Output,
     environment: &Environment,
