@@ -61,7 +61,7 @@ pub(crate) fn run<S: Selector, P: Service>(
         input: vec![0; INPUT_BYTES].into_boxed_slice(),
         desk: Desk::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
-        carried: Vec::new(),
+        ready_list: Vec::new(),
         listening: false,
         pause: Pause::default(),
         draining: false,
@@ -85,7 +85,7 @@ struct EventLoop<'a, S, P> {
     desk: Desk,
     wheel: Wheel,
     /// Keys with more to do that the selector will not report again.
-    carried: Vec<u64>,
+    ready_list: Vec<u64>,
     listening: bool,
     pause: Pause,
     draining: bool,
@@ -101,9 +101,9 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             self.selector.wait(timeout, &mut ready)?;
             let _baton = self.seat.baton();
             self.desk.environment.look();
-            for key in std::mem::take(&mut self.carried) {
+            for key in std::mem::take(&mut self.ready_list) {
                 if let Some(connection) = self.connections.get_mut(Key::from_raw(key)) {
-                    connection.carried = false;
+                    connection.is_listed = false;
                 }
                 self.dispatch(Ready { key, readable: false, writable: false, ended: false })?;
             }
@@ -131,7 +131,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     /// How long the selector may wait.
     fn timeout(&self) -> Option<Duration> {
-        if !self.carried.is_empty() {
+        if !self.ready_list.is_empty() {
             return Some(Duration::ZERO);
         }
         let paused = self.pause.until().map(|until| until.saturating_duration_since(Instant::now()));
@@ -214,7 +214,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             }
         }
         if S::EDGE {
-            self.carried.push(key);
+            self.ready_list.push(key);
         }
         Ok(())
     }
@@ -231,7 +231,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             limit: Limit::default(),
             interest,
             readable: false,
-            carried: false,
+            is_listed: false,
             ended: false,
         });
         let connection = self.connections.get_mut(key).expect("just inserted");
@@ -273,7 +273,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.readable |= event.readable;
         connection.ended |= event.ended;
-        if connection.carried && !self.draining {
+        if connection.is_listed && !self.draining {
             // It has had its turn in this round, or will have it: a second for being ready as well would be at the cost of the others.
             return;
         }
@@ -294,8 +294,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         match outcome {
             Outcome::Closes => self.close(key),
             Outcome::Yields | Outcome::Unread => {
-                if !std::mem::replace(&mut connection.carried, true) {
-                    self.carried.push(key.to_raw());
+                if !std::mem::replace(&mut connection.is_listed, true) {
+                    self.ready_list.push(key.to_raw());
                 }
             }
             Outcome::Waits if S::EDGE => {}

@@ -28,7 +28,7 @@ pub(super) struct Connection<P> {
     /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
     pub(super) readable: bool,
     /// It stands on the list of those with more to do.
-    pub(super) carried: bool,
+    pub(super) is_listed: bool,
     /// The end of the stream is in the socket: a short read does not mean that it is empty.
     pub(super) ended: bool,
 }
