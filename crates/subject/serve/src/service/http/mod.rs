@@ -275,7 +275,7 @@ impl<O: Outside> Exchange<'_, O> {
         };
         self.output.burn += work;
         let stamp = Stamp::new(found.length, found.modified, self.outside.moment().wall());
-        match precondition::judge(self.request, &stamp) {
+        match precondition::evaluate(self.request, &stamp) {
             Verdict::Failed => return self.status(Status::PRECONDITION_FAILED),
             Verdict::NotModified => {
                 self.begin(Status::NOT_MODIFIED).stamp(&stamp).end();

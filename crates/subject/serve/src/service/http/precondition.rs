@@ -14,7 +14,7 @@ pub(super) enum Verdict {
 }
 
 /// In the order of RFC 9110, section 13.2.2.
-pub(super) fn judge(request: &Request<'_>, stamp: &Stamp) -> Verdict {
+pub(super) fn evaluate(request: &Request<'_>, stamp: &Stamp) -> Verdict {
     let if_match = (!request.if_match.is_empty()).then_some(&request.if_match);
     let failed = match (if_match, request.if_unmodified_since.and_then(date)) {
         (Some(lists), _) => !lists.iter().any(|list| stamp.is_listed(list, false)),
