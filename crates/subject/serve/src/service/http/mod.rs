@@ -28,7 +28,7 @@ use precondition::Verdict;
 use range::Wanted;
 use request::{Head, Method, Request};
 use response::Head as Answer;
-use stamp::Stamp;
+use stamp::Validators;
 use status::Status;
 use target::Target;
 
@@ -274,7 +274,7 @@ impl<O: Outside> Exchange<'_, O> {
             Err(NotFound::Unavailable) => return self.status(Status::SERVICE_UNAVAILABLE),
         };
         self.output.burn += work;
-        let stamp = Stamp::new(found.length, found.modified, self.outside.moment().wall());
+        let stamp = Validators::new(found.length, found.modified, self.outside.moment().wall());
         match precondition::evaluate(self.request, &stamp) {
             Verdict::Failed => return self.status(Status::PRECONDITION_FAILED),
             Verdict::NotModified => {
@@ -296,7 +296,7 @@ impl<O: Outside> Exchange<'_, O> {
         wanted: Wanted,
         total: u64,
         kind: &str,
-        stamp: Option<&Stamp>,
+        stamp: Option<&Validators>,
         chunk: impl FnOnce(u64, u64) -> Chunk,
     ) {
         // A range is defined for GET alone (RFC 9110, section 14.2).

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::request::Request;
-use super::stamp::Stamp;
+use super::stamp::Validators;
 
 /// What the preconditions say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) enum Verdict {
 }
 
 /// In the order of RFC 9110, section 13.2.2.
-pub(super) fn evaluate(request: &Request<'_>, stamp: &Stamp) -> Verdict {
+pub(super) fn evaluate(request: &Request<'_>, stamp: &Validators) -> Verdict {
     let if_match = (!request.if_match.is_empty()).then_some(&request.if_match);
     let failed = match (if_match, request.if_unmodified_since.and_then(date)) {
         (Some(lists), _) => !lists.iter().any(|list| stamp.is_listed(list, false)),
@@ -34,7 +34,7 @@ pub(super) fn evaluate(request: &Request<'_>, stamp: &Stamp) -> Verdict {
 }
 
 /// Whether a range may be sent: not if it was asked for on the condition of another state (`If-Range`).
-pub(super) fn range_applies(request: &Request<'_>, stamp: &Stamp) -> bool {
+pub(super) fn range_applies(request: &Request<'_>, stamp: &Validators) -> bool {
     match request.if_range {
         None => true,
         Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => tag == stamp.tag(),

@@ -6,7 +6,7 @@ use httpdate::HttpDate;
 use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use super::Version;
-use super::stamp::Stamp;
+use super::stamp::Validators;
 use super::status::Status;
 use crate::service::{Chunk, Output};
 
@@ -86,7 +86,7 @@ impl<'a> Head<'a> {
         self
     }
 
-    pub(super) fn stamp(self, stamp: &Stamp) -> Head<'a> {
+    pub(super) fn stamp(self, stamp: &Validators) -> Head<'a> {
         let bytes = &mut self.output.bytes;
         let _ = write!(bytes, "Last-Modified: {}\r\nETag: ", HttpDate::from(stamp.modified()));
         bytes.extend_from_slice(stamp.tag());

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 /// A file's tag and its time.
-pub(super) struct Stamp {
+pub(super) struct Validators {
     tag: [u8; 64],
     tag_length: usize,
     modified: SystemTime,
 }
 
-impl Stamp {
+impl Validators {
     /// Of a file of this length that was last written to at this time, now that it is `wall`.
-    pub(super) fn new(length: u64, (seconds, nanoseconds): (i64, u32), wall: SystemTime) -> Stamp {
+    pub(super) fn new(length: u64, (seconds, nanoseconds): (i64, u32), wall: SystemTime) -> Validators {
         let mut tag = [0; 64];
         let mut rest = &mut tag[..];
         // Numbers of at most 16, 8 and 16 digits fit.
@@ -21,7 +21,7 @@ impl Stamp {
         // HTTP knows no time before 1970 to speak of, and no fraction of a second.
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799).unsigned_abs());
         // Nothing was modified after its answer's own date (RFC 9110, section 8.8.2.1).
-        Stamp { tag, tag_length, modified: modified.min(wall) }
+        Validators { tag, tag_length, modified: modified.min(wall) }
     }
 
     pub(super) fn tag(&self) -> &[u8] {
