@@ -107,7 +107,8 @@ impl Ring {
                 Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
             }
             Kind::Send => {
-                let (slot, payload) = self.lent[number as usize].take().expect("what is lent comes back once");
+                let (slot, payload) =
+                    self.in_flight[number as usize].take().expect("what is in_flight comes back once");
                 self.unlent.push(number);
                 Some(Completion::Sent { slot, outcome, payload })
             }

@@ -92,7 +92,7 @@ pub struct Ring {
     /// Where sockets are being connected to, by slot.
     destinations: Vec<Option<Box<SocketAddrAny>>>,
     /// What is being sent, and where; a send's number is its place here.
-    lent: Vec<Option<(Slot, Payload)>>,
+    in_flight: Vec<Option<(Slot, Payload)>>,
     /// The empty places.
     unlent: Vec<u32>,
     arrived: VecDeque<cqueue::Entry>,
@@ -133,7 +133,7 @@ impl Ring {
             accepts: accepts.collect(),
             adoptions: Vec::new(),
             destinations: Vec::new(),
-            lent: Vec::new(),
+            in_flight: Vec::new(),
             unlent: Vec::new(),
             arrived: VecDeque::new(),
             outstanding: 0,
@@ -180,10 +180,10 @@ impl Ring {
     /// Sends a payload. Wait for it to complete before the next to the same socket: several could overtake each other.
     pub fn send(&mut self, slot: Slot, payload: Payload, patience: Patience) -> io::Result<()> {
         let number = self.unlent.pop().unwrap_or_else(|| {
-            self.lent.push(None);
-            self.lent.len() as u32 - 1
+            self.in_flight.push(None);
+            self.in_flight.len() as u32 - 1
         });
-        let (_, payload) = self.lent[number as usize].insert((slot, payload));
+        let (_, payload) = self.in_flight[number as usize].insert((slot, payload));
         let bytes = match payload {
             Payload::Received(buffer, range) => &self.pool.bytes(buffer)[range.clone()],
             Payload::Owned(bytes, from) => &bytes[*from..],
@@ -332,7 +332,7 @@ impl Drop for Ring {
         let _ = self.uring.submitter().unregister_buf_ring(GROUP);
         if ended.is_err() {
             self.pool.leak();
-            std::mem::forget(std::mem::take(&mut self.lent));
+            std::mem::forget(std::mem::take(&mut self.in_flight));
             std::mem::forget(std::mem::take(&mut self.accepts));
             std::mem::forget(std::mem::take(&mut self.adoptions));
             std::mem::forget(std::mem::take(&mut self.destinations));
