@@ -109,7 +109,7 @@ impl Ring {
             Kind::Send => {
                 let (slot, payload) =
                     self.in_flight[number as usize].take().expect("what is in_flight comes back once");
-                self.unlent.push(number);
+                self.free_ids.push(number);
                 Some(Completion::Sent { slot, outcome, payload })
             }
             Kind::Close => Some(Completion::Closed(slot)),

@@ -94,7 +94,7 @@ pub struct Ring {
     /// What is being sent, and where; a send's number is its place here.
     in_flight: Vec<Option<(Slot, Payload)>>,
     /// The empty places.
-    unlent: Vec<u32>,
+    free_ids: Vec<u32>,
     arrived: VecDeque<cqueue::Entry>,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
@@ -134,7 +134,7 @@ impl Ring {
             adoptions: Vec::new(),
             destinations: Vec::new(),
             in_flight: Vec::new(),
-            unlent: Vec::new(),
+            free_ids: Vec::new(),
             arrived: VecDeque::new(),
             outstanding: 0,
             ending: HashMap::new(),
@@ -179,7 +179,7 @@ impl Ring {
 
     /// Sends a payload. Wait for it to complete before the next to the same socket: several could overtake each other.
     pub fn send(&mut self, slot: Slot, payload: Payload, patience: Patience) -> io::Result<()> {
-        let number = self.unlent.pop().unwrap_or_else(|| {
+        let number = self.free_ids.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() as u32 - 1
         });
