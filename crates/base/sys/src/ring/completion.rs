@@ -130,7 +130,7 @@ impl Ring {
                 if let Entry::Occupied(mut place) = self.ending.entry(number) {
                     place.get_mut().left -= 1;
                     if place.get().left == 0 && place.remove().close {
-                        self.overdue.push(slot);
+                        self.pending_close.push(slot);
                     }
                 }
                 None

@@ -102,7 +102,7 @@ pub struct Ring {
     /// socket is closed after that: else it would be the slot's next socket whose half is ended.
     ending: HashMap<u32, Ending>,
     /// Slots to close with the next wait.
-    overdue: Vec<Slot>,
+    pending_close: Vec<Slot>,
 }
 
 /// A slot with halves that are being ended.
@@ -138,7 +138,7 @@ impl Ring {
             arrived: VecDeque::new(),
             outstanding: 0,
             ending: HashMap::new(),
-            overdue: Vec::new(),
+            pending_close: Vec::new(),
         })
     }
 
@@ -275,7 +275,7 @@ impl Ring {
 
     /// Hands in all requests, and waits until something has happened or the time is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        while let Some(slot) = self.overdue.pop() {
+        while let Some(slot) = self.pending_close.pop() {
             self.close(slot)?;
         }
         let outcome = match timeout {
