@@ -23,4 +23,5 @@ pub mod ring;
 pub mod select;
 pub mod signal;
 pub mod tap;
+pub mod timestamp;
 pub mod unix;

@@ -61,6 +61,19 @@ impl Part {
     }
 }
 
+/// Requests a second up to which one event loop sends each in time: it wakes for each that is due, and more
+/// loops would wake more often.
+const RATE_OF_ONE_LOOP: f64 = 50_000.0;
+
+/// How many event loops a run has unless told otherwise: one a CPU, and in an open loop no more than its
+/// rate needs.
+pub fn default_workers(pace: Pace, cpus: usize) -> usize {
+    match pace {
+        Pace::Closed { .. } => cpus,
+        Pace::Open { rate, .. } => ((rate.from.max(rate.to) / RATE_OF_ONE_LOOP).ceil() as usize).clamp(1, cpus),
+    }
+}
+
 impl Config {
     /// The place in `targets` of the server that a connection goes to. Generators that carry a load together number their connections on from one another.
     pub(crate) fn target(&self, connection: usize) -> usize {
@@ -186,6 +199,15 @@ pub struct Opening {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    #[test]
+    fn an_open_loop_has_as_many_event_loops_as_its_rate_needs() {
+        use plimsoll_measure::arrivals::{Rate, Spacing, Think};
+        let open = |rate: f64| Pace::Open { rate: Rate::constant(rate), spacing: Spacing::Poisson };
+        let loops = [0.1, 50_000.0, 50_001.0, 1e9].map(|rate| default_workers(open(rate), 4));
+        assert_eq!(loops, [1, 1, 2, 4]);
+        assert_eq!(default_workers(Pace::Closed { think: Think::None, phase: Phase::Spread }, 4), 4);
+    }
 
     /// Ten connections for ten seconds at a pace.
     pub(crate) fn config(pace: Pace) -> Config {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Part, Phase, Recovery};
+use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Part, Phase, Recovery, default_workers};
 use plimsoll_load::record::Records;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::{Kind, Limit};
@@ -48,7 +48,7 @@ pub(super) struct Common {
     /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a process for each connection.
     #[arg(long, value_enum, default_value = "epoll")]
     engine: EngineName,
-    /// Event loops [default: one a CPU].
+    /// Event loops [default: one a CPU; with --rate one for each 50k requests a second].
     #[arg(short = 't', long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// CPUs to keep event loops on, in turn, such as 0,2-3 [default: the scheduler chooses].
@@ -162,11 +162,12 @@ impl Common {
                 "--connect-rate 0: no connection would ever be opened; leave it out, or give a rate such as 1k",
             );
         }
+        let pace = self.pace()?;
         Ok(Config {
             targets,
             connections: self.connections as usize,
             extent: self.extent()?,
-            pace: self.pace()?,
+            pace,
             opening: Opening {
                 rate: self.connect_rate,
                 barrier: self.barrier,
@@ -176,7 +177,7 @@ impl Common {
             warm_up: self.warm_up,
             timeout: self.timeout,
             engine: self.engine()?,
-            workers: self.workers.map_or_else(process::available_cpus, usize::from),
+            workers: self.workers.map_or_else(|| default_workers(pace, process::available_cpus()), usize::from),
             cpus: self.pinned()?,
             start_at: self.start()?,
             seed: self.seed,

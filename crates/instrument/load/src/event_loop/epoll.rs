@@ -5,13 +5,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::epoll::{self, Trigger};
 use plimsoll_sys::net::{self, Mode};
+use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::timestamp;
 
 use super::sockets::{Arrival, EVENT_BATCH, Sockets, WAKE};
 
@@ -25,10 +27,13 @@ pub(crate) struct Epoll {
     ready: Vec<Ready>,
     reported: usize,
     buffer: Box<[u8]>,
+    /// Whether the kernel notes when bytes arrive.
+    stamped: bool,
 }
 
 impl Sockets for Epoll {
     const DEFERS: bool = false;
+    const RESTS: bool = true;
 
     type Socket = OwnedFd;
 
@@ -36,15 +41,18 @@ impl Sockets for Epoll {
         descriptors
     }
 
-    fn new(_connections: usize, wake: BorrowedFd<'_>) -> io::Result<Epoll> {
+    fn new(_connections: usize, wake: BorrowedFd<'_>, stamped: bool) -> io::Result<Epoll> {
         let instance = epoll::Epoll::new(EVENT_BATCH)?;
         instance.add(wake, WAKE, Interest::READ, Trigger::Level)?;
         let ready = Vec::with_capacity(EVENT_BATCH);
-        Ok(Epoll { instance, ready, reported: 0, buffer: vec![0; READ_BYTES].into_boxed_slice() })
+        Ok(Epoll { instance, ready, reported: 0, buffer: vec![0; READ_BYTES].into_boxed_slice(), stamped })
     }
 
     fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
         let socket = net::connect(target, source, Mode::Nonblocking)?;
+        if self.stamped {
+            timestamp::stamp_arrivals(&socket)?;
+        }
         self.instance.add(&socket, key.to_raw(), Interest::BOTH, Trigger::Edge)?;
         Ok(socket)
     }
@@ -58,8 +66,12 @@ impl Sockets for Epoll {
     }
 
     fn read(&mut self, socket: &OwnedFd) -> io::Result<Arrival<'_>> {
-        let count = net::read(socket, &mut self.buffer)?;
-        Ok(Arrival { bytes: &self.buffer[..count], more: count == self.buffer.len() })
+        let (count, at) = if self.stamped {
+            timestamp::read_stamped(socket, &mut self.buffer)?
+        } else {
+            (net::read(socket, &mut self.buffer)?, None)
+        };
+        Ok(Arrival { bytes: &self.buffer[..count], more: count == self.buffer.len(), at })
     }
 
     fn close(&mut self, socket: OwnedFd) {
@@ -76,6 +88,11 @@ impl Sockets for Epoll {
         self.reported = 0;
         self.ready.extend(self.instance.wait(timeout)?);
         Ok(())
+    }
+
+    fn rest(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+        poll::wait(&mut [Place::new(wake.as_raw_fd(), Interest::READ)], Some(time))?;
+        self.wait(Some(Duration::ZERO))
     }
 
     fn report(&mut self) -> Option<Ready> {

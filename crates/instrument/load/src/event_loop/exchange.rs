@@ -2,6 +2,7 @@
 //! are due nor what follows them.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
@@ -19,8 +20,9 @@ pub(super) enum Received {
     /// The greeting is over: the connection is usable.
     Greeted,
     /// An answer is whole. `keep` says that the connection takes another request, `ended` that it is
-    /// about to be lost, and `more` that bytes may lie behind the answer.
-    Answered { answer: Answer, keep: bool, ended: bool, more: bool },
+    /// about to be lost, and `more` that bytes may lie behind the answer. `at`
+    /// is when its last byte came, since 1970, where the kernel noted it.
+    Answered { answer: Answer, keep: bool, ended: bool, more: bool, at: Option<Duration> },
     /// The connection is lost.
     Lost(Cause),
     /// The socket may hold more, and others have their turn first.
@@ -72,7 +74,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         for _ in 0..READ_BUDGET {
             let Some(connection) = self.slab.get_mut(key) else { return Received::Part };
             let Some(socket) = &connection.socket else { return Received::Part };
-            let Arrival { bytes, more } = match self.sockets.read(socket) {
+            let Arrival { bytes, more, at } = match self.sockets.read(socket) {
                 Ok(Arrival { bytes: [], .. }) => return self.end(key),
                 Ok(arrival) => arrival,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Received::Part,
@@ -97,7 +99,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 Reply::Partial => {}
                 Reply::Whole { .. } if greeting => return Received::Greeted,
                 Reply::Whole { payload, keep, status } => {
-                    return Received::Answered { answer: Answer { payload, status }, keep, ended, more };
+                    return Received::Answered { answer: Answer { payload, status }, keep, ended, more, at };
                 }
                 Reply::Failed(cause) => return Received::Lost(cause),
             }
@@ -115,9 +117,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return Received::Lost(Cause::Closed);
         }
         match self.shared.protocol.end(&mut connection.session, &mut connection.exchange) {
-            Reply::Whole { payload, status, .. } => {
-                Received::Answered { answer: Answer { payload, status }, keep: false, ended: true, more: false }
-            }
+            Reply::Whole { payload, status, .. } => Received::Answered {
+                answer: Answer { payload, status },
+                keep: false,
+                ended: true,
+                more: false,
+                at: None,
+            },
             Reply::Partial => Received::Lost(Cause::Closed),
             Reply::Failed(cause) => Received::Lost(cause),
         }

@@ -13,6 +13,7 @@ mod exchange;
 mod opening;
 mod pacing;
 mod pool;
+mod rest;
 mod sockets;
 mod uring;
 
@@ -42,6 +43,7 @@ use crate::record::{self, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
 use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
+use rest::{Rest, WallClock};
 use sockets::{EVENT_BATCH, WAKE};
 
 /// Full reads on one connection before the others have their turn.
@@ -133,6 +135,10 @@ struct EventLoop<P: Protocol, S: Sockets> {
     unsubmitted: Vec<(Key, Option<u64>)>,
     /// When the wait returned that reported the events under way.
     reported: u64,
+    /// Where the kernel's times of arrivals lie in the run's.
+    clock: WallClock,
+    /// Whether nobody needs to hear of answers before the next request is due.
+    rest: Rest,
     /// Connections of this loop's share that have not been opened yet, counted from the front of the share.
     opened: usize,
     share: usize,
@@ -158,7 +164,7 @@ pub(crate) fn run<P: Protocol, S: Sockets>(seat: Seat, shared: Arc<Shared<P>>) -
     let recorder = Recorder::new(&config.records, shared.control.unix(0), numbers);
     let event_loop = EventLoop::<P, S> {
         number,
-        sockets: S::new(share, seat.wake().as_fd())?,
+        sockets: S::new(share, seat.wake().as_fd(), config.pace.is_open())?,
         wheel: Wheel::new(shared.control.instant(0)),
         slab: Slab::default(),
         random: stream(config.seed, Purpose::Worker, config.part, number),
@@ -173,6 +179,8 @@ pub(crate) fn run<P: Protocol, S: Sockets>(seat: Seat, shared: Arc<Shared<P>>) -
         unread: Vec::new(),
         unsubmitted: Vec::new(),
         reported: 0,
+        clock: WallClock::default(),
+        rest: Rest::default(),
         opened: 0,
         share,
         pending: 0,
@@ -202,10 +210,16 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 }
                 (self.timeout(self.now()), full)
             };
-            self.sockets.wait(timeout)?;
+            match timeout.filter(|time| !full && self.may_rest(*time)) {
+                Some(time) => self.sockets.rest(seat.wake().as_fd(), time)?,
+                None => self.sockets.wait(timeout)?,
+            }
             if !full {
                 // After a full batch more had been there already, since the wait before.
                 self.reported = self.now();
+            }
+            if self.shared.config.pace.is_open() {
+                self.clock.set(self.now());
             }
         }
     }
@@ -322,6 +336,12 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let arrival = self.next_dispatch().map(until);
         let second = self.ledger.next_record().map(until);
         [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
+    }
+
+    /// Whether a request is due next, with a connection for it, so that answers may wait until then: the
+    /// kernel notes when they come.
+    fn may_rest(&self, time: Duration) -> bool {
+        S::RESTS && self.pending == 0 && self.next_dispatch().is_some() && self.rest.allows(time)
     }
 
     /// A request or a connect of this connection goes to the kernel. `possible` is when the request that

@@ -1,5 +1,7 @@
 //! When requests begin, and what follows their end: the pace of a run.
 
+use std::time::Duration;
+
 use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
 
@@ -22,8 +24,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                     self.establish(key);
                     return self.take_up();
                 }
-                Received::Answered { answer, keep, ended, more } => {
-                    self.complete(key, answer, keep, ended);
+                Received::Answered { answer, keep, ended, more, at } => {
+                    self.complete(key, answer, keep, ended, at);
                     if !(more || ended) {
                         return;
                     }
@@ -143,15 +145,20 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// A request is answered.
-    fn complete(&mut self, key: Key, answer: Answer, keep: bool, ended: bool) {
+    fn complete(&mut self, key: Key, answer: Answer, keep: bool, ended: bool, at: Option<Duration>) {
         let now = self.now();
         let Some(connection) = self.slab.get(key) else { return };
         let request = self.request(connection);
-        self.ledger.answered(request, answer, now, Some(self.reported));
+        let (came, reported) = match at {
+            Some(at) => (self.clock.run(at).clamp(request.sent.min(now), now), None),
+            None => (now, Some(self.reported)),
+        };
+        self.ledger.answered(request, answer, came, reported);
+        self.rest.answered(answer.payload, at.is_some());
         let Some(connection) = self.slab.get_mut(key) else { return };
         connection.history.answered(self.rules);
         connection.state = State::Idle;
-        connection.intended = now;
+        connection.intended = came;
         let config = &self.shared.config;
         // An answer that came before its request was wholly written leaves the connection in the middle of it.
         let Connection { session, exchange, written, .. } = connection;

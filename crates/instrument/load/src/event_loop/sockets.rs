@@ -25,6 +25,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) bytes: &'a [u8],
     /// Whether more may lie there already, of which nothing will be reported.
     pub(crate) more: bool,
+    /// When the last of them came, since 1970, where the kernel noted it.
+    pub(crate) at: Option<Duration>,
 }
 
 /// The sockets of one event loop.
@@ -38,8 +40,12 @@ pub(crate) trait Sockets: Sized {
     /// How many sockets there is room for at once where so many descriptors may be open.
     fn room(descriptors: usize) -> usize;
 
-    /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised.
-    fn new(connections: usize, wake: BorrowedFd<'_>) -> io::Result<Self>;
+    /// Whether [`Sockets::rest`] waits without being woken by what arrives.
+    const RESTS: bool;
+
+    /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised. `stamped` asks for
+    /// the instants at which bytes arrive, which an engine may not have.
+    fn new(connections: usize, wake: BorrowedFd<'_>, stamped: bool) -> io::Result<Self>;
 
     /// Begins to connect. Once the outcome is known the socket is reported writable or ended.
     fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self::Socket>;
@@ -62,6 +68,9 @@ pub(crate) trait Sockets: Sized {
 
     /// Waits until there is something to report, or the time is over.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Waits until the time is over or `wake` is raised, whatever arrives; what has arrived is then reported.
+    fn rest(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()>;
 
     /// The next thing to report of what the last wait brought. `ended` says that the end of the stream is there already, behind the bytes.
     fn report(&mut self) -> Option<Ready>;

@@ -27,6 +27,9 @@ const SPARE_BYTES: usize = 8 * 1024;
 /// Requests that fit before they must be handed in.
 const SUBMISSIONS: u32 = 1024;
 
+/// The end of a stream.
+const END: Arrival<'static> = Arrival { bytes: &[], more: false, at: None };
+
 /// Sockets of one ring.
 pub(crate) struct Uring {
     ring: Ring,
@@ -205,6 +208,7 @@ impl Uring {
 
 impl Sockets for Uring {
     const DEFERS: bool = true;
+    const RESTS: bool = false;
 
     type Socket = Slot;
 
@@ -213,7 +217,7 @@ impl Sockets for Uring {
         descriptors / 2
     }
 
-    fn new(connections: usize, wake: BorrowedFd<'_>) -> io::Result<Uring> {
+    fn new(connections: usize, wake: BorrowedFd<'_>, _stamped: bool) -> io::Result<Uring> {
         // As many may be closing as are open.
         let room = 2 * connections;
         let mut ring = Ring::new(Sizes {
@@ -299,12 +303,12 @@ impl Sockets for Uring {
         // The loop reads what was reported, of the socket that it was reported of.
         if !std::mem::take(&mut self.unread) {
             let ends = std::mem::take(&mut self.ends);
-            return if ends { Ok(Arrival { bytes: &[], more: false }) } else { Err(io::ErrorKind::WouldBlock.into()) };
+            return if ends { Ok(END) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
         match &self.arrived {
-            Some(Content::Bytes(buffer)) => Ok(Arrival { bytes: self.ring.bytes(buffer), more: false }),
+            Some(Content::Bytes(buffer)) => Ok(Arrival { bytes: self.ring.bytes(buffer), more: false, at: None }),
             Some(Content::Error(number)) => Err(io::Error::from_raw_os_error(*number)),
-            Some(Content::End) | None => Ok(Arrival { bytes: &[], more: false }),
+            Some(Content::End) | None => Ok(END),
         }
     }
 
@@ -345,6 +349,10 @@ impl Sockets for Uring {
             Some(error) => Err(error),
             None => self.ring.wait(timeout),
         }
+    }
+
+    fn rest(&mut self, _wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+        self.wait(Some(time))
     }
 
     fn report(&mut self) -> Option<Ready> {

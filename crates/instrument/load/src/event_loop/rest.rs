@@ -1,0 +1,82 @@
+//! An open loop's rest between two requests. A program that is woken for each answer and for each
+//! request pays for two wake-ups where one is enough: the kernel notes when an answer came, so it may be
+//! read when the next request is due. Pure.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Answers that are not read fill the socket's buffer and hold up the server. Linux gives a connection 64
+/// KiB before the reader has read anything (tcp(7), tcp_rmem), so a quarter of that is safe.
+const MOST_BYTES: u64 = 16 * 1024;
+/// A longer rest would save next to nothing, and would hide how connections end.
+const LONGEST: Duration = Duration::from_millis(10);
+
+/// What is known of the answers.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// Whether the kernel noted when the last of them came. It begins to a moment after it is asked to.
+    stamped: bool,
+    large: bool,
+}
+
+impl Rest {
+    /// An answer of so many bytes came; `stamped` says whether the kernel noted when.
+    pub(super) fn answered(&mut self, bytes: u64, stamped: bool) {
+        self.stamped = stamped;
+        self.large |= bytes > MOST_BYTES;
+    }
+
+    /// Whether answers may stay unread for so long.
+    pub(super) fn allows(&self, time: Duration) -> bool {
+        self.stamped && !self.large && time <= LONGEST && !time.is_zero()
+    }
+}
+
+/// Translates the wall clock's times into the run's.
+#[derive(Debug, Default)]
+pub(super) struct WallClock {
+    /// The run's origin, since 1970, by the wall clock as it is now.
+    origin: Duration,
+}
+
+impl WallClock {
+    /// The run's time is `now`. Read after each wait: the wall clock may be set or slewed meanwhile.
+    pub(super) fn set(&mut self, now: u64) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.origin = since.saturating_sub(Duration::from_nanos(now));
+    }
+
+    /// The run's time of an instant since 1970.
+    pub(super) fn run(&self, at: Duration) -> u64 {
+        at.saturating_sub(self.origin).as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_stay_unread_for_a_short_time_and_only_where_all_were_small() {
+        let mut rest = Rest::default();
+        let short = Duration::from_micros(100);
+        assert!(!rest.allows(short), "the size of an answer is not known yet");
+        rest.answered(MOST_BYTES, false);
+        assert!(!rest.allows(short), "nobody noted when it came");
+        rest.answered(MOST_BYTES, true);
+        assert!(rest.allows(short) && rest.allows(LONGEST));
+        assert!(!rest.allows(LONGEST + Duration::from_nanos(1)) && !rest.allows(Duration::ZERO));
+        rest.answered(MOST_BYTES + 1, true);
+        rest.answered(1, true);
+        assert!(!rest.allows(short), "one large answer is enough");
+    }
+
+    #[test]
+    fn an_instant_of_the_wall_clock_is_found_in_the_run() {
+        let mut clock = WallClock::default();
+        let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        clock.set(5_000_000_000);
+        let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        assert!(clock.run(before) <= 5_000_000_000 && clock.run(after) >= 5_000_000_000);
+        assert_eq!(clock.run(Duration::from_secs(1)), 0, "an instant before the run");
+    }
+}
