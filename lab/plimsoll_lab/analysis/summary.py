@@ -10,6 +10,7 @@ from typing import cast
 
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
+from plimsoll_lab.analysis.claims import hold_references, judge_claims
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
@@ -93,6 +94,8 @@ def summarise_run(folder: RunFolder) -> Json:
         "scores": scores,
         "knees": find_knees(run, trials),
         "network": network.paths(run),
+        "claims": judge_claims(run, points, trials),
+        "references": hold_references(run, points),
         "stops": stops,
         "limits_missed": [
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]

@@ -7,7 +7,7 @@ import secrets
 import tomllib
 from collections.abc import Mapping
 
-from plimsoll_lab.experiment.plan import FAST_REPEAT, Request, make_plan
+from plimsoll_lab.experiment.plan import Request, make_plan
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan, Value
@@ -20,7 +20,9 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="keep these points")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
     parser.add_argument("--seed", type=int, metavar="N", help="where the order comes from")
-    parser.add_argument("--fast", action="store_true", help=f"{FAST_REPEAT} repetitions: for a look, not for a verdict")
+    parser.add_argument(
+        "--fast", action="store_true", help="the suite's [fast] form, or 2 repetitions: for a look, not for a verdict"
+    )
 
 
 def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None = None) -> tuple[Plan, Request]:
@@ -32,8 +34,6 @@ def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None =
         changes[key] = _toml_value(value)
     if options.repeat is not None:
         changes["run.repeat"] = options.repeat
-    if options.fast:
-        changes["run.repeat"] = FAST_REPEAT
     if options.seed is not None:
         changes["run.seed"] = options.seed
     only: dict[str, list[str]] = {}

@@ -16,8 +16,6 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.secrets import HIDDEN, redact, secrets_of
 from plimsoll_lab.suite.spec import Plan, Value
 
-FAST_REPEAT = 2
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
@@ -37,7 +35,7 @@ class Request:
 
 def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
     """Read and expand a suite as it was asked for; a seed in the suite wins over the drawn one."""
-    suite = read_text(text, source=source, directory=directory, changes=request.changes)
+    suite = read_text(text, source=source, directory=directory, changes=request.changes, fast=request.fast)
     return expand(suite, seed=seed if suite.run.seed is None else suite.run.seed, only=request.only)
 
 
@@ -45,7 +43,7 @@ def reproducing_command(request: Request, seed: int) -> str:
     """The command that makes the same run again, seed included."""
     words = ["plimsoll", "lab", "run", request.suite]
     for path, value in request.changes.items():
-        if path == "run.seed" or (request.fast and path == "run.repeat"):
+        if path == "run.seed":
             continue
         written = "[" + ", ".join(f'"{each}"' for each in value) + "]" if isinstance(value, tuple) else str(value)
         words += ["--set", f"{path}={written}"]
@@ -64,7 +62,12 @@ def plan_again(record: Json) -> Plan:
         path: tuple(value) if isinstance(value, list) else value
         for path, value in cast("dict[str, Value]", asked["changes"]).items()
     }
-    request = Request(suite=str(asked["suite"]), changes=changes, only=cast("dict[str, list[str]]", asked["only"]))
+    request = Request(
+        suite=str(asked["suite"]),
+        changes=changes,
+        only=cast("dict[str, list[str]]", asked["only"]),
+        fast=bool(asked.get("fast")),
+    )
     if HIDDEN in json.dumps([suite, asked]):
         suite = suite | {"text": _text_with_secrets(suite, asked)}
     plan = make_plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -18,6 +19,7 @@ from plimsoll_lab.problem import Interrupted
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
 from plimsoll_lab.store.timelines import write_timelines
+from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.expand import contender_path
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
@@ -70,6 +72,7 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
             "tolerance": plan.suite.verdict.tolerance,
         },
         "figures": [asdict(figure) for figure in figures_of(plan.suite)],
+        **documents(plan),
     }
     if plan.suite.search is not None:
         record |= searched(plan.suite.search)
@@ -95,6 +98,26 @@ def changed_since(record: Json, binary: str) -> list[str]:
     system = cast("Json", record["environment"]).get("system")
     here = read_environment("")["system"]
     return changed + ([f"the kernel was {system} and is {here}"] if system != here else [])
+
+
+def documents(plan: Plan) -> Json:
+    """What the suite holds from documents, and its settings as numbers where they are some."""
+    suite = plan.suite
+    quantities: dict[str, Json] = {}
+    for point in plan.points:
+        root = str(point.server["root"]).replace("{dir}", suite.directory) if "root" in point.server else None
+        for path, value in point.setting.items():
+            found = quantity(path, value, root)
+            if found is not None:
+                quantities.setdefault(path, {})[str(value)] = list(found)
+    claims = [asdict(each) for each in suite.claims]
+    return {
+        "quantities": quantities,
+        "drawn": [list(each) for each in suite.drawn],
+        "references": [asdict(each) for each in suite.references],
+        # JSON has no number above all others.
+        "claims": [each | {"most": None if math.isinf(each["most"]) else each["most"]} for each in claims],
+    }
 
 
 def searched(search: SearchSettings) -> Json:

@@ -13,6 +13,8 @@ from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import CAPACITY
+from plimsoll_lab.report.over import Over, axes_over, by_rest, columns, panels, x_axis
+from plimsoll_lab.report.over import wanted as asked
 from plimsoll_lab.store.records import Json, TrialRecord
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
@@ -60,7 +62,9 @@ class Chart:
     kind: str
     """`load` for the figure against the load, `contenders` for the contenders side by side."""
     spec: Json
-    """Vega-Lite, its data named `trials` and `points`."""
+    """Vega-Lite, its data named `trials`, `points` and `references`."""
+    over: str = "the load"
+    """Of a chart of kind `load`, the axis that it is drawn against."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,16 +108,29 @@ def charts(run: Json, summary: Json) -> list[Chart]:
     """Every chart of a run."""
     shape = shape_of(run)
     figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    wanted = [*CARDS, *_of_trials(run)]
+    axes, references = axes_over(run, shape.compare), cast("list[Json]", run.get("references") or [])
     found = []
-    for name in dict.fromkeys(wanted):
-        if shape.load is not None:
-            found.append(Chart(name=f"{name}-load", figure=name, kind="load", spec=_against_load(figures[name], shape)))
+    for name in shown(run):
+        for number, over in enumerate(each for each in axes if asked(run, name, each)):
+            title = f"{name}-over-{number + 1}" if number else f"{name}-load"
+            spec = _against(figures[name], shape, over, references)
+            found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
         # A search tries loads where they tell most, seldom the same for two contenders.
         if shape.compare is not None and not run.get("search"):
             spec = _side_by_side(figures[name], shape, logarithmic=_spread(summary, name, shape) > SPREAD)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
+
+
+def shown(run: Json) -> list[str]:
+    """The figures that get a card: the usual ones, those of the verdict, of documents, and those asked for."""
+    drawn = [figure for figure, _ in cast("list[tuple[str, str]]", run.get("drawn") or [])]
+    told = [
+        cast("str", each["figure"])
+        for key in ("references", "claims")
+        for each in cast("list[Json]", run.get(key) or [])
+    ]
+    return [*dict.fromkeys([*CARDS, *_of_trials(run), *drawn, *told])]
 
 
 def _of_trials(run: Json) -> list[str]:
@@ -124,10 +141,11 @@ def _of_trials(run: Json) -> list[str]:
 def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
     """The data behind every chart: a row a valid trial, and a row a point."""
     shape = shape_of(run)
-    names = [*dict.fromkeys([*CARDS, *_of_trials(run)])]
+    names, over = shown(run), axes_over(run, shape.compare)
     axes = {cast("str", each["name"]): _axis(each) for each in cast("list[Json]", run["figures"])}
     dots = [
         _place(trial.setting, shape)
+        | columns(run, over, trial.setting, shape.compare)
         | {"trial": trial.number, "block": trial.block}
         | {_field(name): _scaled(trial.figures.get(name), axes[name]) for name in names}
         for trial in trials
@@ -136,6 +154,7 @@ def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, l
     medians = []
     for point in cast("list[Json]", summary["points"]):
         row = _place(cast("Json", point["point"]), shape) | {"outcome": point["outcome"]}
+        row |= columns(run, over, cast("Json", point["point"]), shape.compare)
         for name in names:
             found = cast("dict[str, Json]", point["figures"]).get(name) if point["outcome"] == "ok" else None
             low, high = cast("tuple[float, float]", (found or {}).get("median_ci95") or (None, None))
@@ -143,23 +162,48 @@ def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, l
             row[_field(name) + "_low"] = _scaled(low, axes[name])
             row[_field(name) + "_high"] = _scaled(high, axes[name])
         medians.append(row)
-    return {"trials": dots, "points": medians}
+    return {"trials": dots, "points": medians, "references": _references(run, shape, over, axes)}
 
 
-def _against_load(figure: Json, shape: Shape) -> Json:
+def _references(run: Json, shape: Shape, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]) -> list[Json]:
+    """A row a figure of a document, at the one point of the run that agrees with its setting."""
+    settings = [cast("Json", point["setting"]) for point in cast("list[Json]", run["points"]) if not point["control"]]
+    found = []
+    for each in cast("list[Json]", run.get("references") or []):
+        at = cast("Json", each["at"])
+        here = [setting for setting in settings if all(setting.get(path) == value for path, value in at.items())]
+        if len(here) == 1:
+            name = cast("str", each["figure"])
+            row = _place(here[0], shape) | columns(run, over, here[0], shape.compare) | {"source": each["source"]}
+            found.append(row | {_field(name): _scaled(cast("float", each["value"]), axes[name])})
+    return found
+
+
+def _against(figure: Json, shape: Shape, over: Over, references: Sequence[Json]) -> Json:
+    """The figure over one axis, in a panel for each setting of the others where contenders compete."""
+    here = panels(over, competes=shape.compare is not None)
+    drawn = [_over_panel(figure, shape, over, rest) for rest in here]
+    if any(each["figure"] == figure["name"] for each in references):
+        for panel, rest in zip(drawn, here, strict=True):
+            cast("list[Json]", panel["layer"]).append(_theirs(figure, shape, over, rest))
+    if len(drawn) == 1:
+        return {"$schema": SCHEMA, **drawn[0]}
+    return {"$schema": SCHEMA, "spacing": 40, "hconcat": drawn}
+
+
+def _over_panel(figure: Json, shape: Shape, over: Over, rest: str | None) -> Json:
     field = _field(cast("str", figure["name"]))
     logarithmic = figure["unit"] in LOGARITHMIC and _axis(figure) != SMALL
-    x: Json = {
-        "field": "load",
-        "type": "quantitative",
-        "title": cast("str", shape.load).rpartition(".")[2].replace("_", " "),
-        "scale": {"type": "log", "nice": False, "padding": 14},
-        "axis": {"grid": False, "format": "~s", "values": list(shape.loads)},
-    }
-    place = {"x": x, "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
-    present = _present(field)
+    place: Json = {"x": x_axis(over), "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
+    present = [*_present(field), *_present(over.column), *_only(over, rest)]
+    several = shape.compare is None and len(over.rests) > 1
+    colour: Json = {"color": by_rest(over)} if several else {"color": _colour(shape)}
+    identity: Json = colour if several else _identity(shape)
+    titled: Json = (
+        {} if rest is None else {"title": {"text": rest, "fontSize": 12, "fontWeight": 500, "anchor": "middle"}}
+    )
     return {
-        "$schema": SCHEMA,
+        **titled,
         "width": 290,
         "height": 220,
         "layer": [
@@ -167,22 +211,45 @@ def _against_load(figure: Json, shape: Shape) -> Json:
                 "data": {"name": "trials"},
                 "transform": present,
                 "mark": {"type": "point", "filled": True, "size": 16, "opacity": 0.35},
-                "encoding": {**place, **_identity(shape), "tooltip": _tooltip(figure, dot=True)},
+                "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=True)},
             },
             {
                 "data": {"name": "points"},
                 "transform": present,
                 "mark": {"type": "line", "strokeWidth": 1.6},
-                "encoding": {**place, "color": _colour(shape)},
+                # A line for each setting of the other axes: it joins only points that differ in this one.
+                "encoding": {**place, **colour, "detail": [{"field": f"{over.column}_rest", "type": "nominal"}]},
             },
             {
                 "data": {"name": "points"},
                 "transform": present,
                 "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-                "encoding": {**place, **_identity(shape), "tooltip": _tooltip(figure, dot=False)},
+                "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=False)},
             },
         ],
     }
+
+
+def _theirs(figure: Json, shape: Shape, over: Over, rest: str | None) -> Json:
+    """Figures of documents: hollow marks, beside ours."""
+    field = _field(cast("str", figure["name"]))
+    logarithmic = figure["unit"] in LOGARITHMIC and _axis(figure) != SMALL
+    colour = by_rest(over) if shape.compare is None and len(over.rests) > 1 else _colour(shape)
+    return {
+        "data": {"name": "references"},
+        "transform": [*_present(field), *_present(over.column), *_only(over, rest)],
+        "mark": {"type": "point", "filled": False, "size": 90, "strokeWidth": 1.8},
+        "encoding": {
+            "x": x_axis(over),
+            "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic),
+            "color": colour,
+            "tooltip": [{"field": "source"}, {"field": field, "title": str(figure["label"]), "format": ",.4~g"}],
+        },
+    }
+
+
+def _only(over: Over, rest: str | None) -> list[Json]:
+    return [] if rest is None else [{"filter": {"field": f"{over.column}_rest", "equal": rest}}]
 
 
 def _side_by_side(figure: Json, shape: Shape, *, logarithmic: bool) -> Json:

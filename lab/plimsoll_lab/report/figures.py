@@ -76,7 +76,7 @@ def _loop(run: Json) -> str:
 
 def _caption(chart: Chart, figure: Json) -> str:
     label = str(figure["label"])
-    against = "against the load" if chart.kind == "load" else "of the contenders side by side at each load"
+    against = f"against {chart.over}" if chart.kind == "load" else "of the contenders side by side at each load"
     return f"{label[:1].upper()}{label[1:]} {against}; {figure['better']} is better."
 
 

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.severity import CONSEQUENCES, severity
-from plimsoll_lab.report import environment, figures, method, network, trials
+from plimsoll_lab.report import documents, environment, figures, method, network, trials
 from plimsoll_lab.report.charts import SHAPES, Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.export import points_csv, trials_csv
@@ -149,6 +149,7 @@ def _sections(
                 *controls_fold(_list(summary, "controls"), by_name),
             ],
         ),
+        documents.section(summary, by_name),
         Section(
             name="limits",
             title="Limits and capacity",

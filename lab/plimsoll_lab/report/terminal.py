@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report import network
+from plimsoll_lab.report import documents, network
 from plimsoll_lab.report.searches import render_searches
 from plimsoll_lab.store.records import Json
 
@@ -52,6 +52,7 @@ def render(summary: Json, run: Json, *, colour: bool) -> str:
         *(render_searches(summary, run) if run.get("search") else _tables(summary, run, figures, paint)),
         *_network(run, paint),
         *_limits(summary, figures, paint),
+        *documents.lines(summary, figures),
         *_warnings(summary, paint),
         "",
         f"report   {summary['report']}",

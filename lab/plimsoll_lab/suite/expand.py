@@ -13,7 +13,7 @@ from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.rack import settle, vary
-from plimsoll_lab.suite.read import check_point, compete_along
+from plimsoll_lab.suite.read import check_documents, check_point, compete_along
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Settings, Suite, Value
 
 TRIAL_OVERHEAD_S = 0.03
@@ -29,6 +29,9 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
     points = tuple(_points(suite, only or {}))
     if not points:
         raise SuiteError(f"{suite.source}: --only leaves no point of the matrix; loosen it")
+    if not only:
+        # Which paths vary is only seen of the whole suite.
+        check_documents(suite, [point.setting for point in points])
     points += tuple(_controls(suite, points))
     return Plan(suite=suite, seed=seed, points=points, trials=_blocks(points, suite.run.repeat, seed))
 

@@ -203,13 +203,14 @@ def read_limit(name: str, condition: object, *, source: str) -> Limit:
             f"{source}: [limits] {name}: {condition!r} is not a limit; write an operator and a value, such as '<250ms'"
         )
     try:
-        value = _read_value(match[2], figure.unit)
+        value = read_value(match[2], figure.unit)
     except ValueError as refusal:
         raise SuiteError(f"{source}: [limits] {name}: {refusal}") from None
     return Limit(figure=figure.name, operator=match[1], value=value, text=f"{name} {match[1]} {match[2]}")
 
 
-def _read_value(text: str, unit: Unit) -> float:
+def read_value(text: str, unit: Unit) -> float:
+    """A value with its unit, in the unit that the figure's name carries; ValueError where it is none."""
     if unit == "us":
         return units.duration_s(text) * 1e6
     if unit == "s":

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.claims import check_paths, read_claims, read_references, settings_of
 from plimsoll_lab.suite.contenders import CONTENDER, check_path, read_contenders, read_exclusions, read_points
+from plimsoll_lab.suite.drawn import check_drawn, read_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import read_expectation
+from plimsoll_lab.suite.fast import lay_fast
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
@@ -24,6 +27,7 @@ Table = Mapping[str, object]
 TABLES = (
     *("name", "question", "capture", "server", "load", "matrix", "run", "limits", "verdict", "search"),
     *("network", "place", "role", "contender", "point", "expect"),
+    *("reference", "claim", "chart", "fast"),
 )
 GATE_FIGURES = ("completed_rate", "server.cpu_us_per_request")
 """What a gate judges where its suite does not say."""
@@ -43,12 +47,16 @@ def read_file(path: Path) -> Suite:
     return read_text(text, source=str(path), directory=str(path.resolve().parent))
 
 
-def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, Value] | None = None) -> Suite:
-    """Read a suite from text; `changes` are settings by dotted path that win over the file."""
+def read_text(
+    text: str, *, source: str, directory: str, changes: Mapping[str, Value] | None = None, fast: bool = False
+) -> Suite:
+    """Read a suite from text; `changes` are settings by dotted path that win over the file, and over its [fast]."""
     try:
         tables: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{source}: not valid TOML: {error}") from None
+    _refuse_unknown(tables, TABLES, where="", source=source)
+    tables = lay_fast(tables, fast=fast, source=source)
     for path, value in (changes or {}).items():
         _change(tables, path, value, source=source)
     _refuse_unknown(tables, TABLES, where="", source=source)
@@ -79,6 +87,9 @@ def read_text(text: str, *, source: str, directory: str, changes: Mapping[str, V
             read_expectation(figure, condition, source=source)
             for figure, condition in _flat(_table(tables, "expect", source=source)).items()
         ),
+        references=read_references(tables.get("reference", []), _reader(source), source=source),
+        claims=read_claims(tables.get("claim", []), _reader(source), source=source),
+        drawn=read_drawn(tables.get("chart", []), source=source),
     )
     exclude = _table(tables, "matrix", source=source).get("exclude", [])
     suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, _reader(source), source=source))
@@ -115,6 +126,16 @@ def compete_along(suite: Suite) -> str | None:
         return suite.verdict.compare
     first = suite.axes[0].path if suite.axes else ""
     return first if first == CONTENDER or first.startswith("server.") else None
+
+
+def check_documents(suite: Suite, settings: Sequence[Settings]) -> None:
+    """Refuse a reference, a claim or a chart over what does not vary."""
+    paths = {path for setting in settings for path in setting}
+    for number, reference in enumerate(suite.references, start=1):
+        check_paths([reference.at], paths, f"{suite.source}: [[reference]] {number} at")
+    for number, claim in enumerate(suite.claims, start=1):
+        check_paths(settings_of(claim), paths, f"{suite.source}: [[claim]] {number}")
+    check_drawn(suite.drawn, settings, source=suite.source)
 
 
 def check_point(suite: Suite, point: Point) -> None:

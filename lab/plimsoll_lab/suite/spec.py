@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from plimsoll_lab.suite.claims import Claim, Reference
 from plimsoll_lab.suite.expect import Expectation
 from plimsoll_lab.suite.topology import Topology
 
@@ -188,6 +189,12 @@ class Suite:
     """Points beside the matrix, each by its settings."""
     expectations: tuple[Expectation, ...] = ()
     """What has to hold in every trial."""
+    references: tuple[Reference, ...] = ()
+    """Figures of documents."""
+    claims: tuple[Claim, ...] = ()
+    """Conclusions of documents that the run puts to the test."""
+    drawn: tuple[tuple[str, str], ...] = ()
+    """Charts asked for: a figure, and the path, or the product of two, that it is drawn over."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:

@@ -1,0 +1,122 @@
+"""A figure over an axis of any kind: a number with a unit, a product of two, a path by the size of what it names.
+
+A line joins only points that differ in nothing but this axis: where a second one varies, each of its settings has a
+panel, or, where nothing competes, a colour. A figure of a document is a hollow mark beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.store.records import Json
+
+TIMES = " * "
+"""Between the two paths of a product."""
+SCALES = {"s": (1e3, "ms"), "B": (2.0**-10, "KiB"), "bit/s": (1e-6, "Mbit/s"), "bit": (1e-3, "kbit"), "": (1.0, "")}
+"""Of each unit, what a value is multiplied by for its axis, and the axis's words."""
+LOGARITHMIC_FROM = 8.0
+"""An axis whose ends lie farther apart is logarithmic."""
+PANELS_MOST = 8
+"""More settings of a second axis than this are joined by their lines alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Over:
+    """An axis to draw against."""
+
+    path: str
+    """The setting's path, or two with ` * ` between them."""
+    column: str
+    """Of its numbers in the data; the rest of a setting stands in `COLUMN_rest`."""
+    title: str
+    """Its words, with the unit."""
+    values: tuple[float, ...]
+    """Its numbers, in order."""
+    rests: tuple[str, ...]
+    """The other settings, as words, in the order of the suite."""
+
+
+def axes_over(run: Json, compare: str | None) -> list[Over]:
+    """Every axis of a run that numbers can be drawn against: those that are asked for, else each that varies."""
+    settings = [cast("Json", point["setting"]) for point in cast("list[Json]", run["points"])]
+    asked = [over for _, over in cast("list[tuple[str, str]]", run.get("drawn") or [])]
+    paths = asked or [path for path in dict.fromkeys(path for each in settings for path in each) if path != compare]
+    found: list[Over] = []
+    for path in dict.fromkeys(paths):
+        numbers = [number_of(run, path, each) for each in settings]
+        values = sorted({each[0] for each in numbers if each is not None})
+        if len(values) > 1:
+            column = f"over_{len(found)}"
+            units = next(each[1] for each in numbers if each is not None)
+            words = TIMES.join(each.rpartition(".")[2].replace("_", " ") for each in path.split(TIMES))
+            rests = dict.fromkeys(rest_of(path, each, compare) for each in settings)
+            title = f"{words} ({units})" if units else words
+            found.append(Over(path=path, column=column, title=title, values=tuple(values), rests=tuple(rests)))
+    return found
+
+
+def number_of(run: Json, path: str, setting: Mapping[str, object]) -> tuple[float, str] | None:
+    """A setting as a number in the unit of its axis, and that unit; None where it is a word or absent."""
+    known = cast("Mapping[str, Mapping[str, tuple[float, str]]]", run.get("quantities") or {})
+    number, units = 1.0, []
+    for each in path.split(TIMES):
+        value = setting.get(each)
+        found = known.get(each, {}).get(str(value))
+        if found is None and isinstance(value, int | float) and not isinstance(value, bool):
+            found = (float(value), "")
+        if found is None:
+            return None
+        number *= found[0]
+        units.append(found[1])
+    unit = "bit" if sorted(units) == ["bit/s", "s"] else " ".join(each for each in units if each)
+    factor, words = SCALES.get(unit, (1.0, unit))
+    return float(f"{number * factor:.9g}"), words
+
+
+def rest_of(path: str, setting: Mapping[str, object], compare: str | None) -> str:
+    """Whatever else a point is set to, as words."""
+    own = {*path.split(TIMES), compare, "point"}
+    return formatting.setting({each: value for each, value in setting.items() if each not in own})
+
+
+def columns(run: Json, axes: Sequence[Over], setting: Mapping[str, object], compare: str | None) -> Json:
+    """The columns of one row of the data: of each axis the number, and the rest."""
+    found: Json = {}
+    for over in axes:
+        number = number_of(run, over.path, setting)
+        found[over.column] = None if number is None else number[0]
+        found[f"{over.column}_rest"] = rest_of(over.path, setting, compare)
+    return found
+
+
+def wanted(run: Json, figure: str, over: Over) -> bool:
+    """Whether this figure is drawn over this axis."""
+    asked = cast("list[tuple[str, str]]", run.get("drawn") or [])
+    return not asked or (figure, over.path) in {(name, path) for name, path in asked}
+
+
+def panels(over: Over, *, competes: bool) -> list[str | None]:
+    """The panels of a chart: one a setting of the other axes; None: all in one."""
+    several = len(over.rests) > 1 and competes and len(over.rests) <= PANELS_MOST
+    return [*over.rests] if several else [None]
+
+
+def x_axis(over: Over) -> Json:
+    """The encoding of the axis."""
+    wide = over.values[0] > 0 and over.values[-1] / over.values[0] >= LOGARITHMIC_FROM
+    shown = [each for each in over.values if each == over.values[0] or not wide or each > 0]
+    return {
+        "field": over.column,
+        "type": "quantitative",
+        "title": over.title,
+        "scale": {"type": "log" if wide else "linear", "nice": False, "zero": False, "padding": 14},
+        "axis": {"grid": False, "format": ".3~s", "values": shown, "labelOverlap": True},
+    }
+
+
+def by_rest(over: Over) -> Json:
+    """Colour where nothing competes: a line a setting of the other axes."""
+    return {"field": f"{over.column}_rest", "type": "nominal", "title": None, "scale": {"domain": list(over.rests)}}

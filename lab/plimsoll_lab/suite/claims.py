@@ -1,0 +1,198 @@
+"""What documents say: [[reference]], a figure of theirs at a point, and [[claim]], a conclusion put to the test.
+
+Both stand in the suite, and so in a commit, before the run that answers them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.figures import BY_NAME, Figure, figure_named, read_value, suggest
+
+Setting = Mapping[str, object]
+ReadValue = Callable[[object, str], object]
+
+REFERENCE_KEYS = ("figure", "at", "value", "source", "text")
+CLAIM_KEYS = ("name", "source", "figure", "at", "over", "against", "expect", "free", "portable")
+_OPERATOR = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")
+_BETWEEN = re.compile(r"\s*(.+?)\s+to\s+(.+?)\s*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """A figure of a document."""
+
+    figure: str
+    """Its name, as in the records."""
+    at: Setting
+    """The point, as far as it has to be told from others."""
+    value: float
+    """In the figure's own unit."""
+    source: str
+    """Where it stands."""
+    text: str
+    """What else there is to say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A conclusion of a document: a figure at a point, or how many times that at another point, lies in a range."""
+
+    name: str
+    """What is claimed, in our words."""
+    source: str
+    """Where it stands."""
+    figure: str
+    """The figure it is about."""
+    at: Setting
+    """The point."""
+    over: Setting | None
+    """The point it is divided by; without it, the figure itself is claimed."""
+    against: tuple[Setting, Setting] | None
+    """Two points whose ratio that ratio is divided by: whether an effect is larger here than there."""
+    least: float
+    """The range's lower end: 0 where there is none."""
+    most: float
+    """Its upper end; above every number where there is none."""
+    expect: str
+    """The range as it was written."""
+    free: str
+    """Parameters that the document leaves open, and what was chosen."""
+    portable: bool
+    """Whether a figure itself can be expected of any hardware: a share, a count. A ratio always can."""
+
+
+def read_references(raw: object, read: ReadValue, *, source: str) -> tuple[Reference, ...]:
+    """Type every [[reference]]."""
+    found = []
+    for number, table in enumerate(_tables(raw, "reference", source=source), start=1):
+        where = f"{source}: [[reference]] {number}"
+        _refuse_unknown(table, REFERENCE_KEYS, where)
+        figure = _figure(table, where)
+        try:
+            value = read_value(str(table.get("value", "")), figure.unit)
+        except ValueError as refusal:
+            raise SuiteError(f"{where} value: {refusal}") from None
+        found.append(
+            Reference(
+                figure=figure.name,
+                at=_setting(table, "at", read, where),
+                value=value,
+                source=_text(table, "source", where),
+                text=str(table.get("text", "")),
+            )
+        )
+    return tuple(found)
+
+
+def read_claims(raw: object, read: ReadValue, *, source: str) -> tuple[Claim, ...]:
+    """Type every [[claim]]."""
+    return tuple(
+        _claim(table, read, f"{source}: [[claim]] {number}")
+        for number, table in enumerate(_tables(raw, "claim", source=source), start=1)
+    )
+
+
+def check_paths(settings: Iterable[Setting], known: Iterable[str], where: str) -> None:
+    """Refuse a point that names what does not vary in this suite: it could never be told from others."""
+    paths = set(known)
+    for setting in settings:
+        for path in setting:
+            if path not in paths:
+                raise SuiteError(f"{where}: '{path}' does not vary in this suite{suggest(path, paths)}")
+
+
+def settings_of(claim: Claim) -> list[Setting]:
+    """Every point that a claim is about."""
+    return [claim.at, *([claim.over] if claim.over is not None else []), *(claim.against or ())]
+
+
+def _claim(table: Mapping[str, object], read: ReadValue, where: str) -> Claim:
+    _refuse_unknown(table, CLAIM_KEYS, where)
+    figure = _figure(table, where)
+    over = _setting(table, "over", read, where) if "over" in table else None
+    against = None
+    if "against" in table:
+        pair = table["against"]
+        if over is None or not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - a pair
+            raise SuiteError(f'{where} against: write two points, [{{...}}, {{...}}], beside "over"')
+        one, other = (_setting({"against": each}, "against", read, where) for each in pair)
+        against = (one, other)
+    expect = _text(table, "expect", where)
+    least, most = _range(expect, figure, where, ratio=over is not None)
+    portable = table.get("portable", over is not None)
+    if not isinstance(portable, bool):
+        raise SuiteError(f"{where} portable: {portable!r} is neither true nor false")
+    return Claim(
+        name=_text(table, "name", where),
+        source=_text(table, "source", where),
+        figure=figure.name,
+        at=_setting(table, "at", read, where),
+        over=over,
+        against=against,
+        least=least,
+        most=most,
+        expect=expect,
+        free=str(table.get("free", "")),
+        portable=portable,
+    )
+
+
+def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[float, float]:
+    operator, between = _OPERATOR.fullmatch(expect), _BETWEEN.fullmatch(expect)
+    if operator is None and between is None:
+        raise SuiteError(f"{where} expect: '{expect}' is no range; write '< 2', '>= 250ms' or '1.5 to 3'")
+    try:
+        if operator is not None:
+            bound = _bound(operator[2], figure, ratio=ratio)
+            least, most = (0.0, bound) if operator[1][0] == "<" else (bound, math.inf)
+        else:
+            least, most = (_bound(end, figure, ratio=ratio) for end in cast("re.Match[str]", between).groups())
+    except ValueError as refusal:
+        raise SuiteError(f"{where} expect: {refusal}") from None
+    if least >= most:
+        raise SuiteError(f"{where} expect: '{expect}' holds no number; write the lower end first")
+    return least, most
+
+
+def _bound(text: str, figure: Figure, *, ratio: bool) -> float:
+    return float(text) if ratio else read_value(text, figure.unit)
+
+
+def _tables(raw: object, name: str, *, source: str) -> list[Mapping[str, object]]:
+    if not isinstance(raw, list) or not all(isinstance(each, dict) for each in raw):
+        raise SuiteError(f"{source}: {name}: not a list of tables; write [[{name}]] above each")
+    return cast("list[Mapping[str, object]]", raw)
+
+
+def _figure(table: Mapping[str, object], where: str) -> Figure:
+    name = _text(table, "figure", where)
+    figure = figure_named(name)
+    if figure is None:
+        raise SuiteError(f"{where} figure: '{name}' is no figure{suggest(name, BY_NAME)}")
+    return figure
+
+
+def _setting(table: Mapping[str, object], key: str, read: ReadValue, where: str) -> Setting:
+    raw = table.get(key)
+    if not isinstance(raw, dict):
+        raise SuiteError(f'{where} {key}: {raw!r} is no point; write {{ "load.connections" = 5000 }}')
+    return {path: read(value, f"{key} {path}") for path, value in raw.items()}
+
+
+def _text(table: Mapping[str, object], key: str, where: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise SuiteError(f"{where} {key}: missing or empty; write it as a text")
+    return value
+
+
+def _refuse_unknown(table: Mapping[str, object], known: Iterable[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise SuiteError(f"{where} {key}: unknown key{suggest(key, known)}")
