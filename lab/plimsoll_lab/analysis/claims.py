@@ -48,7 +48,8 @@ def decide_claim(interval: tuple[float, float] | None, least: float, most: float
     """The outcome of a claim whose points all have results."""
     if interval is None:
         return UNTOLD
-    low, high = interval
+    # No figure is below zero, though Student's interval may be.
+    low, high = max(0.0, interval[0]), interval[1]
     if high < least or low > most:
         return CONTRADICTED
     if low < least or high > most:

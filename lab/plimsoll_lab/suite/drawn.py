@@ -66,13 +66,6 @@ def quantity(path: str, value: object, root: str | None = None) -> Quantity | No
     return None
 
 
-def product(one: Quantity, other: Quantity) -> Quantity:
-    """Two quantities multiplied: bits a second times seconds are bits."""
-    both = {one[1], other[1]}
-    unit = "bit" if both == {"bit/s", "s"} else " ".join(sorted(both - {""}))
-    return one[0] * other[0], unit
-
-
 def _size_behind(path: str, root: str | None) -> Quantity | None:
     synthetic = _SYNTHETIC.fullmatch(path)
     if synthetic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from plimsoll_lab.suite.claims import Claim, Reference
+from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.expect import Expectation
 from plimsoll_lab.suite.topology import Topology
 

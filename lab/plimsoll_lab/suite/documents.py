@@ -1,0 +1,53 @@
+"""What a document holds, once it has been read: figures at points, and conclusions that are put to the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Setting = Mapping[str, object]
+"""A point, by dotted path, as far as it has to be told from others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """A figure of a document."""
+
+    figure: str
+    """Its name, as in the records."""
+    at: Setting
+    """The point, as far as it has to be told from others."""
+    value: float
+    """In the figure's own unit."""
+    source: str
+    """Where it stands."""
+    text: str
+    """What else there is to say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A conclusion of a document: a figure at a point, or how many times that at another point, lies in a range."""
+
+    name: str
+    """What is claimed, in our words."""
+    source: str
+    """Where it stands."""
+    figure: str
+    """The figure it is about."""
+    at: Setting
+    """The point."""
+    over: Setting | None
+    """The point it is divided by; without it, the figure itself is claimed."""
+    against: tuple[Setting, Setting] | None
+    """Two points whose ratio that ratio is divided by: whether an effect is larger here than there."""
+    least: float
+    """The range's lower end: 0 where there is none."""
+    most: float
+    """Its upper end; above every number where there is none."""
+    expect: str
+    """The range as it was written."""
+    free: str
+    """Parameters that the document leaves open, and what was chosen."""
+    portable: bool
+    """Whether a figure itself can be expected of any hardware: a share, a count. A ratio always can."""

@@ -1,0 +1,239 @@
+"""Claims of documents: what is confirmed, contradicted, or neither; and axes that are more than numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
+from plimsoll_lab.report.over import axes_over, panels
+from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.suite.drawn import quantity
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Suite
+
+SUITE = """
+name = "it"
+question = "Well?"
+[server]
+[load]
+each = 2
+[matrix]
+"load.connections" = [10, 20]
+"load.think" = ["1ms", "1s"]
+[run]
+repeat = 9
+"""
+CLAIM = """
+[[claim]]
+name = "twice the clients"
+source = "a document"
+figure = "response_time_us.mean"
+at = { "load.connections" = 20, "load.think" = "1s" }
+over = { "load.connections" = 10, "load.think" = "1s" }
+expect = "1.5 to 3"
+"""
+
+
+def read(text: str, *, fast: bool = False) -> Suite:
+    return read_text(text, source="it.toml", directory="/here", fast=fast)
+
+
+@pytest.mark.parametrize(
+    ("interval", "portable", "outcome"),
+    [
+        ((1.6, 2.9), True, "confirmed"),
+        ((1.6, 2.9), False, "other hardware"),
+        ((1.4, 2.9), True, "cannot be told"),
+        ((2.0, 3.1), True, "cannot be told"),
+        ((0.5, 4.0), True, "cannot be told"),
+        ((0.5, 1.4), True, "contradicted"),
+        ((3.1, 9.0), True, "contradicted"),
+        ((3.1, 9.0), False, "contradicted"),
+        (None, True, "cannot be told"),
+    ],
+)
+def test_an_outcome_rests_on_the_whole_interval(
+    *, interval: tuple[float, float] | None, portable: bool, outcome: str
+) -> None:
+    assert decide_claim(interval, 1.5, 3.0, portable=portable) == outcome
+
+
+def trial(number: int, point: int, block: int, value: float, outcome: str = "ok") -> TrialRecord:
+    return TrialRecord(
+        number=number,
+        block=block,
+        point=point,
+        setting={},
+        outcome=outcome,  # type: ignore[arg-type]
+        reason=None,
+        warnings=(),
+        figures={"response_time_us.mean": value},
+        started_unix_s=0.0,
+        elapsed_s=1.0,
+        server={},
+        load={},
+        machine={},
+    )
+
+
+def made(values: dict[int, list[float]]) -> list[TrialRecord]:
+    return [
+        trial(10 * point + block, point, block, value)
+        for point, series in values.items()
+        for block, value in enumerate(series)
+    ]
+
+
+def points(outcome: str = "ok") -> list[Json]:
+    return [
+        {"point": {"load.connections": 10}, "number": 0, "outcome": outcome, "reason": "too few ports", "figures": {}},
+        {"point": {"load.connections": 20}, "number": 1, "outcome": "ok", "reason": None, "figures": {}},
+    ]
+
+
+def claim(**changed: object) -> Json:
+    stated: Json = {
+        "name": "twice",
+        "source": "a document",
+        "figure": "response_time_us.mean",
+        "at": {"load.connections": 20},
+        "over": {"load.connections": 10},
+        "against": None,
+        "expect": "1.5 to 3",
+        "least": 1.5,
+        "most": 3.0,
+        "free": "",
+        "portable": True,
+    }
+    return {**stated, **changed}
+
+
+def judged(found: Json, *, outcome: str = "ok", values: dict[int, list[float]] | None = None) -> Json:
+    series = values if values is not None else {0: [10.0, 20.0, 40.0], 1: [20.0, 40.0, 80.0]}
+    return judge_claims({"claims": [found]}, points(outcome), made(series))[0]
+
+
+def test_blocks_pair_what_is_compared() -> None:
+    told = judged(claim())
+    assert told["outcome"] == "confirmed"
+    assert told["value"] == pytest.approx(2.0)
+    assert told["interval"] == pytest.approx((2.0, 2.0)), "each block doubles, however far the blocks lie apart"
+
+
+def test_a_point_without_a_result_is_not_reachable_and_says_why() -> None:
+    told = judged(claim(), outcome="hard_limit")
+    assert (told["outcome"], told["value"]) == ("not reachable here", None)
+    assert told["reason"] == "hard limit: too few ports"
+    assert judged(claim(at={"load.connections": 99}))["outcome"] == "not reachable here"
+
+
+def test_a_point_that_is_told_from_no_other_is_no_point() -> None:
+    told = judged(claim(at={}))
+    assert told["outcome"] == "not reachable here"
+    assert "has to name one" in str(told["reason"])
+
+
+def test_one_repetition_tells_nothing() -> None:
+    assert judged(claim(), values={0: [10.0], 1: [20.0]})["outcome"] == "cannot be told"
+
+
+def test_an_effect_can_be_larger_here_than_there() -> None:
+    more = claim(against=({"load.connections": 10}, {"load.connections": 20}), least=1.0, most=None)
+    told = judged(more)
+    assert told["value"] == pytest.approx(4.0)
+    assert told["outcome"] == "confirmed"
+
+
+def test_a_time_of_other_hardware_is_never_confirmed() -> None:
+    told = judged(claim(over=None, portable=False, least=0.0, most=1e9))
+    assert told["outcome"] == "other hardware"
+
+
+def test_a_figure_of_a_document_stands_beside_ours() -> None:
+    reference: Json = {"figure": "response_time_us.mean", "at": {"load.connections": 20}, "value": 50.0}
+    here = points()
+    here[1]["figures"] = {"response_time_us.mean": {"mean": 100.0}}
+    assert hold_references({"references": [reference]}, here)[0]["ratio"] == 2.0
+
+
+REFUSALS = {
+    "figure": (CLAIM.replace("response_time_us.mean", "speed"), "[[claim]] 1 figure: 'speed' is no figure"),
+    "range": (CLAIM.replace("1.5 to 3", "3 to 1.5"), "holds no number"),
+    "no range": (CLAIM.replace("1.5 to 3", "twice"), "is no range"),
+    "point": (CLAIM.replace('"load.think" = "1s" }\nover', '"load.size" = "1B" }\nover'), "'load.size' does not vary"),
+    "key": (CLAIM + "hardware = 1\n", "[[claim]] 1 hardware: unknown key"),
+    "reference": ('[[reference]]\nfigure = "elapsed_s"\nat = {}\nvalue = "3"\nsource = "x"\n', "is not a duration"),
+    "chart": ('[[chart]]\nfigure = "elapsed_s"\nover = "load.size"\n', "'load.size' does not vary"),
+    "fast": ("fast = 3\n", "fast: write [fast.TABLE]"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_cannot_be_put_to_the_test_is_refused_in_one_line(name: str) -> None:
+    text, said = REFUSALS[name]
+    with pytest.raises(SuiteError) as refusal:
+        expand(read(text + SUITE if name == "fast" else SUITE + text), seed=1)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_claim_is_read_as_it_is_written() -> None:
+    (found,) = read(SUITE + CLAIM).claims
+    assert (found.least, found.most, found.portable) == (1.5, 3.0, True)
+    one_sided = read(SUITE + CLAIM.replace("1.5 to 3", ">= 2")).claims[0]
+    assert (one_sided.least, one_sided.most) == (2.0, math.inf)
+
+
+def test_fast_lies_over_the_suite_only_where_it_is_asked_for() -> None:
+    text = SUITE + '[fast.matrix]\n"load.think" = ["1ms"]\n[fast.load]\neach = 1\n'
+    assert len(expand(read(text), seed=1).points) == 4
+    small = expand(read(text, fast=True), seed=1)
+    assert len(small.points) == 2
+    assert small.points[0].load["each"] == 1
+    assert small.suite.run.repeat == 2
+    assert read(text + "[fast.run]\nrepeat = 1\n", fast=True).run.repeat == 1
+
+
+def test_settings_of_every_kind_are_numbers_on_an_axis() -> None:
+    assert quantity("load.think", "250ms") == (0.25, "s")
+    assert quantity("load.think", "exp:2s") == (2.0, "s")
+    assert quantity("network.rate", "10Mbit") == (1e7, "bit/s")
+    assert quantity("load.size", "4KiB") == (4096.0, "B")
+    assert quantity("load.path", "/bytes/65536") == (65536.0, "B")
+    assert quantity("load.path", "/burn/1ms/75672") == (75672.0, "B")
+    assert quantity("load.connections", 5) == (5.0, "")
+    assert quantity("load.rate", "10k") == (10_000.0, "")
+    assert quantity("server.model", "epoll") is None
+    assert quantity("load.lockstep", value=True) is None
+
+
+def run_of(settings: list[Json], drawn: list[list[str]] | None = None) -> Json:
+    quantities: dict[str, dict[str, object]] = {}
+    for setting in settings:
+        for path, value in setting.items():
+            found = quantity(path, value)
+            if found is not None:
+                quantities.setdefault(path, {})[str(value)] = list(found)
+    return {"points": [{"setting": each} for each in settings], "quantities": quantities, "drawn": drawn or []}
+
+
+def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
+    settings: list[Json] = [
+        {"load.connections": connections, "load.think": think} for connections in (10, 20) for think in ("1ms", "1s")
+    ]
+    clients, think = axes_over(run_of(settings), None)
+    assert (clients.title, clients.values) == ("connections", (10.0, 20.0))
+    assert (think.title, think.values) == ("think (ms)", (1.0, 1000.0))
+    assert len(think.rests) == 2, "a line for each number of connections: it joins points that differ in one axis"
+    assert panels(think, competes=True) == list(think.rests)
+    assert panels(think, competes=False) == [None]
+
+
+def test_a_product_of_two_is_an_axis() -> None:
+    settings: list[Json] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
+    (over,) = axes_over(run_of(settings, [["elapsed_s", "network.rate * network.delay"]]), None)
+    assert (over.title, over.values) == ("rate * delay (kbit)", (10.0, 100.0))
