@@ -24,6 +24,7 @@ from plimsoll_lab.cli import (
     plan,
     preflight,
     prune,
+    query,
     report,
     resume,
     run,
@@ -37,7 +38,7 @@ PROGRAM = "plimsoll lab"
 TRACEBACK_VARIABLE = "PLIMSOLL_TRACEBACK"
 VERBS = tuple(
     each.VERB
-    for each in (run, plan, resume, report, compare, gate, capacity, preflight, init, suites, list_runs, prune)
+    for each in (run, plan, resume, report, compare, gate, capacity, preflight, init, suites, list_runs, query, prune)
 )
 EXAMPLES = """examples:
   plimsoll lab run demo                 which I/O model should my server use, and where does each one stop?

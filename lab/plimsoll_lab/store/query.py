@@ -1,0 +1,115 @@
+"""Runs as tables for SQL: `runs`, `points`, `trials`, `timelines` and `requests`, over every run below a folder.
+
+The tables are made of the records each time; nothing is written, and a query can change nothing on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.folder import RunFolder, list_runs
+from plimsoll_lab.store.records import Json
+
+TABLES: Mapping[str, str] = {
+    "runs": "run VARCHAR, suite VARCHAR, question VARCHAR, status VARCHAR, started_unix_s DOUBLE, seed BIGINT, "
+    "command VARCHAR",
+    "points": "run VARCHAR, point INTEGER, setting VARCHAR, path VARCHAR, value VARCHAR",
+    "trials": "run VARCHAR, trial INTEGER, block INTEGER, point INTEGER, outcome VARCHAR, reason VARCHAR, "
+    "started_unix_s DOUBLE, elapsed_s DOUBLE, figure VARCHAR, value DOUBLE",
+}
+"""The columns of each; `points` has a row a setting, `trials` a row a figure."""
+PARQUET: Mapping[str, str] = {
+    "timelines": "trial INTEGER, at_s DOUBLE, part VARCHAR, figure VARCHAR, value DOUBLE",
+    "requests": "trial INTEGER, time DOUBLE, connection BIGINT, request BIGINT, bytes BIGINT, "
+    "response_time_us DOUBLE, at_s DOUBLE, connections_up DOUBLE",
+}
+"""Those that stand on disk as Parquet, and their columns beside `run`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a query found."""
+
+    columns: tuple[str, ...]
+    """Their names."""
+    rows: Sequence[tuple[object, ...]]
+    """The rows."""
+
+
+def ask(out: Path, sql: str) -> Answer:
+    """Answer one query over the runs below a folder."""
+    import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
+
+    folders = list_runs(out)
+    with duckdb.connect() as database, tempfile.TemporaryDirectory(prefix="plimsoll-query-") as scratch:
+        for table, columns in TABLES.items():
+            file = Path(scratch) / f"{table}.jsonl"
+            with file.open("w", encoding="utf-8") as lines:
+                lines.writelines(json.dumps(row) + "\n" for folder in folders for row in _rows(folder, table))
+            database.execute(f"CREATE TABLE {table} ({columns})")
+            if file.stat().st_size:
+                typed = ", ".join(f"{name}: '{kind}'" for name, kind in _split(columns))
+                database.execute(
+                    f"INSERT INTO {table} SELECT * FROM read_json('{_quoted(file)}', "
+                    f"format = 'newline_delimited', columns = {{{typed}}})"
+                )
+        for table, columns in PARQUET.items():
+            database.execute(_view(table, columns, folders))
+        # From here on nothing outside is read or written but what the views name.
+        try:
+            found = database.execute(sql)
+            described = found.description or []
+            return Answer(columns=tuple(str(each[0]) for each in described), rows=found.fetchall())
+        except duckdb.Error as error:
+            said = str(error).splitlines()[0]
+            tables = ", ".join((*TABLES, *PARQUET))
+            raise LabError(f"the query cannot be answered: {said}; the tables are {tables}", exit_code=2) from None
+
+
+def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
+    run = folder.read_run()
+    name = str(run["run"])
+    if table == "runs":
+        suite = cast("Json", run["suite"])
+        kept = {key: run[key] for key in ("status", "started_unix_s", "seed", "command")}
+        yield {"run": name, "suite": suite["name"], "question": suite["question"], **kept}
+    elif table == "points":
+        for point in cast("list[Json]", run["points"]):
+            setting = cast("Json", point["setting"])
+            words = ", ".join(f"{path}={value}" for path, value in setting.items())
+            for path, value in setting.items() or {"": ""}.items():
+                yield {"run": name, "point": point["number"], "setting": words, "path": path, "value": str(value)}
+    else:
+        for trial in folder.read_trials():
+            own = {"run": name, "trial": trial.number, "block": trial.block, "point": trial.point}
+            own |= {"outcome": trial.outcome, "reason": trial.reason}
+            own |= {"started_unix_s": trial.started_unix_s, "elapsed_s": trial.elapsed_s}
+            for figure, value in trial.figures.items():
+                yield {**own, "figure": figure, "value": value}
+
+
+def _view(table: str, columns: str, folders: Sequence[RunFolder]) -> str:
+    files = [str(file) for folder in folders for file in sorted((folder.path / table).glob("*.parquet"))]
+    names = ", ".join(name for name, _ in _split(columns))
+    if not files:
+        typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _split(columns))
+        return f"CREATE VIEW {table} AS SELECT NULL::VARCHAR AS run, {typed} WHERE false"
+    listed = ", ".join(f"'{_quoted(Path(file))}'" for file in files)
+    return (
+        f"CREATE VIEW {table} AS SELECT string_split(filename, '/')[-3] AS run, {names} "
+        f"FROM read_parquet([{listed}], filename = true, union_by_name = true)"
+    )
+
+
+def _split(columns: str) -> list[tuple[str, str]]:
+    return [cast("tuple[str, str]", tuple(each.strip().split(" ", 1))) for each in columns.split(",")]
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
