@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import IO, cast
 
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.flags import DESTINATIONS, as_arguments
+from plimsoll_lab.suite.flags import DESTINATIONS, FILES, as_arguments, without_csv
 from plimsoll_lab.suite.spec import Plan, Settings
 
 USAGE = 2
@@ -54,8 +54,9 @@ def _flags(settings: Settings, plan: Plan, ours: Collection[str]) -> list[str]:
     return as_arguments(
         {
             key: value.replace("{dir}", plan.suite.directory) if isinstance(value, str) else value
-            for key, value in settings.items()
-            if key != "protocol" and key not in ours
+            for key, value in without_csv(settings).items()
+            # A file has its place only once there is a trial.
+            if key != "protocol" and key not in ours and key not in FILES
         }
     )
 

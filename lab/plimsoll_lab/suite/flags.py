@@ -171,6 +171,14 @@ FILES = {
 """The ending of each file that a part can write."""
 
 
+def without_csv(settings: Mapping[str, Value]) -> dict[str, Value]:
+    """A load's settings as the lab asks for them: a CSV is made of the generator's JSON, for it writes one of both."""
+    flags = dict(settings)
+    if flags.pop("csv", None) == "tcpbenchmark":
+        flags["per_connection"] = True
+    return flags
+
+
 def as_arguments(settings: Mapping[str, Value], part: str = "") -> list[str]:
     """The settings as the binary's arguments: `{"think": "1s", "barrier": True}` -> `--think 1s --barrier`.
 

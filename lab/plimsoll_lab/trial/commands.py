@@ -8,7 +8,7 @@ from typing import cast
 
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments
+from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, without_csv
 from plimsoll_lab.suite.rack import LOAD, SERVER, resolve
 from plimsoll_lab.suite.spec import Role, Settings, Suite
 
@@ -74,10 +74,7 @@ def load_command(
     flags = {key: _in_folder(value, suite) for key, value in settings.items() if key not in ours}
     if len(host.addresses) > 1 and "source_ip" not in flags:
         flags["source_ip"] = tuple(host.addresses)
-    # The columns of a CSV are made of the generator's JSON: it writes one of both.
-    form = flags.pop("csv", None)
-    if form == "tcpbenchmark":
-        flags["per_connection"] = True
+    flags = without_csv(flags)
     if settings.get("engine") != "fork":
         flags.setdefault("timeseries", True)
     return [binary, "load", protocol, target, *as_arguments(flags, name), "--json", "--quiet"]
