@@ -107,10 +107,8 @@ class GeneratorRecord(TypedDict):
     """A negative number is the signal that ended it."""
     stderr_tail: str
     """The end of what it has printed to stderr."""
-    completed_rate: float | None
-    """Requests a second that it completed."""
-    connections: Mapping[str, object] | None
-    """Its connections."""
+    summary: Mapping[str, object] | None
+    """Its own summary, whole; None where it printed none."""
 
 
 @closed

@@ -29,6 +29,12 @@ class _Schema(GenerateJsonSchema):
         del schema
         return False
 
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, FBT001 - pydantic's own signature
+        """A key that a dictionary may lack is not required; of a dataclass every field is written."""
+        if field["type"] == "typed-dict-field":
+            return bool(field.get("required", total))
+        return super().field_is_required(field, total)
+
 
 def schema_of(kind: str) -> str:
     """The schema of a kind of record, as the text of its file."""
