@@ -75,7 +75,10 @@ _ANY_LOAD = {
     "reconnect": Flag(kind="switch"),
     "seed": Flag(kind="count"),
     "engine": Flag(kind="choice", choices=("epoll", "uring", "threads", "fork")),
+    "workers": Flag(kind="count", least=1),
     "threads": Flag(kind="count", least=1),
+    "ipv4": Flag(kind="switch"),
+    "ipv6": Flag(kind="switch"),
     "cpus": Flag(kind="text"),
     "connect_rate": Flag(kind="count", least=1),
     "barrier": Flag(kind="switch"),
@@ -104,7 +107,14 @@ LOAD_FLAGS: dict[str, dict[str, Flag]] = {
         "header": Flag(kind="texts"),
         "method": Flag(kind="text"),
         "body": Flag(kind="text"),
+        "data": Flag(kind="text"),
+        "follow": Flag(kind="switch"),
+        "connect_to": Flag(kind="texts"),
         "insecure": Flag(kind="switch"),
+        "cacert": Flag(kind="text"),
+        "cert": Flag(kind="text"),
+        "key": Flag(kind="text"),
+        "tls_resume": Flag(kind="switch"),
     },
 }
 
@@ -122,7 +132,7 @@ FORWARD_FLAGS: dict[str, Flag] = {
     "workers": Flag(kind="count", least=1),
     "accept": Flag(kind="choice", choices=("single", "handoff", "exclusive", "reuseport")),
     "drain": Flag(kind="duration"),
-    "log": Flag(kind="file"),
+    "connection_log": Flag(kind="file"),
     "transfer_log": Flag(kind="file"),
 }
 """The forwarder's; `target` is where a port of the lab's choice leads, `mappings` are the command's own."""
