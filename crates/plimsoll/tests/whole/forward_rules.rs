@@ -57,10 +57,14 @@ fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether the other side cuts the connection off without a byte.
+/// Whether the other side cuts the connection off without a byte. The reset is told to whichever call comes first: a read
+/// after a write that was told of it sees an end of the stream.
 fn is_cut_off(mut stream: TcpStream) -> bool {
-    let _ = stream.write_all(b"?");
-    matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::ConnectionReset)
+    let is_reset = |kind: ErrorKind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    match stream.write_all(b"?").and_then(|()| stream.read(&mut [0])) {
+        Ok(_) => false,
+        Err(error) => is_reset(error.kind()),
+    }
 }
 
 /// A listener that no connection gets through to: its queue is full, and the kernel drops what else is sent to it.
