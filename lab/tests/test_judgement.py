@@ -209,7 +209,7 @@ def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
     (attempt,) = again(discarded, trial("ok")).attempts
     assert (attempt.outcome, attempt.figures, attempt.cause) == ("ok", {"completed_rate": 7.0}, "steal")
     record = again(discarded, trial("ok"))
-    assert TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts == record.attempts
+    assert list(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts) == list(record.attempts)
 
 
 def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
