@@ -126,6 +126,14 @@ def test_too_few_blocks_are_said_and_no_winner_is() -> None:
     assert told[1] == "They could not be compared: 2 valid blocks, at least 6 are needed."
 
 
+def test_one_that_could_be_compared_beside_one_with_too_few_blocks_is_not_called_the_only_result() -> None:
+    asked = question({"a": 10.0, "b": 20.0})
+    few = {block: value for block, value in asked.contenders["b"].items() if block < 4}
+    told = answer(evidence(replace(asked, contenders={**asked.contenders, "b": few})))
+    assert told[0].startswith("At 3,000 connections a and b use ")
+    assert told[1] == "They could not be compared: 4 valid blocks, at least 6 are needed."
+
+
 def test_no_result_says_why() -> None:
     nothing: Json = {"point": AT, "outcome": "failed", "reason": "the server ended", "figures": {}}
     assert answer(evidence(points=[nothing])) == ["There is no valid result: the server ended."]

@@ -209,8 +209,8 @@ def _incomparable(evidence: Evidence) -> list[str]:
     if not measured:
         return [_no_result(evidence)]
     heaviest = [each for each in measured if each["at"] == measured[-1]["at"]]
-    shown = max(heaviest, key=lambda each: len(_names(each, "contenders")))
-    names = _names(shown, "contenders")
+    shown = max(heaviest, key=lambda each: len(_results(each)))
+    names = _results(shown)
     where = f"At {_setting(shown)} " if shown["at"] else ""
     verb, verbs, _, _ = _phrase(str(shown["figure"]), evidence)
     if len(names) == 1:
@@ -222,6 +222,11 @@ def _incomparable(evidence: Evidence) -> list[str]:
         f"{where}{formatting.listed(names)} {verbs} {value} in the median.",
         f"They could not be compared: {'; '.join(reasons)}.",
     ]
+
+
+def _results(verdict: Json) -> list[str]:
+    """Every contender with a result, whether it could be compared or not."""
+    return list(dict.fromkeys((*_names(verdict, "contenders"), *cast("dict[str, str]", verdict["unranked"]))))
 
 
 def _no_result(evidence: Evidence) -> str:
