@@ -47,6 +47,7 @@ lint: $(VENV)/.locked ## check format, lint, types and documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --profile checked --locked --quiet
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(PYTHON) tests/line_width.py
 	$(VENV)/bin/mypy
 
 fmt: $(VENV)/.locked ## format everything

@@ -31,7 +31,11 @@ Examples:
   plimsoll forward --table port_fwd_table.config          port_fwd's file, or rinetd.conf")]
 pub(crate) struct Arguments {
     /// LISTEN=DESTINATION, split at the last `=`. LISTEN is ADDRESS:PORT, *:PORT or unix:PATH; DESTINATION is HOST:PORT or unix:PATH.
-    #[arg(value_name = "MAPPING", required_unless_present_any = ["config", "table"], conflicts_with_all = ["config", "table"])]
+    #[arg(
+        value_name = "MAPPING",
+        required_unless_present_any = ["config", "table"],
+        conflicts_with_all = ["config", "table"]
+    )]
     mappings: Vec<String>,
     /// Read the table from a TOML file.
     #[arg(long, value_name = "FILE", conflicts_with = "table")]

@@ -82,7 +82,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn classes_and_codes_count_the_same_answers(codes in prop::collection::vec(100_u16..1000, 0..200), cut in any::<prop::sample::Index>()) {
+        fn classes_and_codes_count_the_same_answers(
+            codes in prop::collection::vec(100_u16..1000, 0..200),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let (left, right) = codes.split_at(cut.index(codes.len() + 1));
             let mut merged = of(right);
             merged.add(&of(left));

@@ -305,7 +305,10 @@ mod tests {
         }
 
         #[test]
-        fn causes_add_up_in_any_order(numbers in prop::collection::vec(0_i32..5, 0..100), cut in any::<prop::sample::Index>()) {
+        fn causes_add_up_in_any_order(
+            numbers in prop::collection::vec(0_i32..5, 0..100),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let (left, right) = numbers.split_at(cut.index(numbers.len() + 1));
             let count = |numbers: &[i32]| {
                 let mut connections = Connections::default();

@@ -295,7 +295,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn merging_parts_equals_recording_the_whole(values in prop::collection::vec(0_u64..1 << 42, 0..300), cut in any::<prop::sample::Index>()) {
+        fn merging_parts_equals_recording_the_whole(
+            values in prop::collection::vec(0_u64..1 << 42, 0..300), cut in any::<prop::sample::Index>(),
+        ) {
             let whole = times(&values);
             let (left, right) = values.split_at(cut.index(values.len() + 1));
             let mut merged = times(left);

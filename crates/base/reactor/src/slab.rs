@@ -179,7 +179,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_map(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..2000)) {
+        fn it_agrees_with_a_map(
+            steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..2000),
+        ) {
             let mut slab = Slab::default();
             let mut model = HashMap::new();
             let mut keys = Vec::new();

@@ -254,7 +254,8 @@ mod tests {
                             if fires { want.push((*tick, *key)); }
                             !fires
                         });
-                        prop_assert!(due.iter().map(|key| want.iter().find(|(_, other)| other == key).map(|(tick, _)| tick)).is_sorted());
+                        let tick_of = |key| want.iter().find(|(_, other)| *other == key).map(|(tick, _)| tick);
+                        prop_assert!(due.iter().map(|key| tick_of(*key)).is_sorted());
                         due.sort_unstable();
                         let mut want: Vec<u64> = want.into_iter().map(|(_, key)| key).collect();
                         want.sort_unstable();

@@ -325,7 +325,11 @@ fn ports_used_again_leave_the_counts_of_half_open_connections_right() {
 
 proptest! {
     #[test]
-    fn a_transfer_in_order_has_nothing_wrong(lengths in prop::collection::vec(1_u32..65_536, 1..200), start: u32, pause in 0_u64..100_000) {
+    fn a_transfer_in_order_has_nothing_wrong(
+        lengths in prop::collection::vec(1_u32..65_536, 1..200),
+        start: u32,
+        pause in 0_u64..100_000,
+    ) {
         let mut conversation = Conversation::default();
         let mut sequence = start;
         for (number, length) in (0..).zip(lengths) {
@@ -337,12 +341,16 @@ proptest! {
     }
 
     #[test]
-    fn no_segments_panic(numbers in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u16>(), 0_u32..70_000, any::<[bool; 5]>(), any::<u64>()), 0..100)) {
+    fn no_segments_panic(
+        numbers in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u16>(), 0_u32..70_000, any::<[bool; 5]>(), any::<u64>()), 0..100),
+    ) {
         let mut conversation = Conversation::default();
         for (sequence, acknowledgement, window, length, [from_a, syn, ack, fin, rst], time) in numbers {
             let (from, to) = if from_a { (A, B) } else { (B, A) };
             let [psh, urg, ece, cwr] = [false; 4];
-            let segment = Segment { from, to, sequence, acknowledgement, window, length, syn, ack, fin, rst, psh, urg, ece, cwr };
+            let segment = Segment {
+                from, to, sequence, acknowledgement, window, length, syn, ack, fin, rst, psh, urg, ece, cwr,
+            };
             conversation.analysis.segment(Duration::from_nanos(time), &segment);
         }
         let _ = conversation.counts();

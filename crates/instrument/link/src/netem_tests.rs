@@ -11,7 +11,8 @@ fn config(links: &str) -> Config {
 
 const TWO: &str = r#"
     {"ends": ["h1-eth0", "s1"], "rate": "100Mbit", "delay": "1ms"},
-    {"ends": ["h2-eth0", "s1"], "delay": "2ms", "jitter": "1ms", "loss": "0.5%", "reverse": {"rate": "1Mbit", "delay": "10ms", "queue": 20}}"#;
+    {"ends": ["h2-eth0", "s1"], "delay": "2ms", "jitter": "1ms", "loss": "0.5%",
+     "reverse": {"rate": "1Mbit", "delay": "10ms", "queue": 20}}"#;
 
 #[test]
 fn a_link_is_a_bridge_of_its_own_between_a_host_and_a_port_of_its_switch() {

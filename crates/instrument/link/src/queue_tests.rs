@@ -128,7 +128,9 @@ fn traffic() -> impl Strategy<Value = Vec<(u64, u64)>> {
 proptest! {
     #[test]
     fn a_segment_cut_to_its_room_fares_as_its_packets_would_one_by_one(
-        places in 1_u32..200, bytes in 60_u64..1515, traffic in prop::collection::vec((0_u64..1_000_000, 1_u32..46), 1..100),
+        places in 1_u32..200,
+        bytes in 60_u64..1515,
+        traffic in prop::collection::vec((0_u64..1_000_000, 1_u32..46), 1..100),
     ) {
         // At 1 Gbit/s each byte takes 8 ns: nothing is rounded.
         let shape = Shape { rate: Some(1_000_000_000), queue: places, ..shape() };
@@ -187,7 +189,9 @@ proptest! {
     }
 
     #[test]
-    fn a_busy_link_sends_at_exactly_its_rate(rate in 10_000_u64..1 << 34, bytes in 60_u64..65_536, count in 1_u32..500) {
+    fn a_busy_link_sends_at_exactly_its_rate(
+        rate in 10_000_u64..1 << 34, bytes in 60_u64..65_536, count in 1_u32..500,
+    ) {
         let start = Instant::now();
         let shape = Shape { rate: Some(rate), delay: Duration::ZERO, queue: u32::MAX, ..shape() };
         let mut queue = Queue::new(shape, 0);

@@ -25,7 +25,13 @@ pub(super) struct Common {
     #[arg(short, long, value_name = "N", default_value = "64", value_parser = units::count)]
     connections: u64,
     /// Length of the measured window [default: 10s, unless a count is given].
-    #[arg(short, long, value_name = "DURATION", value_parser = units::seconds, conflicts_with_all = ["requests", "each"])]
+    #[arg(
+        short,
+        long,
+        value_name = "DURATION",
+        value_parser = units::seconds,
+        conflicts_with_all = ["requests", "each"]
+    )]
     duration: Option<Duration>,
     /// Stop after N requests in all.
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count, conflicts_with = "each")]
@@ -49,7 +55,13 @@ pub(super) struct Common {
     #[arg(long, value_enum, default_value = "epoll")]
     engine: EngineName,
     /// Event loops [default: one a CPU; with --rate one for each 50k requests a second].
-    #[arg(short = 't', long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        short = 't',
+        long,
+        visible_alias = "threads",
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     workers: Option<u16>,
     /// CPUs to keep event loops on, in turn, such as 0,2-3 [default: the scheduler chooses].
     #[arg(long, value_name = "LIST", value_parser = cpus)]
@@ -84,12 +96,27 @@ pub(super) struct Common {
     #[arg(long, requires = "each", help_heading = "Connections")]
     restart_sequence: bool,
     /// With --restart-sequence: connects of one connection before it is given up.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..), requires = "restart_sequence", help_heading = "Connections")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "10",
+        value_parser = clap::value_parser!(u16).range(1..),
+        requires = "restart_sequence",
+        help_heading = "Connections"
+    )]
     attempts: u16,
     #[command(flatten)]
     pub(super) files: Wanted,
     /// Print the summary as one row of CSV: every figure, or tcpbenchmark's columns (its threads are our connections).
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "summary", conflicts_with = "json", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "summary",
+        conflicts_with = "json",
+        help_heading = "Output"
+    )]
     pub(super) csv: Option<Form>,
     /// Start at this instant, in seconds since 1970.
     #[arg(long, value_name = "UNIX_SECONDS", conflicts_with = "countdown")]

@@ -205,7 +205,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_and_a_length_is_within_them(bytes in prop::collection::vec(any::<u8>(), 0..200), line in any::<bool>()) {
+        fn no_bytes_make_it_panic_and_a_length_is_within_them(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            line in any::<bool>(),
+        ) {
             let start: &[u8] = if line { b"PROXY TCP4 " } else { &SIGNATURE };
             for stream in [bytes.clone(), [start, &bytes].concat()] {
                 if let Parsed::Header { length, .. } = parse(&stream) {

@@ -342,7 +342,9 @@ mod tests {
                         read[side as usize] += bytes as u64;
                         pending[side as usize] += bytes;
                     }
-                    Event::End(side, end) if relay.from(side).next(pending[side as usize], true, false) == Step::Read => {
+                    Event::End(side, end)
+                        if relay.from(side).next(pending[side as usize], true, false) == Step::Read =>
+                    {
                         relay.ended(side, end);
                     }
                     Event::Room(side, bytes)
@@ -359,7 +361,8 @@ mod tests {
                 }
                 for side in [Side::Client, Side::Server] {
                     if let Step::Tell(end) = relay.from(side).next(pending[side as usize], true, true) {
-                        prop_assert_eq!(read[side as usize], written[side as usize], "everything before the end is out");
+                        let (read, written) = (read[side as usize], written[side as usize]);
+                        prop_assert_eq!(read, written, "everything before the end is out");
                         prop_assert_eq!(told[side as usize], None, "one end a direction");
                         told[side as usize] = Some(end);
                         relay.told(side, end);

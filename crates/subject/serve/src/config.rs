@@ -51,7 +51,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The connection log could not be created.
-    #[error("cannot create the connection log {}: {source}; name a file in a folder that you can write to", path.display())]
+    #[error(
+        "cannot create the connection log {}: {source}; name a file in a folder that you can write to",
+        path.display()
+    )]
     ConnectionLog {
         /// Its path.
         path: PathBuf,

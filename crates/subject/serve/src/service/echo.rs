@@ -208,18 +208,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_come_back_whole_and_in_order_wherever_the_input_is_split(bytes in prop::collection::vec(any::<u8>(), 1..300)) {
+        fn bytes_come_back_whole_and_in_order_wherever_the_input_is_split(
+            bytes in prop::collection::vec(any::<u8>(), 1..300),
+        ) {
             for split in 0..=bytes.len() {
-                prop_assert_eq!(sent(Echo::default(), &[&bytes[..split], &bytes[split..]], Nowhere::default()), bytes.clone());
+                let sent = sent(Echo::default(), &[&bytes[..split], &bytes[split..]], Nowhere::default());
+                prop_assert_eq!(sent, bytes.clone());
             }
         }
 
         #[test]
-        fn each_message_gets_its_postfix_wherever_the_input_is_split(bytes in prop::collection::vec(0_u8..2, 1..60), boundary in boundaries()) {
+        fn each_message_gets_its_postfix_wherever_the_input_is_split(
+            bytes in prop::collection::vec(0_u8..2, 1..60),
+            boundary in boundaries(),
+        ) {
             let settings = Settings { postfix: Some((b":OK", boundary.clone())), ..Settings::default() };
             for split in 0..=bytes.len() {
                 let pieces = [&bytes[..split], &bytes[split..]];
-                prop_assert_eq!(sent(Echo::new(settings.clone()), &pieces, Nowhere::default()), postfixed(&bytes, &boundary));
+                let sent = sent(Echo::new(settings.clone()), &pieces, Nowhere::default());
+                prop_assert_eq!(sent, postfixed(&bytes, &boundary));
             }
         }
     }
