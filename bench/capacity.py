@@ -1,11 +1,12 @@
-"""How many requests a second nginx, our seven models and Python's own server carry within a limit, three times each.
+"""How many requests a second nginx, our seven models and Python's own server carry within a limit,
+three times each.
 
-Every server has CPU 0 and the generator CPU 1, so that the server may reach its limit before the generator does;
-whether it did is for the laboratory to say. The searches are made in blocks, every server once a block, and kept in
-runs/ like any run.
+Every server has CPU 0 and the generator CPU 1, so that the server may reach its limit before the
+generator does; whether it did is for the laboratory to say. The searches are made in blocks, every
+server once a block, and kept in runs/ like any run.
 
-    python bench/capacity.py                      the whole of it, about twelve minutes
-    python bench/capacity.py serve NAME PORT      one of the servers, as the laboratory starts it
+    python bench/capacity.py the whole of it, about twelve minutes
+    python bench/capacity.py serve NAME PORT one of the servers, as the laboratory starts it
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""`plimsoll capture` beside tcpdump and dumpcap: packets kept, CPU a packet and memory, under a flood of SYNs.
+"""`plimsoll capture` beside tcpdump and dumpcap: packets kept, CPU a packet and memory, under a
+flood of SYNs.
 
-Needs root, tcpdump, dumpcap and capinfos, and `ip` and `unshare`; without them it says so and measures nothing.
-A pair of virtual devices in a namespace of its own carries the packets. A sender with a packet(7) socket paces them,
-and the interface's own counter says how many passed. A row is a rate: each capture in turn, round by round, and the
-median of its rounds. Ours also judges each TCP segment as it comes, which the others leave to whoever reads the file.
+Needs root, tcpdump, dumpcap and capinfos, and `ip` and `unshare`; without them it says so and
+measures nothing. A pair of virtual devices in a namespace of its own carries the packets. A sender
+with a packet(7) socket paces them, and the interface's own counter says how many passed. A row is a
+rate: each capture in turn, round by round, and the median of its rounds. Ours also judges each TCP
+segment as it comes, which the others leave to whoever reads the file.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from harness import PLIMSOLL
 ROUNDS = 5
 SECONDS = 2.0
 RATES = (20_000, 60_000)
-"""SYNs a second: one that every capture keeps up with on a small machine, and one near what the sender can do there."""
+"""SYNs a second: one that every capture keeps up with on a small machine, and one near what the
+sender can do there."""
 SENDER, CAPTURED = "plcap0", "plcap1"
 SETTLE_S = 0.5
 """Against what is with the kernel yet when a capture is told to end."""
@@ -125,7 +128,8 @@ def measure(command: list[str], file: Path, rate: int) -> Seen:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        # The sender has ended, and the capture has not: what is added from here on is the capture's.
+        # The sender has ended, and the capture has not: what is added from here on is the
+        # capture's.
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         time.sleep(SETTLE_S)
         passed = received() - passed

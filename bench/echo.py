@@ -1,4 +1,5 @@
-"""The echo servers: CPU per request of our epoll against a bare C epoll loop, and of other models against it.
+"""The echo servers: CPU per request of our epoll against a bare C epoll loop, and of other models
+against it.
 
 One worker on one CPU, the generator on the other, 64 connections in a closed loop.
 """
@@ -12,7 +13,8 @@ from harness import PLIMSOLL, Contender, Row, compare, compiled, run_load, save,
 
 SIZES = (64, 255, 4000)
 SMALL = 255
-"""Up to this size io_uring is to be cheaper than epoll; above, the copies weigh more than the calls."""
+"""Up to this size io_uring is to be cheaper than epoll; above, the copies weigh more than the
+calls."""
 SERVER_CPU, LOAD_CPU = 0, 1
 
 

@@ -1,9 +1,10 @@
 """The port forwarder beside haproxy, nginx (stream), rinetd, socat and realm's relay crate.
 
-What a request, a byte, a connection costs each in CPU and memory, and how long requests take through it. One worker of
-the forwarder on one CPU, the echo server and the generator on the other; or all three on one. In a network namespace
-of its own where that is allowed, with cubic: bbr, a common default, paces even the loopback, and then bulk measures its
-timers. A peer that is not installed is said, and its rows are left out; a bare relay by io_uring stands beside them.
+What a request, a byte, a connection costs each in CPU and memory, and how long requests take
+through it. One worker of the forwarder on one CPU, the echo server and the generator on the other;
+or all three on one. In a network namespace of its own where that is allowed, with cubic: bbr, a
+common default, paces even the loopback, and then bulk measures its timers. A peer that is not
+installed is said, and its rows are left out; a bare relay by io_uring stands beside them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compar
 
 REST_CPU = 1
 SLOW = "socat"
-"""A process for each connection: it gets a tenth of the connections, or a bench would take an hour."""
+"""A process for each connection: it gets a tenth of the connections, or a bench would take an
+hour."""
 IDLE_CONNECTIONS = 4000
 SIZES = ("255B", "4000B")
 INSIDE = "PLIMSOLL_BENCH_NAMESPACE"
@@ -75,7 +77,9 @@ def load(target: Running, shape: str, cpu: int) -> dict:  # type: ignore[type-ar
 
 
 def own_cost(shape: Callable[[Contender], str], units_in: float = 1.0) -> Costs:
-    """What the forwarder itself spends, in CPU microseconds a unit of work; `units_in` a request."""
+    """What the forwarder itself spends, in CPU microseconds a unit of work; `units_in` a
+    request.
+    """
 
     def measure(contender: Contender) -> Mapping[str, float]:
         with serving(contender) as forwarder:
@@ -86,7 +90,9 @@ def own_cost(shape: Callable[[Contender], str], units_in: float = 1.0) -> Costs:
 
 
 def added_cost(server: Running, shape: str) -> Costs:
-    """What the forwarder adds to the whole path, CPU microseconds a request, with all of it on one CPU."""
+    """What the forwarder adds to the whole path, CPU microseconds a request, with all of it on one
+    CPU.
+    """
 
     def path(target: Running) -> float:
         """What generator and server spend on a request to the target."""
@@ -107,7 +113,9 @@ def added_cost(server: Running, shape: str) -> Costs:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a living process, to the nanosecond (proc_pid_schedstat: the first field, by thread)."""
+    """CPU time of a living process, to the nanosecond (proc_pid_schedstat: the first field, by
+    thread).
+    """
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -124,7 +132,9 @@ def times(shape: str) -> Costs:
 
 
 def idle_memory(contender: Contender) -> Mapping[str, float]:
-    """User memory of a connection that has relayed a byte and is idle: shared pages counted once, children too."""
+    """User memory of a connection that has relayed a byte and is idle: shared pages counted once,
+    children too.
+    """
     connections = IDLE_CONNECTIONS // 20 if contender.name == SLOW else IDLE_CONNECTIONS
     with serving(contender) as forwarder:
         held: list[socket.socket] = []
@@ -259,11 +269,14 @@ def works_on_one_cpu(requests: int, server: Running) -> list[Work]:
 
 
 def enter_namespace() -> None:
-    """Starts this program again in a network namespace of its own with cubic, where that is allowed."""
+    """Starts this program again in a network namespace of its own with cubic, where that is
+    allowed.
+    """
     unshare, ip = shutil.which("unshare"), shutil.which("ip")
     if ip and INSIDE in os.environ:
         subprocess.run([ip, "link", "set", "lo", "up"], check=True)
-        # By the route, as the sysctl of a fresh namespace may refuse what its allowed list leaves out.
+        # By the route, as the sysctl of a fresh namespace may refuse what its allowed list leaves
+        # out.
         for loopback in ("127.0.0.0/8", "127.0.0.1"):
             route = ["route", "replace", "local", loopback, "dev", "lo", "table", "local", "congctl", "cubic"]
             subprocess.run([ip, *route], check=True)
@@ -278,7 +291,9 @@ def enter_namespace() -> None:
 def setting(
     folder: Path, cpu: int, names: str, command: tuple[str, ...] = ECHO
 ) -> Iterator[tuple[list[Contender], Running]]:
-    """The forwarders of these names, ours first and twice, and the server behind them, which is kept on a CPU."""
+    """The forwarders of these names, ours first and twice, and the server behind them, which is
+    kept on a CPU.
+    """
     with serving(Contender(name="server", command=command, cpu=cpu)) as server:
         others = [ours(server.port, "itself"), *peers(server.port, folder), bare_uring(server.port)]
         if names:
@@ -287,7 +302,9 @@ def setting(
 
 
 def compare_able(work: Work, contenders: list[Contender], rounds: int) -> list[Row]:
-    """Compares those that can do the work; of a peer that cannot it is said, and the others are measured anew."""
+    """Compares those that can do the work; of a peer that cannot it is said, and the others are
+    measured anew.
+    """
 
     def costs(contender: Contender) -> Mapping[str, float]:
         try:
@@ -307,7 +324,8 @@ def compare_able(work: Work, contenders: list[Contender], rounds: int) -> list[R
 
 
 def save(rows: list[Row]) -> None:
-    """Writes the rows, each with its command, to target/bench/forward.json in place of former ones of the same name.
+    """Writes the rows, each with its command, to target/bench/forward.json in place of former ones
+    of the same name.
 
     All rows together take a quarter of an hour: they may be had in parts.
     """

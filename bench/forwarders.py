@@ -1,4 +1,6 @@
-"""The forwarders that are measured: ours, the peers that are installed, and the least that io_uring can do."""
+"""The forwarders that are measured: ours, the peers that are installed, and the least that io_uring
+can do.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
 """The generators: what a completed request costs ours, beside its peers on the same server.
 
-HTTP: nginx with one worker on one CPU, the generator with one thread on the other, 64 keep-alive connections in a
-closed loop, a file of 600 bytes; wrk, h2load, ab, oha and fortio. Echo: `plimsoll serve echo` with one worker in
-nginx's place, messages of 64 bytes, 1 to 1000 connections, also at a rate; fortio, which speaks plain TCP too. A
-ratio is of costs, so that below 1 ours is the cheaper: 1/1.10 is 1.10 times as many requests for a CPU second.
+HTTP: nginx with one worker on one CPU, the generator with one thread on the other, 64 keep-alive
+connections in a closed loop, a file of 600 bytes; wrk, h2load, ab, oha and fortio. Echo: `plimsoll
+serve echo` with one worker in nginx's place, messages of 64 bytes, 1 to 1000 connections, also at a
+rate; fortio, which speaks plain TCP too. A ratio is of costs, so that below 1 ours is the cheaper:
+1/1.10 is 1.10 times as many requests for a CPU second.
 
-A peer that is not here has no row, and that is said. `make bench` puts oha and fortio into target/tools where it can.
+A peer that is not here has no row, and that is said. `make bench` puts oha and fortio into
+target/tools where it can.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def comparisons(seconds: int) -> list[Comparison]:
 
 
 def echo_comparisons(seconds: int) -> list[Comparison]:
-    """The rows of plain TCP, for as many connections as fortio has by default (4), fewer and more."""
+    """The rows of plain TCP, for as many connections as fortio has by default (4), fewer and
+    more.
+    """
 
     def ours(connections: int, *more: str) -> tuple[str, ...]:
         how = ("-s", "64", "-c", str(connections), "-t", "1", "-d", f"{seconds}s", "--json", "--quiet")

@@ -1,10 +1,11 @@
 """Two contenders, measured side by side, as a ratio.
 
-The machine's speed shifts between runs and within them, so nothing is compared that was not measured round by round
-next to it: a row runs A, B, B, A, A, B, ... and its figure is the median over the rounds of A's cost by B's cost in
-that round. Cost is CPU seconds of the contender's whole process tree for a unit of work, as the kernel accounts
-them when the tree has ended (wait4(2), getrusage(2)): wall time is not used. A row of a contender against itself
-(A/A) shows what the machine makes of two equal things.
+The machine's speed shifts between runs and within them, so nothing is compared that was not
+measured round by round next to it: a row runs A, B, B, A, A, B, ... and its figure is the median
+over the rounds of A's cost by B's cost in that round. Cost is CPU seconds of the contender's whole
+process tree for a unit of work, as the kernel accounts them when the tree has ended (wait4(2),
+getrusage(2)): wall time is not used. A row of a contender against itself (A/A) shows what the
+machine makes of two equal things.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Row:
     ratios: tuple[float, ...]
     """A's cost by B's, a round each."""
     costs: tuple[tuple[float, float], ...]
-    """What A and B cost, in the row's unit, a round each. Not to be compared between rows or runs."""
+    """What A and B cost, in the row's unit, a round each. Not to be compared between rows or
+    runs."""
     reach: float | None = None
     """The ratio to reach: at most this."""
 
@@ -97,7 +99,9 @@ class Row:
 
 
 def nginx(folder: Path, name: str, more: str, *, cpu: int) -> Contender:
-    """One worker of nginx, as Debian sets it but without its access log, serving the files of a folder."""
+    """One worker of nginx, as Debian sets it but without its access log, serving the files of a
+    folder.
+    """
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         raise BenchError("no nginx to measure with: install one (`apt-get install nginx-light`)")
@@ -130,7 +134,9 @@ class Running:
 
 @contextmanager
 def serving(contender: Contender) -> Iterator[Running]:
-    """Starts a contender, waits until it can be connected to, and ends it, with its cost in `cpu_seconds`."""
+    """Starts a contender, waits until it can be connected to, and ends it, with its cost in
+    `cpu_seconds`.
+    """
     port = free_port()
     command = pinned([part.replace("{port}", str(port)) for part in contender.command], contender.cpu)
     with tempfile.TemporaryFile() as errors:
@@ -173,7 +179,9 @@ def end(process: subprocess.Popen[bytes]) -> float:
 
 
 def run_to_end(contender: Contender) -> tuple[str, float]:
-    """Runs a contender that ends by itself; what it said, and the CPU seconds of it and its reaped children."""
+    """Runs a contender that ends by itself; what it said, and the CPU seconds of it and its reaped
+    children.
+    """
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             pinned(contender.command, contender.cpu), stdout=output, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
@@ -185,7 +193,9 @@ def run_to_end(contender: Contender) -> tuple[str, float]:
 
 
 def run_load(arguments: Sequence[str], cpu: int | None = None) -> dict[str, Any]:
-    """Runs `plimsoll load ... --json` and returns its summary; a failure would make a figure worthless, and is said."""
+    """Runs `plimsoll load ... --json` and returns its summary; a failure would make a figure
+    worthless, and is said.
+    """
     command = pinned([PLIMSOLL, "load", *arguments, "--json", "--quiet"], cpu)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
@@ -205,7 +215,9 @@ def compare(
     rounds: int,
     reach: float | None = None,
 ) -> Row:
-    """Measures `cost` (CPU seconds a unit of work) of both in each round, the order turning round by round."""
+    """Measures `cost` (CPU seconds a unit of work) of both in each round, the order turning round
+    by round.
+    """
     costs = []
     for number in range(rounds):
         order = (a, b) if number % 2 == 0 else (b, a)
@@ -226,9 +238,11 @@ def compare_all(
     rounds: int,
     reach: Mapping[tuple[str, str], float],
 ) -> list[Row]:
-    """Measures the first contender against each of the others, all in each round, beginning with another one each time.
+    """Measures the first contender against each of the others, all in each round, beginning with
+    another one each time.
 
-    `costs` may yield several figures, which `units` names and gives units to; `reach` is by figure and contender.
+    `costs` may yield several figures, which `units` names and gives units to; `reach` is by figure
+    and contender.
     """
     measured: list[dict[str, Mapping[str, float]]] = []
     for number in range(rounds):

@@ -1,8 +1,10 @@
-"""The HTTP servers: CPU per request of ours beside nginx with one worker, for small and large files.
+"""The HTTP servers: CPU per request of ours beside nginx with one worker, for small and large
+files.
 
-One worker on one CPU, the generator on the other, 64 connections in a closed loop (8 for the largest file). nginx is as
-Debian sets it (`sendfile` and `tcp_nopush` on), without its access log; a second row gives it `open_file_cache`, with
-which it opens a file once and answers with what it was, while ours sees each change at the next request.
+One worker on one CPU, the generator on the other, 64 connections in a closed loop (8 for the
+largest file). nginx is as Debian sets it (`sendfile` and `tcp_nopush` on), without its access log;
+a second row gives it `open_file_cache`, with which it opens a file once and answers with what it
+was, while ours sees each change at the next request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the emulated link does beside what it was asked for, over a grid of settings: a table, its figures and a plot.
+"""What the emulated link does beside what it was asked for, over a grid of settings: a table, its
+figures and a plot.
 
-Needs root and iperf3. Run it from the project's folder: `PYTHONPATH=lab python bench/link_grid.py`. The figures go to
-docs/results/links.json, the plot to docs/results/links.svg.
+Needs root and iperf3. Run it from the project's folder: `PYTHONPATH=lab python bench/link_grid.py`.
+The figures go to docs/results/links.json, the plot to docs/results/links.svg.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
         times = sorted(network.hosts["h1"].round_trips(network.hosts["h2"], asked_s))
         rate_bits = goodput(network)
         if loss != "0%":
-            # TCP slows down with loss; datagrams do not, and the more there are the surer is their share.
+            # TCP slows down with loss; datagrams do not, and the more there are the surer is their
+            # share.
             iperf3(network, "-u", "-b", str(0.9 * BITS[rate]), "-l", "1400", "-t", "4")
         dropped, offered = lost(network)
     return {

@@ -1,10 +1,12 @@
-"""The seven models side by side: what each costs per request and per connection, and where it stops.
+"""The seven models side by side: what each costs per request and per connection, and where it
+stops.
 
-One worker on one CPU, the client on the other. What a request costs is CPU time of the server's process tree at 64
-connections in a closed loop; what a connection costs, the same for connect, one request and close. What an idle
-connection weighs is the growth between two numbers of connections of which each has had a request: of the processes'
-own memory (Pss), and of the kernel's memory for processes (stacks and page tables) and for everything else (Slab, in
-which both ends of a connection stand). The models take turns, round by round; the table has medians.
+One worker on one CPU, the client on the other. What a request costs is CPU time of the server's
+process tree at 64 connections in a closed loop; what a connection costs, the same for connect, one
+request and close. What an idle connection weighs is the growth between two numbers of connections
+of which each has had a request: of the processes' own memory (Pss), and of the kernel's memory for
+processes (stacks and page tables) and for everything else (Slab, in which both ends of a connection
+stand). The models take turns, round by round; the table has medians.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def tree(pid: int) -> list[int]:
 
 
 def user_bytes(pid: int) -> int:
-    """Memory of a process and its children without counting shared pages twice (proc_pid_smaps(5), Pss)."""
+    """Memory of a process and its children without counting shared pages twice (proc_pid_smaps(5),
+    Pss).
+    """
     total = 0
     for each in tree(pid):
         lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()

@@ -1,8 +1,9 @@
-"""Many relayed connections in one forwarder command: the response time they get together, and what memory each takes.
+"""Many relayed connections in one forwarder command: the response time they get together, and what
+memory each takes.
 
-Server, forwarder and generator share the machine. Every connection is up before the first request; then all together
-offer requests at a rate (open loop, so that nothing waits unseen). It exits with 1 where a connection or request fails,
-or where the 99th percentile is over what was asked for.
+Server, forwarder and generator share the machine. Every connection is up before the first request;
+then all together offer requests at a rate (open loop, so that nothing waits unseen). It exits with
+1 where a connection or request fails, or where the 99th percentile is over what was asked for.
 """
 
 from __future__ import annotations

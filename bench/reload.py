@@ -1,7 +1,9 @@
-"""How long the port forwarder takes to reload a table of 10,000 rules, from SIGHUP to the sentence that it is done.
+"""How long the port forwarder takes to reload a table of 10,000 rules, from SIGHUP to the sentence
+that it is done.
 
-Once where every listener stays and leads elsewhere, and once where half of them move to another address. Connections
-are taken all the while (the tests see to that); this is the time until new ones go by the new table.
+Once where every listener stays and leads elsewhere, and once where half of them move to another
+address. Connections are taken all the while (the tests see to that); this is the time until new
+ones go by the new table.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ PORTS = 1000
 
 
 def table(rules: int, moved_to: int, port: int) -> str:
-    """Rules of which the first half is at addresses that `moved_to` decides, and all lead to `port`."""
+    """Rules of which the first half is at addresses that `moved_to` decides, and all lead to
+    `port`.
+    """
     lines = ["[forward]"]
     for number in range(rules):
         host = moved_to if number < rules // 2 else 130

@@ -1,10 +1,12 @@
-"""What a connection costs as there are more of them: from 1 to 1,000,000, in one server and one generator command.
+"""What a connection costs as there are more of them: from 1 to 1,000,000, in one server and one
+generator command.
 
-For each model and number of connections: every connection is up before the first request (`--barrier`), then each sends
-two, or more where there are few. Told apart are the establishment (connections a second) and the requests (CPU of the
-server's process a request, completed rate); memory is the server's own, user space only, with every connection up. The
-slope between 100,000 and the most is the memory of one idle connection. Not a comparison: the machine's speed shifts
-from row to row.
+For each model and number of connections: every connection is up before the first request
+(`--barrier`), then each sends two, or more where there are few. Told apart are the establishment
+(connections a second) and the requests (CPU of the server's process a request, completed rate);
+memory is the server's own, user space only, with every connection up. The slope between 100,000 and
+the most is the memory of one idle connection. Not a comparison: the machine's speed shifts from row
+to row.
 """
 
 from __future__ import annotations

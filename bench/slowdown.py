@@ -1,13 +1,14 @@
 """A server that got a tenth slower has to be caught, and one that did not has to be left alone.
 
-A tenth of what a request costs our own server is measured first, and then burnt for each reply (`--work`). Asked of
-twenty repetitions in three ways:
+A tenth of what a request costs our own server is measured first, and then burnt for each reply
+(`--work`). Asked of twenty repetitions in three ways:
 
-    within a run    the slowed server beside itself, in the same blocks        must be told: better
-    a gate          the same with a baseline and a tolerance of 2 %            must find a loss
-    A/A             the same server under two names, in the same blocks        must not be told: better
+    within a run the slowed server beside itself, in the same blocks must be told: better
+    a gate the same with a baseline and a tolerance of 2 % must find a loss
+    A/A the same server under two names, in the same blocks must not be told: better
 
-Written to target/bench/slowdown.json. Takes about three minutes. Exit 1 when one of the three is wrong.
+Written to target/bench/slowdown.json. Takes about three minutes. Exit 1 when one of the three is
+wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Streams of bytes one way or both: what people forward, as downloads and uploads, where echoes alternate.
+"""Streams of bytes one way or both: what people forward, as downloads and uploads, where echoes
+alternate.
 
-`serve PORT` takes connections, each of which begins with a letter for its direction and a length; `load PORT DIRECTION
-STREAMS BYTES` makes them, all at once, and ends when every byte has arrived.
+`serve PORT` takes connections, each of which begins with a letter for its direction and a length;
+`load PORT DIRECTION STREAMS BYTES` makes them, all at once, and ends when every byte has arrived.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def serve(port: int) -> None:
 
 
 def load(port: int, direction: str, streams: int, length: int) -> None:
-    """Moves `length` bytes each way that `direction` has, in so many streams together; a failure ends the program."""
+    """Moves `length` bytes each way that `direction` has, in so many streams together; a failure
+    ends the program.
+    """
     failed: list[Exception] = []
 
     def stream() -> None:

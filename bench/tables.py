@@ -1,7 +1,8 @@
-"""Ways past one descriptor table: what handing a connection over costs, and what a process for each table would weigh.
+"""Ways past one descriptor table: what handing a connection over costs, and what a process for each
+table would weigh.
 
-Our event loops accept in the table that will hold the connection, so nothing is handed over. The way measured beside it
-sends each descriptor to a thread with a table of its own (SCM_RIGHTS).
+Our event loops accept in the table that will hold the connection, so nothing is handed over. The
+way measured beside it sends each descriptor to a thread with a table of its own (SCM_RIGHTS).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The laboratory as a person starts it, for tests of the whole: with the binary that was just built, in a folder."""
+"""The laboratory as a person starts it, for tests of the whole: with the binary that was just
+built, in a folder.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "pl
 HANGS_S = 120
 """Against hanging: what is waited for takes a second or two, on a busy machine ten."""
 ATTEMPTS = 3
-"""A measurement that the machine was too busy for is made again so often before a test is left out."""
+"""A measurement that the machine was too busy for is made again so often before a test is left
+out."""
 
 needs_networks = pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/dev/net/tun").exists(), reason="needs root and /dev/net/tun"
@@ -27,7 +30,8 @@ needs_networks = pytest.mark.skipif(
 
 Done = subprocess.CompletedProcess[str]
 Holder = tuple[int, str]
-"""A process that holds a network namespace: its number, and when it began, as numbers are used again."""
+"""A process that holds a network namespace: its number, and when it began, as numbers are used
+again."""
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -77,8 +81,8 @@ def measure(folder: Path, text: str, *arguments: str) -> Measured:
             continue
         assert (run / "trials/0001.json").exists(), done.stderr
         trial: dict[str, Any] = json.loads((run / "trials/0001.json").read_text())
-        # On a busy machine the emulator or the generator may have been late, and the trial is no result. Its record
-        # tells of everything all the same; a failure is none that may happen.
+        # On a busy machine the emulator or the generator may have been late, and the trial is no
+        # result. Its record tells of everything all the same; a failure is none that may happen.
         assert trial["outcome"] in {"ok", "invalid", "generator_limited"}, trial["reason"]
         if "this machine was too busy" not in (trial["reason"] or ""):
             return Measured(folder=run, trial=trial, done=done)
@@ -108,7 +112,9 @@ def marked(mark: Path) -> list[int]:
 
 
 def holders(pids: list[int]) -> set[Holder]:
-    """Whoever is in the network namespaces of these processes, but for those that are in this one's own."""
+    """Whoever is in the network namespaces of these processes, but for those that are in this one's
+    own.
+    """
     spaces = {space for pid in pids if (space := _network_namespace(Path(f"/proc/{pid}"))) is not None}
     spaces.discard(_network_namespace(Path("/proc/self")))
     found = set()
@@ -120,7 +126,9 @@ def holders(pids: list[int]) -> set[Holder]:
 
 
 def living(those: set[Holder]) -> set[Holder]:
-    """Those that are still there. A namespace's own number would not do: it is used again at once."""
+    """Those that are still there. A namespace's own number would not do: it is used again at
+    once.
+    """
     return {(pid, began) for pid, began in those if _began(Path(f"/proc/{pid}")) == began}
 
 

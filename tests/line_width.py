@@ -1,6 +1,8 @@
-"""Holds the width of lines: comments and documents at 100 columns, code at 120. `make lint` runs it.
+"""Holds the width of lines: comments and documents at 100 columns, code at 120. `make lint` runs
+it.
 
-Ruff holds Python's (E501, W505). A table, a fenced block and a line without a blank are as long as they have to be.
+Ruff holds Python's (E501, W505). A table, a fenced block and a line without a blank are as long as
+they have to be.
 """
 
 from __future__ import annotations
@@ -42,8 +44,13 @@ def too_wide_markdown(text: str) -> Iterator[tuple[int, int]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        elif not fenced and len(line) > PROSE and not line.lstrip().startswith(("|", "#")) and " " in line.strip():
+        elif not fenced and len(line) > PROSE and not line.lstrip().startswith(("|", "#")) and _breaks(line):
             yield number, PROSE
+
+
+def _breaks(line: str) -> bool:
+    """Whether there is a blank to break a line at, after the mark of a list."""
+    return " " in line.strip().removeprefix("- ")
 
 
 def main() -> int:

@@ -9,7 +9,8 @@ ModulePath = tuple[str, ...]
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 NAMED = re.compile(r"\b(crate|super|self)((?:::\w+)*)(?:::(\{))?")
-"""A path from the crate's root, or relative to a module, up to an item or to a brace that opens a list of items."""
+"""A path from the crate's root, or relative to a module, up to an item or to a brace that opens a
+list of items."""
 TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*mod \w+ \{")
 
 
@@ -20,7 +21,9 @@ def module_of(source: Path, root: Path) -> ModulePath:
 
 
 def listed(text: str, begin: int) -> list[ModulePath]:
-    """The paths in a braced list of a `use`, whose brace opens before `begin`; nested lists included."""
+    """The paths in a braced list of a `use`, whose brace opens before `begin`; nested lists
+    included.
+    """
     found: list[ModulePath] = []
     stack: list[ModulePath] = [()]
     for token in re.finditer(r"(\w+)((?:::\w+)*)(::\{)?|\}", text[begin:]):
@@ -56,10 +59,12 @@ def named_modules(text: str, module: ModulePath, modules: dict[ModulePath, Path]
 
 
 def graph(root: Path) -> dict[Path, set[Path]]:
-    """For each source file below a crate's `src`, the files whose items it names. Tests are left out.
+    """For each source file below a crate's `src`, the files whose items it names. Tests are left
+    out.
 
-    A module and the modules inside it count as one way only: what a child takes from its parent. That the parent
-    declares the child, and passes its items on, is how a folder of modules is written.
+    A module and the modules inside it count as one way only: what a child takes from its parent.
+    That the parent declares the child, and passes its items on, is how a folder of modules is
+    written.
     """
     sources = [
         path for path in sorted(root.rglob("*.rs")) if not path.stem.endswith("tests") and "tests_" not in path.stem

@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
     "cli": {"cli", "analysis", "experiment", "hosts", "report", "stats", "store", "suite", "problem"},
 }
-"""For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing imports `cli`."""
+"""For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing
+imports `cli`."""
 
 BESIDE_THE_ROOMS = {"__init__.py", "__main__.py", "problem.py"}
 
@@ -61,7 +62,9 @@ def imports(path: Path) -> set[str]:
 
 
 def files_imported(path: Path) -> set[Path]:
-    """The files of the laboratory that a file imports; a package counts where it is imported for a name of its own."""
+    """The files of the laboratory that a file imports; a package counts where it is imported for a
+    name of its own.
+    """
     found = set()
     for name in imports(path):
         place = LAB.parent.joinpath(*name.split("."))

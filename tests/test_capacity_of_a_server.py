@@ -1,4 +1,6 @@
-"""The capacity of a real server that is slow on purpose: the server is the limit, and the answer says so."""
+"""The capacity of a real server that is slow on purpose: the server is the limit, and the answer
+says so.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
         process.terminate()
     assert done.stdout, done.stderr
     summary = json.loads(done.stdout)
-    # 5 ms of one core for each reply: 200 a second, so 20 at once take 100 ms; a busy machine makes them fewer. At a
-    # higher rate the queue needs a while to grow: with r requests a second, half of those in the window have waited
-    # (r / 200 - 1) x 250 ms or less.
+    # 5 ms of one core for each reply: 200 a second, so 20 at once take 100 ms; a busy machine makes
+    # them fewer. At a higher rate the queue needs a while to grow: with r requests a second, half
+    # of those in the window have waited (r / 200 - 1) x 250 ms or less.
     assert 1 <= summary["lower"] < summary["upper"]
     assert summary["lower"] <= (22 if over == "connections" else 290)
     assert (summary["limited_by"], done.returncode) == ("server", 0), summary["answer"]

@@ -1,4 +1,6 @@
-"""No two files of one crate, or of the laboratory, need each other: neither directly nor round a corner."""
+"""No two files of one crate, or of the laboratory, need each other: neither directly nor round a
+corner.
+"""
 
 from __future__ import annotations
 

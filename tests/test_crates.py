@@ -1,4 +1,6 @@
-"""The rules of the house for the Rust side: who may depend on whom, and what the pure rooms must not know."""
+"""The rules of the house for the Rust side: who may depend on whom, and what the pure rooms must
+not know.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = {"base": 0, "subject": 1, "instrument": 1, "plimsoll": 2}
-"""The folders of crates/, and how high they stand: a crate depends on lower floors only, never sideways."""
+"""The folders of crates/, and how high they stand: a crate depends on lower floors only, never
+sideways."""
 
 WITHIN_BASE = {"reactor": {"sys"}, "sys": set(), "wire": set(), "measure": set()}
 """The one exception to "never sideways": the reactor stands on sys and on nothing else."""

@@ -1,4 +1,6 @@
-"""The generator's histograms, read by another library of the format: nothing is lost on the way, nor by merging."""
+"""The generator's histograms, read by another library of the format: nothing is lost on the way,
+nor by merging.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def server() -> Iterator[str]:
 
 
 def load(server: str, folder: Path, **runs: str) -> list[dict[str, Any]]:
-    """Runs a generator for each name with its arguments, all at one time; keeps each record and log of requests.
+    """Runs a generator for each name with its arguments, all at one time; keeps each record and log
+    of requests.
 
     Returns the records in the order of the names.
     """
@@ -53,7 +56,9 @@ def counts(histogram: HdrHistogram) -> dict[int, int]:
 
 
 def logged(folder: Path, *names: str) -> HdrHistogram:
-    """The other library's own histogram of the response times that the logs of requests hold, in nanoseconds."""
+    """The other library's own histogram of the response times that the logs of requests hold, in
+    nanoseconds.
+    """
     histogram = HdrHistogram(1, LONGEST_NS, 3)
     for name in names:
         for row in (folder / f"{name}.csv").read_text().splitlines()[1:]:

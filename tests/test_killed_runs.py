@@ -1,4 +1,5 @@
-"""A lab killed at any moment leaves nothing, loses at most the trial in flight, and is resumed to a whole result.
+"""A lab killed at any moment leaves nothing, loses at most the trial in flight, and is resumed to a
+whole result.
 
 PLIMSOLL_KILLS says how often; each time at another moment, drawn by lot from PLIMSOLL_KILL_SEED.
 """
@@ -66,9 +67,12 @@ def trials(folder: Path) -> list[Path]:
 
 
 def kill_at(folder: Path, lab: subprocess.Popen[bytes], draw: random.Random) -> set[Holder]:
-    """Kill the lab between its first process and a trial or so later; who was in the namespaces that it had made."""
+    """Kill the lab between its first process and a trial or so later; who was in the namespaces
+    that it had made.
+    """
     before = len(trials(folder))
-    # By progress and then by lot, not by the clock alone: the moment is another one on every machine.
+    # By progress and then by lot, not by the clock alone: the moment is another one on every
+    # machine.
     wait_until(lambda: len(marked(folder)) > 2 or lab.poll() is not None, "nothing was started")
     if draw.random() < 0.7:
         wait_until(lambda: len(trials(folder)) > before or lab.poll() is not None, "no trial was written")
@@ -92,7 +96,8 @@ def test_a_killed_run_leaves_nothing_and_is_resumed_to_a_whole_result(tmp_path: 
         wait_until(lambda lab=lab: not groups(lab.pid), "a control group is left")  # type: ignore[misc]
         for path, content in done.items():
             assert path.read_bytes() == content, "a finished trial was touched"
-        # Killed before its record was written, a run has not begun, and the next one has another number.
+        # Killed before its record was written, a run has not begun, and the next one has another
+        # number.
         for record in tmp_path.glob("runs/*/run.json"):
             verb = ("resume", str(record.parent), "--quiet")
     last = start(tmp_path, *verb)

@@ -69,7 +69,8 @@ def test_every_model_is_measured_whole(lab: Lab) -> None:
     found = points(lab("run", "whole.toml", "--json"))
     assert list(found) == list(MODELS)
     for model, point in found.items():
-        # On a busy machine a generator may be late, which is an outcome too; a failure is none that may happen.
+        # On a busy machine a generator may be late, which is an outcome too; a failure is none that
+        # may happen.
         assert point["outcome"] in {"ok", "generator_limited", "invalid"}, f"{model}: {point['reason']}"
         if point["outcome"] == "ok":
             figures = {name: each["median"] for name, each in point["figures"].items()}

@@ -1,4 +1,6 @@
-"""What `plimsoll load` shows while it runs: one line written over on a terminal, plain lines elsewhere."""
+"""What `plimsoll load` shows while it runs: one line written over on a terminal, plain lines
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def server() -> Iterator[str]:
 
 
 def on_a_terminal(command: list[str]) -> tuple[str, str, float]:
-    """Runs a command with a terminal for its standard error; what it wrote to either, and how long it took."""
+    """Runs a command with a terminal for its standard error; what it wrote to either, and how long
+    it took.
+    """
     terminal, its_end = pty.openpty()
     begun = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=its_end, text=True) as process:

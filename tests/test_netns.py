@@ -1,4 +1,6 @@
-"""Hosts in network namespaces with the real emulator between them. Needs root; without, each test says so."""
+"""Hosts in network namespaces with the real emulator between them. Needs root; without, each test
+says so.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from plimsoll_lab.suite.topology import read_topology
 
 pytestmark = needs_networks
 
-# Ten milliseconds a link: what a busy machine adds to the fastest of many requests is little beside them.
+# Ten milliseconds a link: what a busy machine adds to the fastest of many requests is little beside
+# them.
 SINGLE = read_topology("single,3", {"rate": "100Mbit", "delay": "10ms"}, addresses=2)
 
 KILLED = """
@@ -76,8 +79,8 @@ def load_across(network: Network, listen: str) -> dict[str, Any]:
 def test_a_round_trip_between_hosts_takes_four_link_delays_to_each_of_the_addresses(local: LocalHost) -> None:
     with open_single(local) as network:
         for listen in SINGLE.addresses_of("h1"):
-            # The fastest of all: a busy machine may delay any one, or all for a while, but hurries none. A fifth delay
-            # would make it fifty milliseconds.
+            # The fastest of all: a busy machine may delay any one, or all for a while, but hurries
+            # none. A fifth delay would make it fifty milliseconds.
             assert any(fastest_us(network, listen) < 50_000 for _ in range(20))
 
 

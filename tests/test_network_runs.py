@@ -1,4 +1,6 @@
-"""Suites over emulated networks, from file to report. Each test says so where this machine lets none be made."""
+"""Suites over emulated networks, from file to report. Each test says so where this machine lets
+none be made.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from laboratory import BINARY, measure, needs_networks, run_lab
 
 pytestmark = needs_networks
 
-# Ten milliseconds a link: a busy machine is late by little beside them, and few packets are late by a millisecond.
+# Ten milliseconds a link: a busy machine is late by little beside them, and few packets are late by
+# a millisecond.
 SUITE = """
 name = "rack"
 question = "Do its parts find each other?"
@@ -107,7 +110,8 @@ def test_a_saturator_and_a_forwarder_run_where_they_are_put_and_cost_what_they_c
 
 
 def test_hosts_tell_what_their_tcp_and_interfaces_counted(tmp_path: Path) -> None:
-    # By the end of a warm-up every handshake has reached the server too, and the first reading sees all of them.
+    # By the end of a warm-up every handshake has reached the server too, and the first reading sees
+    # all of them.
     text = SUITE.replace('"500ms"', '"1500ms"') + PAIR + ONCE + 'warm_up = "500ms"\n'
     trial = measure(tmp_path, text).trial
     counted = trial["hosts"]["counters"]
@@ -115,7 +119,8 @@ def test_hosts_tell_what_their_tcp_and_interfaces_counted(tmp_path: Path) -> Non
     assert counted["h1"]["bytes_received"] > 0
     assert counted["h1"]["packets_sent"] > 0
     assert counted["h1"]["listen_overflows"] == 0
-    # As the window closes the generator closes its connections: the laboratory may come to its last reading late.
+    # As the window closes the generator closes its connections: the laboratory may come to its last
+    # reading late.
     sample = max(trial["hosts"]["connections"], key=lambda each: each["connections"])
     assert (sample["host"], sample["connections"]) == ("h1", 4)
     assert sample["rtt_us_p50"] >= 60_000
@@ -147,7 +152,8 @@ def role(name: str, on: str, *command: str) -> str:
     return f'[[role]]\nname = "{name}"\nkind = "command"\non = "{on}"\ncommand = {words}\nready = "tcp:5201"\n'
 
 
-# The trial waits for the port that a program opens once its work is done: so it has been, before anything ends.
+# The trial waits for the port that a program opens once its work is done: so it has been, before
+# anything ends.
 THEN_READY = f"exec {BINARY} serve echo --listen {{address}}:5201"
 
 

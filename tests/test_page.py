@@ -1,4 +1,6 @@
-"""The report in a browser: no request, no error, readable with scripts off, usable by keyboard and screen reader."""
+"""The report in a browser: no request, no error, readable with scripts off, usable by keyboard and
+screen reader.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def browser() -> Iterator[Browser]:
 
 
 def seen(browser: Browser, report: Path, *, width: int = WIDE, scripts: bool = True) -> tuple[Page, list[str]]:
-    """The page, scrolled through once so that every chart is drawn, and whatever it complained of or asked for."""
+    """The page, scrolled through once so that every chart is drawn, and whatever it complained of
+    or asked for.
+    """
     context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts)
     page = context.new_page()
     complaints: list[str] = []

@@ -1,4 +1,6 @@
-"""What an ordinary user can do: local suites always, networks in a user namespace where one can be made."""
+"""What an ordinary user can do: local suites always, networks in a user namespace where one can be
+made.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def folder() -> Iterator[Path]:
 def as_nobody(folder: Path, *command: str, tun_mode: str = "600") -> subprocess.CompletedProcess[str]:
     """Run as nobody, in a mount namespace where the Python that runs this test is reachable.
 
-    There `/dev/net/tun` has the given mode, whatever mode it has on this machine. The kernel makes it 0600.
+    There `/dev/net/tun` has the given mode, whatever mode it has on this machine. The kernel makes
+    it 0600.
     """
     base = Path(sys.base_prefix)
     steps = [f'mount --bind "{sys.prefix}" "{folder}/python"', f'mount --bind "{base}" "{folder}/base"']
@@ -126,7 +129,8 @@ def test_a_tap_driver_that_only_root_may_open_is_named_with_the_remedy(folder: P
 
 @needs_tun
 def test_without_user_namespaces_a_network_says_what_to_do(folder: Path) -> None:
-    # A user namespace whose own limit of user namespaces is 0 (namespaces(7)) stands for a machine without them.
+    # A user namespace whose own limit of user namespaces is 0 (namespaces(7)) stands for a machine
+    # without them.
     refuse = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$0" "$@"'
     inside = ["unshare", "--user", "--map-root-user", "sh", "-c", refuse]
     done = as_nobody(folder, *inside, python(folder), "-m", "plimsoll_lab", "run", "network.toml", tun_mode="666")

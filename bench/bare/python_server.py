@@ -1,6 +1,8 @@
-"""Python's own file server, keeping connections open and its log to itself: python_server.py PORT FOLDER.
+"""Python's own file server, keeping connections open and its log to itself: python_server.py PORT
+FOLDER.
 
-In a folder of its own, for a script's folder comes first in the search for modules, and here none is called `http`.
+In a folder of its own, for a script's folder comes first in the search for modules, and here none
+is called `http`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ ENVIRONMENT = 5
 
 
 class LabError(Exception):
-    """Something a person has to put right. Its message is one line: what is wrong, why, and how to fix it."""
+    """Something a person has to put right. Its message is one line: what is wrong, why, and how to
+    fix it.
+    """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -15,11 +17,15 @@ class LabError(Exception):
 
 
 class StartError(LabError):
-    """A program is missing or may not be run: of a contender, that is its outcome, and the others go on."""
+    """A program is missing or may not be run: of a contender, that is its outcome, and the others
+    go on.
+    """
 
 
 class Interrupted(Exception):  # noqa: N818 - a person's wish, not an error
-    """SIGINT or SIGTERM arrived: the trial in flight is discarded and the run stays as it is on disk."""
+    """SIGINT or SIGTERM arrived: the trial in flight is discarded and the run stays as it is on
+    disk.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")

@@ -64,7 +64,9 @@ def lab(tmp_path: Path) -> Lab:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    """A folder in which the suite has been run once, and what the program said; tests only read it."""
+    """A folder in which the suite has been run once, and what the program said; tests only read
+    it.
+    """
     folder = tmp_path_factory.mktemp("finished")
     (folder / "small.toml").write_text(SUITE)
     return folder, run_lab(folder, "run", "small.toml", "--json")

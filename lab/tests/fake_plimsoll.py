@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A stand-in for the binary: the same arguments, events and exit codes, with a server that really listens.
+"""A stand-in for the binary: the same arguments, events and exit codes, with a server that really
+listens.
 
-It measures nothing: its figures are drawn around a constant for each model. What it is honest about is the contract: a
-ready line, window events as they happen, a summary, and totals on SIGTERM. The environment variable FAKE selects a
-misfortune: `server_dies`, `never_ready`, `generator_limited`, `no_summary`, `hang`, `fourth_hangs` (counted in MARK).
+It measures nothing: its figures are drawn around a constant for each model. What it is honest about
+is the contract: a ready line, window events as they happen, a summary, and totals on SIGTERM. The
+environment variable FAKE selects a misfortune: `server_dies`, `never_ready`, `generator_limited`,
+`no_summary`, `hang`, `fourth_hangs` (counted in MARK).
 """
 
 import json

@@ -26,7 +26,9 @@ PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def only_plain(value: object) -> bool:
-    """Whether a value is plain data all through: records, mappings and tuples of texts and numbers."""
+    """Whether a value is plain data all through: records, mappings and tuples of texts and
+    numbers.
+    """
     if isinstance(value, PLAIN):
         return type(value) in PLAIN
     if dataclasses.is_dataclass(value):

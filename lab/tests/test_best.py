@@ -106,7 +106,9 @@ def test_the_unit_of_a_figure_changes_nothing(question: Question, factor: float)
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["far", "short", "zero", "censored"]))
 def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: int, kind: str) -> None:
-    """Far worse, measured in three blocks, zero in one, or known in no direction: the two are judged as before."""
+    """Far worse, measured in three blocks, zero in one, or known in no direction: the two are
+    judged as before.
+    """
     question = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=10, noise=0.03, seed=seed)
     z: dict[int, Value] = dict(question.contenders["z"])
     if kind == "far":
@@ -133,7 +135,8 @@ def test_missing_blocks_of_a_third_contender_hardly_move_the_bounds_of_two_other
     [whole], [part] = rank(question), rank(without(question, "z", kept))
     one, other = whole.pairs["b", "a"], part.pairs["b", "a"]
     assert other.estimate == one.estimate
-    # The family's critical value is resampled from all pairs, and the third's deviations are partly repeated ones.
+    # The family's critical value is resampled from all pairs, and the third's deviations are partly
+    # repeated ones.
     assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.15)
 
 
@@ -231,7 +234,9 @@ def drawn(
 @pytest.mark.parametrize("kind", ["normal", "outliers", "missing"])
 @pytest.mark.parametrize("blocks", [6, 9, 12, 20])
 def test_all_bounds_hold_together_in_95_of_100_families(kind: str, blocks: int) -> None:
-    """Four figures at two settings, five contenders; also how often one of the best is called worse."""
+    """Four figures at two settings, five contenders; also how often one of the best is called
+    worse.
+    """
     rng = np.random.default_rng([blocks, len(kind)])
     truth = np.log([1, 1, 1, 1.05, 1.3])
     outside = wrong = 0

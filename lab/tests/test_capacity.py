@@ -122,7 +122,9 @@ def test_a_search_that_is_given_up_keeps_the_bounds_it_has() -> None:
 
 
 def queue(load: int, seed: int, *, window_s: float) -> tuple[float, float, float]:
-    """One worker that takes 1 ms on average (M/M/1), after five seconds of warm-up: p99 and mean in seconds, growth."""
+    """One worker that takes 1 ms on average (M/M/1), after five seconds of warm-up: p99 and mean in
+    seconds, growth.
+    """
     rng = np.random.default_rng(seed)
     warm_up_s = 5.0
     arrivals = np.cumsum(rng.exponential(1 / load, int(load * (warm_up_s + window_s) * 1.2)))

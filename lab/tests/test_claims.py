@@ -1,4 +1,6 @@
-"""Claims of documents: what is confirmed, contradicted, or neither; and axes that are more than numbers."""
+"""Claims of documents: what is confirmed, contradicted, or neither; and axes that are more than
+numbers.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def test_two_alike_are_equivalent() -> None:
 
 @pytest.mark.parametrize("between", [0.0, 0.01, 0.02, 0.03])
 def test_runs_that_differ_by_themselves_are_rarely_called_better(between: float) -> None:
-    """A/A with 2 % noise within a run and more between runs: a figure was called better in up to 73 % of them."""
+    """A/A with 2 % noise within a run and more between runs: a figure was called better in up to 73
+    % of them.
+    """
     draw = random.Random(int(between * 100))
 
     def run() -> float:
@@ -67,7 +69,8 @@ def test_runs_that_differ_by_themselves_are_rarely_called_better(between: float)
         ]
 
     called = sum(any(each.call == "better" for each in compare_sides(alike(), margin=0)) for _ in range(ALIKE))
-    # The true rate has to be 5 % at most; chance alone puts more than three standard deviations on top once in 700.
+    # The true rate has to be 5 % at most; chance alone puts more than three standard deviations on
+    # top once in 700.
     assert called <= 0.05 * ALIKE + 3 * (0.05 * 0.95 * ALIKE) ** 0.5
 
 

@@ -17,7 +17,9 @@ TOLERANCE, NOISE = 0.05, 0.03
 
 
 def gate(worse: float, rng: np.random.Generator, *, outliers: bool = False) -> list[Loss]:
-    """A rate and a cost that are `worse` by a part of the baseline's, on a machine whose speed changes by 35 %."""
+    """A rate and a cost that are `worse` by a part of the baseline's, on a machine whose speed
+    changes by 35 %.
+    """
     blocks = blocks_for(noise=NOISE, tolerance=TOLERANCE, comparisons=2) or 0
     speed = rng.uniform(0.65, 1, blocks)
     factors = {"rate": 1 - worse, "cost": 1 + worse}

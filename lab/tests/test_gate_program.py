@@ -1,4 +1,6 @@
-"""The gate as a command: each finding ends in its exit code, and in summaries that other programs read."""
+"""The gate as a command: each finding ends in its exit code, and in summaries that other programs
+read.
+"""
 
 from __future__ import annotations
 

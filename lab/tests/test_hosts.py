@@ -32,7 +32,8 @@ for _ in range(4):
 print("parent", flush=True)
 time.sleep(600)
 """
-"""A tree that has burnt 0.7 s of CPU, 0.3 of them in a child that is gone, and shares 60 MiB among five processes."""
+"""A tree that has burnt 0.7 s of CPU, 0.3 of them in a child that is gone, and shares 60 MiB among
+five processes."""
 
 
 @pytest.fixture

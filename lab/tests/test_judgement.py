@@ -1,4 +1,6 @@
-"""A server at its limit, one that died and a generator at its limit are findings, and never slow results."""
+"""A server at its limit, one that died and a generator at its limit are findings, and never slow
+results.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,8 @@ def test_a_few_failed_requests_are_a_doubt() -> None:
 
 def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:
     summary = GOOD_LOAD | {"completed_rate": 200.0, "response_time_us": {"mean": 300_000.0}}
-    # 100 connections at 200 a second: half a second each, of which the window of 0.4 s cannot have seen any.
+    # 100 connections at 200 a second: half a second each, of which the window of 0.4 s cannot have
+    # seen any.
     short = replace(GOOD, load_summary=summary, window_s=0.4, think_s=0.0)
     assert [doubt.code for doubt in judge(short).warnings] == ["window_too_short"]
     assert judge(replace(short, window_s=4.0)).warnings == ()

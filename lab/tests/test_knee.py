@@ -15,7 +15,9 @@ def rng() -> np.random.Generator:
 
 
 def closed_loop(servers: int, service_s: float, think_s: float, loads: tuple[int, ...], noise: float) -> list[Load]:
-    """The asymptotes themselves: as many requests at once as there are servers, and not one more."""
+    """The asymptotes themselves: as many requests at once as there are servers, and not one
+    more.
+    """
     draw = rng()
     found = []
     for n in loads:
@@ -36,7 +38,8 @@ def scalable(a: float, s: float, k: float, noise: float, loads: tuple[int, ...] 
 
 
 def test_the_asymptotes_meet_at_xmax_times_r0_plus_z() -> None:
-    # Two servers of 10 ms and 90 ms of think time: 200 a second at most, and 200 x 0.1 s = 20 connections.
+    # Two servers of 10 ms and 90 ms of think time: 200 a second at most, and 200 x 0.1 s = 20
+    # connections.
     knee = find_knee(closed_loop(2, 0.010, 0.090, LOADS, 0.01), think_s=0.090, rng=rng())
     assert knee.bound is not None
     assert knee.bound.at == pytest.approx(20, rel=0.05)

@@ -1,4 +1,6 @@
-"""What a machine is said to have for a suite: each check in one of three words, with figures and the fix."""
+"""What a machine is said to have for a suite: each check in one of three words, with figures and
+the fix.
+"""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ def test_the_page_loads_nothing(finished: tuple[Path, Done]) -> None:
     # Links lead into the page or hold their file themselves; a picture refers to parts of itself.
     assert not re.search(r"""(src|href)\s*=\s*["']?(?!["']?(#|data:))|url\((?!#)|@import""", before_scripts)
     assert "default-src 'none'" in before_scripts
-    # The policy names the scripts by their hashes: a script that was changed on its way would not run.
+    # The policy names the scripts by their hashes: a script that was changed on its way would not
+    # run.
     scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
     hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
     assert set(re.findall(r"'sha256-([^']+)'", before_scripts)) == hashes

@@ -1,4 +1,6 @@
-"""Hosts, places and roles of a suite: what is refused, what follows from it, and what each part is told."""
+"""Hosts, places and roles of a suite: what is refused, what follows from it, and what each part is
+told.
+"""
 
 from __future__ import annotations
 

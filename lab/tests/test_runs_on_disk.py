@@ -1,4 +1,6 @@
-"""What becomes of runs: a full disk, a killed lab, another build, old runs, a contender whose program is missing."""
+"""What becomes of runs: a full disk, a killed lab, another build, old runs, a contender whose
+program is missing.
+"""
 
 from __future__ import annotations
 

@@ -136,7 +136,9 @@ def test_of_many_processes_some_stand_for_all_but_the_leader_for_itself_alone() 
 
 
 class CountingAgent:
-    """Answers for one place and one process, and counts the samples that were expensive: ten milliseconds each."""
+    """Answers for one place and one process, and counts the samples that were expensive: ten
+    milliseconds each.
+    """
 
     def __init__(self) -> None:
         self.expensive = 0

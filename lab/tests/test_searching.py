@@ -37,8 +37,8 @@ range = [1, 200]
 width = "10%"
 trials = 1
 """
-"""The fake completes 20 requests a second on each connection, a think time of 50 ms: its capacity is 50 connections,
-and noise of 0.4 % cannot carry 50 past the limit nor 51 below it."""
+"""The fake completes 20 requests a second on each connection, a think time of 50 ms: its capacity
+is 50 connections, and noise of 0.4 % cannot carry 50 past the limit nor 51 below it."""
 
 
 def run_record(folder: Path) -> dict[str, Any]:
@@ -50,7 +50,8 @@ def run_record(folder: Path) -> dict[str, Any]:
 def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "most.toml").write_text(SUITE)
     done = lab("run", "most.toml", "--json")
-    # The fake generator gets no more from the null server, so it is the limit, and no winner may be told.
+    # The fake generator gets no more from the null server, so it is the limit, and no winner may be
+    # told.
     assert done.returncode == 4, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     jsonschema.validate(summary, json.loads((SCHEMAS / "summary.schema.json").read_text()))

@@ -84,7 +84,8 @@ def test_the_permutation_test_is_symmetric_and_no_smaller_than_it_can_be(values:
 
 
 def test_the_permutation_test_counts_the_patterns_as_extreme() -> None:
-    # Log ratios 1, 2, 3 and -0.5: the sum 5.5 is reached by itself, its mirror, and nothing else but +0.5.
+    # Log ratios 1, 2, 3 and -0.5: the sum 5.5 is reached by itself, its mirror, and nothing else
+    # but +0.5.
     logs = [1.0, 2.0, 3.0, -0.5]
     assert permutation_p([math.exp(each) for each in logs], [1.0] * 4, rng()) == pytest.approx(4 / 16)
 
@@ -170,7 +171,9 @@ def test_the_same_numbers_and_seed_give_the_same_verdict() -> None:
 
 
 def test_suites_of_equals_hardly_ever_name_a_winner() -> None:
-    """A/A suites, each seven contenders that are alike, four figures at three settings: at most 5 % err."""
+    """A/A suites, each seven contenders that are alike, four figures at three settings: at most 5 %
+    err.
+    """
     names = ["threads", "fork", "select", "poll", "epoll", "epoll-et", "uring"]
     wrong = 0
     for suite in range(SUITES):

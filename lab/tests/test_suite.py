@@ -263,7 +263,8 @@ def test_an_order_comes_again_from_its_seed() -> None:
     text = GOOD + '[matrix]\n"load.connections" = [1, 2, 3, 4, 5]\n[run]\nrepeat = 4\n'
     orders = [tuple(trial.point for trial in expand(suite(text), seed=seed).trials) for seed in (7, 7, 8)]
     assert orders[0] == orders[1] != orders[2]
-    # Written down once: whoever changes how an order is drawn breaks the resuming of every run that was begun.
+    # Written down once: whoever changes how an order is drawn breaks the resuming of every run that
+    # was begun.
     assert orders[0] == (3, 1, 0, 4, 2, 3, 1, 0, 4, 2, 0, 1, 4, 2, 3, 0, 4, 3, 1, 2)
 
 

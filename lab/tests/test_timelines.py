@@ -1,4 +1,6 @@
-"""What happened over a trial, as tables: nothing is lost on the way, and a sample favours no request."""
+"""What happened over a trial, as tables: nothing is lost on the way, and a sample favours no
+request.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_a_timeline_has_every_number_that_was_read_and_told(tmp_path: Path) -> N
 
 
 def log(records: Path, rows: list[tuple[float, int, int, float]]) -> None:
-    """A request log of an end in seconds, a connection, its request, and a response time in microseconds."""
+    """A request log of an end in seconds, a connection, its request, and a response time in
+    microseconds.
+    """
     records.mkdir()
     lines = [f"{end:.6f},{connection},{request},64,{took}" for end, connection, request, took in rows]
     text = "time,connection,request,bytes,response_time_us\n" + "".join(line + "\n" for line in lines)
@@ -89,6 +93,7 @@ def test_a_sample_of_the_requests_favours_none(tmp_path: Path, monkeypatch: pyte
     rows = f"'{tmp_path}/requests/0003.parquet'"
     assert ask(f"SELECT count(*) FROM {rows}") == [(2_000,)]
     tenths = ask(f"SELECT count(*) FROM {rows} GROUP BY floor((time - 100) / 2) ORDER BY ALL")
-    # Each tenth of the time has 200 of them but for chance: 13.4 by the binomial, and the draw's seed is fixed.
+    # Each tenth of the time has 200 of them but for chance: 13.4 by the binomial, and the draw's
+    # seed is fixed.
     assert len(tenths) == 10
     assert all(140 < int(str(count)) < 260 for (count,) in tenths), tenths

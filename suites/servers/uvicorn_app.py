@@ -1,4 +1,6 @@
-"""The smallest ASGI application: every request gets a short text (asgi.readthedocs.io, HTTP specification)."""
+"""The smallest ASGI application: every request gets a short text (asgi.readthedocs.io, HTTP
+specification).
+"""
 
 from __future__ import annotations
 

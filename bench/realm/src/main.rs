@@ -1,4 +1,5 @@
-//! `realm-forward LISTEN SERVER`: accepts, connects and relays with `realm_io`, on one thread, as realm itself does.
+//! `realm-forward LISTEN SERVER`: accepts, connects and relays with `realm_io`, on one thread, as
+//! realm itself does.
 
 use std::net::SocketAddr;
 

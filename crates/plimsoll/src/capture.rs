@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
     /// Write the packets to this pcapng file.
     #[arg(short = 'w', long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Bytes kept of each packet [default: 128, more than the headers of Ethernet, IPv6 and TCP]. Figures need no more.
+    /// Bytes kept of each packet [default: 128, more than the headers of Ethernet, IPv6 and TCP].
+    /// Figures need no more.
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     snap: Option<u64>,
     /// Count packets and bytes over intervals of this length.
@@ -164,8 +165,8 @@ fn sentence(summary: &Summary) -> String {
         count => format!(" ({count} connections that were over or never completed are forgotten)"),
     };
     format!(
-        "{} packets, {} bytes in {} s ({drops}{left_out}); {at_least}{} TCP endpoints{forgotten}\n\
-         {} retransmissions, {} out of order, {} duplicate ACKs, {} zero windows, {} resets, {} SYNs unanswered",
+        "{} packets, {} bytes in {} s ({drops}{left_out}); {at_least}{} TCP endpoints{forgotten}\n{} retransmissions, \
+         {} out of order, {} duplicate ACKs, {} zero windows, {} resets, {} SYNs unanswered",
         summary.packets,
         summary.bytes,
         units::three_digits(summary.elapsed_s),

@@ -30,7 +30,8 @@ Examples:
   plimsoll forward --config forward.toml --watch          read it anew whenever it changes (SIGHUP does too)
   plimsoll forward --table port_fwd_table.config          port_fwd's file, or rinetd.conf")]
 pub(crate) struct Arguments {
-    /// LISTEN=DESTINATION, split at the last `=`. LISTEN is ADDRESS:PORT, *:PORT or unix:PATH; DESTINATION is HOST:PORT or unix:PATH.
+    /// LISTEN=DESTINATION, split at the last `=`. LISTEN is ADDRESS:PORT, *:PORT or unix:PATH;
+    /// DESTINATION is HOST:PORT or unix:PATH.
     #[arg(
         value_name = "MAPPING",
         required_unless_present_any = ["config", "table"],
@@ -49,8 +50,9 @@ pub(crate) struct Arguments {
     /// Event loops [default: one a CPU].
     #[arg(long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// How workers come by connections: single (one worker), handoff (one thread accepts for all), exclusive (shared listeners) or reuseport (a listener for
-    /// each worker) [default: exclusive, or single for one worker].
+    /// How workers come by connections: single (one worker), handoff (one thread accepts for all),
+    /// exclusive (shared listeners) or reuseport (a listener for each worker) [default:
+    /// exclusive, or single for one worker].
     #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Accept>)]
     accept: Option<Accept>,
     /// How long connections may go on when told to stop.
@@ -59,7 +61,8 @@ pub(crate) struct Arguments {
     /// Read the table anew whenever its file changes.
     #[arg(long)]
     watch: bool,
-    /// Go on as this user once listeners and logs are open. A reload can open then only what that user may.
+    /// Go on as this user once listeners and logs are open. A reload can open then only what that
+    /// user may.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Write a CSV row for each closed connection to a file, or to standard output with `stdout`.
@@ -98,7 +101,9 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let to_stdout = connection_log.as_ref().or(table.log.as_ref()).filter(|log| log.path.is_none());
     if arguments.output.json && to_stdout.is_some_and(|log| log.format == LogFormat::Csv) {
         return Err(anyhow!(Usage(
-            "--json prints nothing but JSON, and this log is CSV on standard output; log to a file, or with format = \"json\"".to_owned()
+            "--json prints nothing but JSON, and this log is CSV on standard output; log to a file, or with format = \
+             \"json\""
+                .to_owned()
         )));
     }
     if arguments.transfer_log.is_some() {

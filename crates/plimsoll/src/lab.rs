@@ -23,7 +23,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let error = Command::new(beside.unwrap_or_else(|| PROGRAM.into())).args(&arguments.arguments).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         return Err(anyhow!(Environment(format!(
-            "the laboratory is not installed: no `{PROGRAM}` beside this program or in PATH; run `pip install .` in Plimsoll's folder"
+            "the laboratory is not installed: no `{PROGRAM}` beside this program or in PATH; run `pip install .` in \
+             Plimsoll's folder"
         ))));
     }
     Err(anyhow!(error).context(format!("cannot run `{PROGRAM}`")))

@@ -62,7 +62,8 @@ enum Backend {
     Netem,
 }
 
-/// Lines that may wait for a reader. Past that they are left out: a slow reader must not hold up the frames.
+/// Lines that may wait for a reader. Past that they are left out: a slow reader must not hold up
+/// the frames.
 const LINES_WAITING: usize = 1024;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -75,14 +76,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.backend == Backend::Netem {
         return run_netem(arguments, config, &signals);
     }
-    // Before the devices are made, so that they are carried at that priority from the first frame on.
+    // Before the devices are made, so that they are carried at that priority from the first frame
+    // on.
     let priority = if process::run_first() { "real time" } else { "ordinary" };
     let ready = Ready::of(&config, "tap", priority);
     let link = Link::open(config).map_err(blame)?;
     let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
     let print = move || {
         let mut stdout = std::io::stdout().lock();
-        // Standard output that cannot be written ends nothing: the link is there for its hosts. The last line is the result.
+        // Standard output that cannot be written ends nothing: the link is there for its hosts. The
+        // last line is the result.
         let mut last = Ok(());
         for line in waiting {
             last = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -203,10 +206,12 @@ fn sentence(report: &Report) -> String {
     match report {
         Report::Counters { links, .. } => counts(links),
         Report::DropsUnknown { device, why } => format!(
-            "frames that `{device}` drops cannot be counted ({why}), so some may be lost unseen; run the link as root of its namespaces"
+            "frames that `{device}` drops cannot be counted ({why}), so some may be lost unseen; run the link as root \
+             of its namespaces"
         ),
         Report::Disturbance { from_unix_s, to_unix_s, late_frames, lost_frames, worst_us } => format!(
-            "the emulator itself was late for {late_frames} frames (by {} at worst) and lost {lost_frames} in {}; ease the load of this machine",
+            "the emulator itself was late for {late_frames} frames (by {} at worst) and lost {lost_frames} in {}; \
+             ease the load of this machine",
             units::write_duration(Duration::from_micros(*worst_us)),
             units::write_duration(Duration::from_secs_f64((to_unix_s - from_unix_s).max(0.0)))
         ),
@@ -218,7 +223,8 @@ fn counts(links: &[WayCounts]) -> String {
         .iter()
         .map(|WayCounts { from, to, counts }| {
             format!(
-                "{from} -> {to}: {} packets offered, {} delivered, {} dropped by the queue, {} by loss, {} by fault, {} released late",
+                "{from} -> {to}: {} packets offered, {} delivered, {} dropped by the queue, {} by loss, {} by fault, \
+                 {} released late",
                 counts.offered,
                 counts.delivered,
                 counts.dropped_by_queue,

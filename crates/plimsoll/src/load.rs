@@ -207,8 +207,9 @@ impl ConnectionEvent {
     }
 }
 
-/// An interrupted run says so. Fewer connections than asked for are a failure. Doubt comes before a missed limit, as an invalid figure neither meets
-/// nor misses one. No answer that was asked for is a failure, unless a limit says so more exactly.
+/// An interrupted run says so. Fewer connections than asked for are a failure. Doubt comes before a
+/// missed limit, as an invalid figure neither meets nor misses one. No answer that was asked for is
+/// a failure, unless a limit says so more exactly.
 pub(crate) fn exit_code(summary: &Summary, interrupted: Option<Signal>) -> ExitCode {
     if let Some(signal) = interrupted {
         // The shell's convention for a program that a signal ended.

@@ -1,6 +1,7 @@
 //! The one binary: arguments in, records out.
 //!
-//! Each command parses its arguments into a typed configuration, hands it to its crate, and prints what comes back. Nothing is measured here.
+//! Each command parses its arguments into a typed configuration, hands it to its crate, and prints
+//! what comes back. Nothing is measured here.
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -71,7 +72,8 @@ struct Output {
 }
 
 impl Output {
-    /// Prints a record of how far it has come, at once: as a JSON line, as a sentence, or not at all.
+    /// Prints a record of how far it has come, at once: as a JSON line, as a sentence, or not at
+    /// all.
     fn print(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
         if self.json || !self.quiet {
             self.print_result(record, sentence);
@@ -91,13 +93,15 @@ impl Output {
         self.print_result(&Versioned::of(record), sentence);
     }
 
-    /// Prints a record of what came out, at once: as a JSON line or as a sentence. A closed standard output ends nothing: a server is there for its
-    /// connections, and packets may go to a file.
+    /// Prints a record of what came out, at once: as a JSON line or as a sentence. A closed
+    /// standard output ends nothing: a server is there for its connections, and packets may go
+    /// to a file.
     fn print_result(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
         let _ = self.write(record, sentence);
     }
 
-    /// Prints the record that a command was run for, as `print_summary` does: an error where it cannot be written.
+    /// Prints the record that a command was run for, as `print_summary` does: an error where it
+    /// cannot be written.
     fn print_outcome(self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> anyhow::Result<()> {
         check_written(self.write(&Versioned::of(record), sentence))
     }
@@ -113,7 +117,8 @@ impl Output {
     }
 }
 
-/// Whether the record that a command was run for was written. A reader that has gone, as `head` does, wanted no more.
+/// Whether the record that a command was run for was written. A reader that has gone, as `head`
+/// does, wanted no more.
 fn check_written(outcome: std::io::Result<()>) -> anyhow::Result<()> {
     match outcome {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(anyhow::anyhow!(
@@ -155,7 +160,8 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Every command that does something, by its words; `lab` hands its words on to another program.
+    /// Every command that does something, by its words; `lab` hands its words on to another
+    /// program.
     fn commands() -> Vec<(String, clap::Command)> {
         let mut all = command();
         all.build();

@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
     /// What `load --json` printed; of several lines the last counts.
     #[arg(required = true, value_name = "FILE")]
     records: Vec<PathBuf>,
-    /// What must hold of the whole, such as 'response_time.p99 < 250ms' (repeatable); missed: exit code 3.
+    /// What must hold of the whole, such as 'response_time.p99 < 250ms' (repeatable); missed: exit
+    /// code 3.
     #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
     limit: Vec<Limit>,
     // The record is for another program to read, so it is JSON with and without --json.

@@ -75,7 +75,8 @@ struct Http {
     /// The newest version to speak: 1.1, or 1.0 for a connection a request.
     #[arg(long = "http", value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
     newest: String,
-    /// Burn so much CPU time more for each answer about one file, named by its path beneath the root (repeatable): /large.bin=1ms.
+    /// Burn so much CPU time more for each answer about one file, named by its path beneath the
+    /// root (repeatable): /large.bin=1ms.
     #[arg(long, value_name = "PATH=DURATION", value_parser = work_path)]
     work_path: Vec<WorkPath>,
     /// Close a connection after this long without a request.
@@ -94,13 +95,15 @@ struct Common {
     /// The I/O model: threads, fork, select, poll, epoll, epoll-et or uring.
     #[arg(long, default_value = "epoll", value_parser = str::parse::<Model>)]
     model: Model,
-    /// Where to listen (repeatable): ADDR:PORT, or *:PORT for all addresses; port 0 picks a free one.
+    /// Where to listen (repeatable): ADDR:PORT, or *:PORT for all addresses; port 0 picks a free
+    /// one.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<String>,
     /// Event loops [default: one a CPU]. `threads` and `fork` have none.
     #[arg(long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// How connections find their worker: single, handoff, exclusive or reuseport [default: reuseport where there are several workers].
+    /// How connections find their worker: single, handoff, exclusive or reuseport [default:
+    /// reuseport where there are several workers].
     #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
     accept: Option<Strategy>,
     /// Past so many connections at a time, accepting pauses [default: what the machine can hold].

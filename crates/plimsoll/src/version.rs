@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// The version, and the commit that it is built from: `unknown` outside a git repository, and with `-dirty` where the sources differ from the commit.
+/// The version, and the commit that it is built from: `unknown` outside a git repository, and with
+/// `-dirty` where the sources differ from the commit.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("PLIMSOLL_COMMIT"), ")");
 
 /// A record with the version of the program that made it.

@@ -1,1 +1,3 @@
-"""Records in, answers out: summaries, families, verdicts, knees, capacities, comparisons. No host, no page."""
+"""Records in, answers out: summaries, families, verdicts, knees, capacities, comparisons. No host,
+no page.
+"""

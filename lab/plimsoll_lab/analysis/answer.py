@@ -1,8 +1,10 @@
 """The answer: one to three sentences, made from the data by rules.
 
-1. The heaviest setting at which contenders could be compared, and the first figure of the suite that separates at least
+1. The heaviest setting at which contenders could be compared, and the first figure of the suite
+that separates at least
    half of them from the best; else the figure that separates most.
-2. What would mislead if it were left out: another setting where that figure has other contenders at the top, else a
+2. What would mislead if it were left out: another setting where that figure has other contenders at
+the top, else a
    figure with another order at the top, else the next figure that separates contenders.
 3. Who stopped, and where.
 """
@@ -29,7 +31,8 @@ PHRASES = {
     "response_time_us.max": ("answers", "answer", "every request within {}", "as long"),
     "capacity": ("carries", "carry", "{}", "of that"),
 }
-"""Verb for one contender, verb for several, what follows with the value, and what a multiple is of."""
+"""Verb for one contender, verb for several, what follows with the value, and what a multiple is
+of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,7 +188,9 @@ def span(values: Sequence[float], unit: str) -> str:
 
 
 def _alone(evidence: Evidence) -> list[str]:
-    """The figures of a server that nothing is compared with, under the heaviest load that has a result."""
+    """The figures of a server that nothing is compared with, under the heaviest load that has a
+    result.
+    """
     point = next((each for each in reversed(evidence.points) if each["outcome"] == "ok"), None)
     if point is None:
         return [_no_result(evidence)]

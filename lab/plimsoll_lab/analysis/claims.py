@@ -1,9 +1,9 @@
 """What documents claim, beside what a run found.
 
-A claim is *confirmed* where the whole interval of what was measured lies in the claimed range, *contradicted* where it
-lies wholly outside, and *cannot be told* where it does neither. Where one of its points has no result it is *not
-reachable here*, with what stopped it. A figure itself, such as a time, belongs to its hardware: inside the range it is
-*other hardware*, never confirmed.
+A claim is *confirmed* where the whole interval of what was measured lies in the claimed range,
+*contradicted* where it lies wholly outside, and *cannot be told* where it does neither. Where one
+of its points has no result it is *not reachable here*, with what stopped it. A figure itself, such
+as a time, belongs to its hardware: inside the range it is *other hardware*, never confirmed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _judge(claim: Json, points: Sequence[Json], trials: Sequence[TrialRecord]) -
 
 
 def _value(series: Sequence[Series]) -> tuple[float, tuple[float, float] | None]:
-    """The figure, or the ratio or ratio of ratios, with its interval of 95 % (Student's t; of ratios, over logarithms).
+    """The figure, or the ratio or ratio of ratios, with its interval of 95 % (Student's t; of
+    ratios, over logarithms).
 
     Blocks pair what is compared, so what disturbs a whole block cancels out.
     """

@@ -1,4 +1,6 @@
-"""Stored runs of B against stored runs of A: the environments first, then every figure at every point all measured."""
+"""Stored runs of B against stored runs of A: the environments first, then every figure at every
+point all measured.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def differences_between(one: Json, other: Json) -> list[str]:
 
 
 def environment_differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:
-    """Why results of these two environments cannot be told apart from their environments; empty where they can."""
+    """Why results of these two environments cannot be told apart from their environments; empty
+    where they can.
+    """
     return [
         f"{name.replace('_', ' ')}: {_shown(a.get(name))} in A, {_shown(b.get(name))} in B"
         for name in SAME
@@ -122,7 +126,9 @@ def _versions(run: Json) -> str:
 
 
 def _pairs(sides: Sequence[Sequence[_Run]], obstacle: str | None) -> tuple[list[Pair], list[Json], list[Json]]:
-    """Every figure of the family at every point that all runs have; points that B lost; and warnings."""
+    """Every figure of the family at every point that all runs have; points that B lost; and
+    warnings.
+    """
     places = [[_by_place(run) for run in side] for side in sides]
     every = [each for side in places for each in side]
     shared = [place for place in every[0] if all(place in each for each in every)]
@@ -147,12 +153,16 @@ def _pairs(sides: Sequence[Sequence[_Run]], obstacle: str | None) -> tuple[list[
 
 
 def _mostly(seen: Sequence[Json], outcomes: set[str]) -> bool:
-    """Whether more than half of the runs ended so at a point: one transient limit decides nothing."""
+    """Whether more than half of the runs ended so at a point: one transient limit decides
+    nothing.
+    """
     return 2 * sum(each["outcome"] in outcomes for each in seen) > len(seen)
 
 
 def _by_place(run: _Run) -> dict[str, Json]:
-    """Points by what was asked of the server: setting and whole load. The server itself may have changed."""
+    """Points by what was asked of the server: setting and whole load. The server itself may have
+    changed.
+    """
     if run.record.get("search"):
         return {repr(sorted(cast("Json", each["point"]).items())): _searched(each) for each in _capacities(run)}
     seen = {point["number"]: point for point in cast("list[Json]", run.summary["points"])}

@@ -1,8 +1,11 @@
-"""The gate of a run: whether a contender is worse than the baseline by more than the tolerance, and why it ends so.
+"""The gate of a run: whether a contender is worse than the baseline by more than the tolerance, and
+why it ends so.
 
 - failed: the baseline or a contender failed, or never started.
-- worse: a lower bound of a loss is beyond the tolerance, or a contender reaches a limit where the baseline does not.
-- undecided: no loss is shown, and not every upper bound is below the tolerance; or results are missing; or a contender
+- worse: a lower bound of a loss is beyond the tolerance, or a contender reaches a limit where the
+  baseline does not.
+- undecided: no loss is shown, and not every upper bound is below the tolerance; or results are
+  missing; or a contender
   reached a limit or failed in some trials of a point only.
 - pass: every upper bound is below the tolerance.
 """
@@ -132,7 +135,9 @@ def _loss_json(found: Loss, tolerance: float) -> Json:
 
 
 def _words(found: Sequence[Loss], outcome: str, tolerance: float, figures: Mapping[str, Json]) -> list[str]:
-    """The evidence: what is shown to be worse; else what keeps the gate from passing; else how small every loss is."""
+    """The evidence: what is shown to be worse; else what keeps the gate from passing; else how
+    small every loss is.
+    """
     if outcome == "worse":
         shown = [each for each in found if each.at_least is not None and each.at_least > tolerance]
         return [

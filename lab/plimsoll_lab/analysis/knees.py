@@ -1,4 +1,6 @@
-"""Where each curve bends: the measured points, the closed loop's bound, and the fit or why there is none."""
+"""Where each curve bends: the measured points, the closed loop's bound, and the fit or why there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def find_knees(run: Json, trials: Sequence[TrialRecord]) -> list[Json]:
-    """One entry for each setting besides the connections, of a run that varies them in a closed loop."""
+    """One entry for each setting besides the connections, of a run that varies them in a closed
+    loop.
+    """
     axes = {cast("str", axis["path"]): cast("list[object]", axis["values"]) for axis in cast("list[Json]", run["axes"])}
     if len(axes.get(AXIS, [])) < 2:  # noqa: PLR2004 - one load bends nowhere
         return []

@@ -1,4 +1,6 @@
-"""The response time's percentile curve of each point: at every percentile, the median over its valid trials."""
+"""The response time's percentile curve of each point: at every percentile, the median over its
+valid trials.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ from plimsoll_lab.store.records import Json, TrialRecord
 PERCENTILES = (("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999))
 """The percentiles that a generator's summary has, with their quantiles."""
 SAMPLES_BEYOND = 10
-"""A percentile is drawn where the smallest trial has so many requests beyond it; otherwise one request decides it."""
+"""A percentile is drawn where the smallest trial has so many requests beyond it; otherwise one
+request decides it."""
 
 
 def curves(summary: Json, trials: Sequence[TrialRecord]) -> list[Json]:
-    """For each point with a result: its setting and `quantiles`, a list of quantile and time in us."""
+    """For each point with a result: its setting and `quantiles`, a list of quantile and time in
+    us.
+    """
     found: list[Json] = []
     for point in cast("list[Json]", summary["points"]):
         if point["outcome"] != "ok":

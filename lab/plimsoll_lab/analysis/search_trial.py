@@ -1,4 +1,5 @@
-"""What one trial says in a search: how much of its load was lost, what was missed, and what the server was short of.
+"""What one trial says in a search: how much of its load was lost, what was missed, and what the
+server was short of.
 
 Pure: a record in, words and numbers out.
 """
@@ -18,15 +19,18 @@ from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite
 
 LOST_TOLERATED = 0.01
-"""Open loop: the part of the requests due that may be failed, late beyond their time-out, or never sent."""
+"""Open loop: the part of the requests due that may be failed, late beyond their time-out, or never
+sent."""
 LEAST_LOST, MOST_LOST = 0.01, 0.9
 """A missed limit is at least so much off, and never all."""
 NO_RESULT_LOST = 0.5
 """Of a trial without a result nothing tells how far off it was."""
 PLATEAU = 1.05
-"""A server that uses no more than this many times the CPU at any higher load has found its limit in the CPU."""
+"""A server that uses no more than this many times the CPU at any higher load has found its limit in
+the CPU."""
 WHOLE_CORES = 0.9
-"""An event loop with work for all of its time uses nearly a whole core; the kernel takes the rest elsewhere."""
+"""An event loop with work for all of its time uses nearly a whole core; the kernel takes the rest
+elsewhere."""
 FULL = 0.95
 """Above this part of the machine's CPUs, or of its memory, there was none left."""
 
@@ -44,7 +48,9 @@ EVIDENCE = (
 
 
 def lost_part(trial: TrialRecord, suite: Suite) -> float:
-    """0 where every limit was met; else how far off it was, which only guides where the search looks next."""
+    """0 where every limit was met; else how far off it was, which only guides where the search
+    looks next.
+    """
     if trial.outcome != "ok":
         return NO_RESULT_LOST
     off = max((_off(trial, limit) for limit in suite.limits), default=0.0)
@@ -74,7 +80,9 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
 
 
 def what_broke(suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: Json) -> Json:
-    """What was missed at the upper bound, and what the server was short of there; `every` is the whole search."""
+    """What was missed at the upper bound, and what the server was short of there; `every` is the
+    whole search.
+    """
     kinds = Counter(_kind(trial, suite) for trial in bad)
     likeliest = kinds.most_common(1)[0][0]
     examples = [trial for trial in bad if _kind(trial, suite) == likeliest]
@@ -183,7 +191,8 @@ def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: 
     busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
     whole = bool(cpus and busy and statistics.median(busy) >= FULL * cpus)
     most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
-    # A server that stays at a fifth of a core waits for something else; one that stays at a whole number is out of CPU.
+    # A server that stays at a fifth of a core waits for something else; one that stays at a whole
+    # number is out of CPU.
     out_of_cpu = used is not None and round(used) >= 1 and abs(used - round(used)) <= (1 - WHOLE_CORES) * round(used)
     if out_of_cpu and most <= PLATEAU * cast("float", used) and not whole:
         return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]

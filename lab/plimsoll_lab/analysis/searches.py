@@ -1,4 +1,6 @@
-"""What a run's searches have found: a sentence for each server, who carries most, and what broke first."""
+"""What a run's searches have found: a sentence for each server, who carries most, and what broke
+first.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def _capacity(run: Json, group: Sequence[Json]) -> Json:
     ended = [each for each in group if each["state"] not in OPEN]
     lowers = [cast("int", each["lower"]) for each in ended if each["lower"] is not None]
     uppers = [cast("int", each["upper"]) for each in ended if each["upper"] is not None]
-    # Whole bounds that were really measured: of an even number of searches the lower of the two middle ones.
+    # Whole bounds that were really measured: of an even number of searches the lower of the two
+    # middle ones.
     lower = statistics.median_low(lowers) if lowers and len(lowers) == len(ended) else None
     upper = statistics.median_high(uppers) if uppers and len(uppers) == len(ended) else None
     limiters = [cast("str", each["limited_by"]) for each in ended if each["limited_by"]]
@@ -66,7 +69,9 @@ def _capacity(run: Json, group: Sequence[Json]) -> Json:
 
 
 def capacity_family(run: Json, compare: str) -> list[Question]:
-    """Who carries most, at each setting of the other axes; a search that the server did not end is no result."""
+    """Who carries most, at each setting of the other axes; a search that the server did not end is
+    no result.
+    """
     places: dict[str, list[Json]] = {}
     for each in cast("list[Json]", run["searches"]):
         setting = cast("Json", each.get("setting") or {})

@@ -20,7 +20,8 @@ VOIDS = frozenset(
     }
 )
 NOTES = frozenset({"repeated", "discarded", "cpu_contended"})
-"""Trials that were repeated or left out are in no figure; a closed loop allows for a generator that waits for a CPU."""
+"""Trials that were repeated or left out are in no figure; a closed loop allows for a generator that
+waits for a CPU."""
 
 
 def severity(code: str) -> Severity:

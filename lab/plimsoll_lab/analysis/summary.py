@@ -266,7 +266,9 @@ def _stops(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[Tr
 
 
 def _held(trials: Sequence[TrialRecord]) -> int | None:
-    """The most connections that a server at its limit held, by its own count; None where it has none."""
+    """The most connections that a server at its limit held, by its own count; None where it has
+    none.
+    """
     found = [
         cast("Json", trial.server["summary"]).get("peak_connections")
         for trial in trials

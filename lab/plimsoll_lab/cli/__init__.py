@@ -1,1 +1,3 @@
-"""The program `plimsoll-lab`: arguments in, exit codes out; a file a verb. Nothing imports this room."""
+"""The program `plimsoll-lab`: arguments in, exit codes out; a file a verb. Nothing imports this
+room.
+"""

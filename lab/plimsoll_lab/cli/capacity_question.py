@@ -1,6 +1,7 @@
 """What `plimsoll lab capacity` is asked: arguments in, the text of a suite with a `[search]` out.
 
-So a question on the command line and one in a file are read, refused, run, resumed and reported in the same way.
+So a question on the command line and one in a file are read, refused, run, resumed and reported in
+the same way.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_question(options: argparse.Namespace) -> Question:
-    """Write the suite; reading it checks the values, so only what a suite cannot say is refused here."""
+    """Write the suite; reading it checks the values, so only what a suite cannot say is refused
+    here.
+    """
     if not options.limit:
         raise SuiteError(
             "capacity: no limit; say what the server has to keep, such as --limit 'response_time.p99 < 50ms'"

@@ -1,4 +1,6 @@
-"""`plimsoll lab gate`: measures a baseline and a new build in one run, and tells whether the new one is worse."""
+"""`plimsoll lab gate`: measures a baseline and a new build in one run, and tells whether the new
+one is worse.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`plimsoll lab init`: writes a commented suite for a person's own server, from flags or after three questions."""
+"""`plimsoll lab init`: writes a commented suite for a person's own server, from flags or after
+three questions.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,8 @@ def _init(options: argparse.Namespace) -> int:
         protocol=_toml(protocol),
         target=f"path     = {_toml(wanted)}\n" if protocol == "http" else "",
     )
-    # Whatever was answered, the file is one that `run` reads; a bad value is refused before it is written.
+    # Whatever was answered, the file is one that `run` reads; a bad value is refused before it is
+    # written.
     expand(read_text(text, source=str(path), directory=str(path.resolve().parent)), seed=0)
     path.write_text(text, encoding="utf-8")
     say(json.dumps({"event": "written", "file": str(path)}) if options.json else f"{path} written; next:")

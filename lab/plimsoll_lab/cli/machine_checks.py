@@ -1,4 +1,5 @@
-"""What a machine has for a suite, before anything runs: ok, warn or refuse, with the figures and the fix.
+"""What a machine has for a suite, before anything runs: ok, warn or refuse, with the figures and
+the fix.
 
 It reads, and tries what leaves nothing behind; it changes nothing.
 """
@@ -24,10 +25,11 @@ from plimsoll_lab.suite.spec import Plan, Point
 Level = Literal["ok", "warn", "refuse"]
 
 PORTS_A_SOURCE = 14_000
-"""Connections from one source address to one destination, past which the kernel's search for a port falls off a cliff
-(measured; docs/scale.md)."""
+"""Connections from one source address to one destination, past which the kernel's search for a port
+falls off a cliff (measured; docs/scale.md)."""
 SERVER_BYTES = {"threads": 24 << 10, "fork": 200 << 10}
-"""User and kernel memory that a connection costs the server by its model, about; event loops need almost none."""
+"""User and kernel memory that a connection costs the server by its model, about; event loops need
+almost none."""
 CONNECTION_BYTES = 10 << 10
 """Kernel memory of both ends of a connection over loopback."""
 MEMORY_SPARE = 0.8
@@ -36,9 +38,11 @@ DESCRIPTORS_BESIDE = 64
 LOAD_A_CPU = 0.2
 """A load average above this a CPU is somebody else's work."""
 STEAL_WARNED = 0.01
-"""The part of the time since boot that the hypervisor withheld, above which results will scatter."""
+"""The part of the time since boot that the hypervisor withheld, above which results will
+scatter."""
 CAPTURE_BYTES_A_PACKET, CAPTURE_PACKETS_PER_S = 128 + 32, 100_000
-"""A captured packet, cut at its snap length, in pcapng; and as many a second as a busy host passes."""
+"""A captured packet, cut at its snap length, in pcapng; and as many a second as a busy host
+passes."""
 QUIET_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"}
 """Clock sources that are read without leaving user space."""
 
@@ -220,7 +224,9 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
 
 
 def _has_qdisc(kind: str) -> bool:
-    """Whether the kernel knows a queueing discipline: tried on the loopback device of a namespace of its own."""
+    """Whether the kernel knows a queueing discipline: tried on the loopback device of a namespace
+    of its own.
+    """
     script = f"tc qdisc add dev lo root {kind}"
     prefix = ["unshare", "--net"] if may_make_networks() else ["unshare", "--user", "--map-root-user", "--net"]
     return _succeeds([*prefix, "--", "sh", "-c", script])

@@ -20,7 +20,9 @@ from plimsoll_lab.suite.spec import Plan
 
 
 def enter_networks(plan: Plan) -> None:
-    """Enter a user namespace where the plan has networks. Before the host: it must be a process of one thread."""
+    """Enter a user namespace where the plan has networks. Before the host: it must be a process of
+    one thread.
+    """
     backends = {point.network.backend for point in plan.points if point.network is not None}
     if backends:
         gain_networks(over_tap="tap" in backends)

@@ -1,4 +1,5 @@
-"""The program itself: reads the arguments, performs a verb, and turns errors and signals into exit codes.
+"""The program itself: reads the arguments, performs a verb, and turns errors and signals into exit
+codes.
 
 It also answers to `plimsoll lab ...`, which runs it.
 """

@@ -41,7 +41,8 @@ def _resume(options: argparse.Namespace) -> int:
             )
         plan = plan_again(record)
         folder = replace(folder, hide=partial(redact, secrets=secrets_of(plan)))
-        # Before the host: a user namespace is entered by a process of one thread, and its children with it.
+        # Before the host: a user namespace is entered by a process of one thread, and its children
+        # with it.
         enter_networks(plan)
         with LocalHost() as host:
             return _go_on(folder, record, plan, host, binary, options)

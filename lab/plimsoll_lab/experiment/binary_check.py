@@ -1,6 +1,8 @@
-"""Asks the binary whether it would refuse a plan's settings, before the first trial: only it knows all its rules.
+"""Asks the binary whether it would refuse a plan's settings, before the first trial: only it knows
+all its rules.
 
-A generator is started against a port where nothing listens, a server on a free port; each is ended at its first event.
+A generator is started against a port where nothing listens, a server on a free port; each is ended
+at its first event.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def plan_again(record: Json) -> Plan:
         request=request,
         seed=cast("int", record["seed"]),
     )
-    # The trials of a search follow from one another, and are held against the record as they are replayed.
+    # The trials of a search follow from one another, and are held against the record as they are
+    # replayed.
     if plan.suite.search is None and [asdict(trial) for trial in plan.trials] != record["trials"]:
         raise LabError(
             "this lab would measure in another order than the run was begun with; resume with the lab that began it"
@@ -86,7 +87,9 @@ def plan_again(record: Json) -> Plan:
 
 
 def _text_with_secrets(suite: Mapping[str, str], asked: Mapping[str, object]) -> str:
-    """The suite's own file, which has the secrets that the run's files do not; refused where it has changed."""
+    """The suite's own file, which has the secrets that the run's files do not; refused where it has
+    changed.
+    """
     source = suite["source"]
     begin = f"the run was begun with secrets, which its files do not hold; {source}"
     if HIDDEN in json.dumps(asked) or not Path(source).is_file():

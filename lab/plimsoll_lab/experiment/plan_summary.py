@@ -1,4 +1,6 @@
-"""What a plan would bring, before anything runs: points, time, and whether it could tell a winner at all."""
+"""What a plan would bring, before anything runs: points, time, and whether it could tell a winner
+at all.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,14 @@ from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.spec import Plan
 
 SUPPOSED_NOISE = 0.03
-"""The relative standard deviation between blocks that this project sees of rates and CPU times on a quiet machine."""
+"""The relative standard deviation between blocks that this project sees of rates and CPU times on a
+quiet machine."""
 
 
 def _detectable(repeat: int, comparisons: int) -> Json:
-    """Which difference the plan shows in four of five runs, at a supposed noise; null where it can show none."""
+    """Which difference the plan shows in four of five runs, at a supposed noise; null where it can
+    show none.
+    """
     found = detectable_ratio(blocks=repeat, comparisons=comparisons, noise=SUPPOSED_NOISE, rng=np.random.default_rng(1))
     return {"noise": SUPPOSED_NOISE, "difference": found - 1 if math.isfinite(found) else None}
 

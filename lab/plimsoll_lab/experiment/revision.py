@@ -1,4 +1,6 @@
-"""A contender from a git revision: checked out beside the work tree, built there, and removed afterwards."""
+"""A contender from a git revision: checked out beside the work tree, built there, and removed
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ PREFIX = "git:"
 
 @contextlib.contextmanager
 def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[Path]:
-    """The folder that stands for `directory` in a checkout of a revision of its repository, built."""
+    """The folder that stands for `directory` in a checkout of a revision of its repository,
+    built.
+    """
     root = Path(_git(["rev-parse", "--show-toplevel"], directory, f"{directory} is in no git repository").strip())
     with tempfile.TemporaryDirectory(prefix="plimsoll-gate-") as parent:
         tree = Path(parent) / "tree"

@@ -1,4 +1,6 @@
-"""A run: from a plan to a folder. Each trial is on disk before the next one starts, so that `resume` loses nothing."""
+"""A run: from a plan to a folder. Each trial is on disk before the next one starts, so that
+`resume` loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,16 @@ from plimsoll_lab.trial.stage import Stage, open_stages
 from plimsoll_lab.trial.suspicion import passing_cause, suspicion
 
 ATTEMPTS = 2
-"""Times a suspect trial is made again: a passing disturbance is over by then, a machine too small is not."""
+"""Times a suspect trial is made again: a passing disturbance is over by then, a machine too small
+is not."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
 
 def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> Json:
-    """Write the run's own record, before the first trial. The folder is one that hides the plan's secrets."""
+    """Write the run's own record, before the first trial. The folder is one that hides the plan's
+    secrets.
+    """
     record: Json = {
         "schema_version": SCHEMA_VERSION,
         "run": folder.path.name,
@@ -83,12 +88,16 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
 
 
 def build_of(binary: str) -> dict[str, str]:
-    """What measures: the versions, and a digest of the binary, as two builds may have one version."""
+    """What measures: the versions, and a digest of the binary, as two builds may have one
+    version.
+    """
     return {"plimsoll": binary_version(binary), "plimsoll_sha256": binary_digest(binary), "lab": __version__}
 
 
 def changed_since(record: Json, binary: str) -> list[str]:
-    """What measures otherwise than when the run was begun, each in words: the build, and the kernel."""
+    """What measures otherwise than when the run was begun, each in words: the build, and the
+    kernel.
+    """
     before, now = cast("dict[str, str]", record["versions"]), build_of(binary)
     changed = [
         f"{name.replace('_', ' ')} was {before.get(name, 'not recorded')} and is {value}"
@@ -126,7 +135,9 @@ def searched(search: SearchSettings) -> Json:
 
 
 def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
-    """A trial that was made again, with what it replaces: its outcome and figures stay as they were."""
+    """A trial that was made again, with what it replaces: its outcome and figures stay as they
+    were.
+    """
     attempt = Attempt(
         outcome=discarded.outcome,
         reason=suspicion(discarded),
@@ -139,7 +150,9 @@ def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
 
 
 def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
-    """Points and causes at which repeating did not help: the last of all attempts showed the cause too."""
+    """Points and causes at which repeating did not help: the last of all attempts showed the cause
+    too.
+    """
     return {
         (trial.point, cause)
         for trial in trials
@@ -151,7 +164,9 @@ def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
 def stages_of(
     folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str
 ) -> Iterator[Mapping[int, Stage]]:
-    """The stage of each point, once the paths of every network have been measured; none where one is untrue."""
+    """The stage of each point, once the paths of every network have been measured; none where one
+    is untrue.
+    """
     with open_stages(host, binary, plan) as stages:
         measured = calibrate(plan, stages)
         if measured:
@@ -182,7 +197,8 @@ def carry_out(
 ) -> Interrupted | None:
     """Measure whatever the folder does not hold yet. The status on disk says how it ended.
 
-    Over a network, its paths are measured first, and where one is not what was asked for nothing else is.
+    Over a network, its paths are measured first, and where one is not what was asked for nothing
+    else is.
     """
     before = folder.read_trials()
     made = list(before)

@@ -1,7 +1,7 @@
 """A run that searches: at each point of the matrix, the highest load that meets the limits.
 
-Every trial is on disk before the next one starts. A search is a function of its trials alone, so `resume` gives it
-those that are on disk and goes on where they end.
+Every trial is on disk before the next one starts. A search is a function of its trials alone, so
+`resume` gives it those that are on disk and goes on where they end.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from plimsoll_lab.trial.stage import Stage, network_key
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 NEAR_CEILING = 0.8
-"""Above this part of what the generator gets from a null server, it cannot be told from the server."""
+"""Above this part of what the generator gets from a null server, it cannot be told from the
+server."""
 CEILING_CONNECTIONS = 64
 """Enough to keep two cores busy, too few to cost anything by their number."""
 NULL_TRIALS = 3
-"""Of these the best tells the generator's ceiling, and the middle one whether it meets the limits: one may dip."""
+"""Of these the best tells the generator's ceiling, and the middle one whether it meets the limits:
+one may dip."""
 SETTLING_CONNECTIONS = 8
 """Enough to reach every event loop of a server on a small machine."""
 FREE_REPEATS = 4
@@ -39,16 +41,20 @@ FREE_REPEATS = 4
 FAR_BELOW_CEILING = 0.5
 """Below this part of what it gets from a null server, the generator has room for as much again."""
 GENTLE_TRIALS = 2
-"""Trials at the lowest load that have to fail before the server is given up: one may be a moment's."""
+"""Trials at the lowest load that have to fail before the server is given up: one may be a
+moment's."""
 CONFIRMING = "load.duration"
 """In the setting of a confirming trial, which is longer than the others."""
 
 Say = Callable[[TrialRecord, str, float | None], None]
-"""Told of every trial, what it missed (empty where it met every limit), and about how many seconds are left."""
+"""Told of every trial, what it missed (empty where it met every limit), and about how many seconds
+are left."""
 
 
 class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
-    """The server does not start, listen or answer, even under the lowest load. Its message is the server's own word."""
+    """The server does not start, listen or answer, even under the lowest load. Its message is the
+    server's own word.
+    """
 
 
 def _unusable(trials: list[TrialRecord]) -> bool:
@@ -128,7 +134,9 @@ class SearchRun:
     def _measure(
         self, search: int, base: Point, load: int, made: int, hunt: Search, *, confirming: bool
     ) -> TrialRecord:
-        """The next trial: from the disk, where an earlier start of this run has made it, else for real."""
+        """The next trial: from the disk, where an earlier start of this run has made it, else for
+        real.
+        """
         point = self._point(base, load, confirming=confirming)
         planned = PlannedTrial(
             number=len(self.trials) + 1,
@@ -152,10 +160,12 @@ class SearchRun:
         return trial
 
     def _settle(self, point: Point) -> None:
-        """Wait until a server that outlives its trials has done with the last one's requests, as far as it shows.
+        """Wait until a server that outlives its trials has done with the last one's requests, as
+        far as it shows.
 
-        A server that was asked for more than it can do goes on answering connections long closed, and the next trial
-        would measure that. A request on a few new connections waits behind all of them.
+        A server that was asked for more than it can do goes on answering connections long closed,
+        and the next trial would measure that. A request on a few new connections waits behind all
+        of them.
         """
         if "address" not in point.server:
             return
@@ -274,7 +284,8 @@ class SearchRun:
         broke = what_broke(suite, bad, trials, cast("Json", self._record["environment"]))
         outcomes = [trial.outcome for trial in bad]
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
-        # A generator far below what it gets from a null server is not the limit, whatever it says of itself.
+        # A generator far below what it gets from a null server is not the limit, whatever it says
+        # of itself.
         far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
         if 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes) and not far_below:
             return ("generator" if "generator_limited" in outcomes else "environment"), broke

@@ -1,8 +1,8 @@
 """The agent of a machine: starts, meters, samples and stops processes there, and answers messages.
 
-The lab asks an agent in its own process for the local host and for the namespaces of an emulated network; an actor on
-another machine wraps the same class. An agent is used by the thread that made it: a started process is killed with the
-thread that forked it (PR_SET_PDEATHSIG, prctl(2)).
+The lab asks an agent in its own process for the local host and for the namespaces of an emulated
+network; an actor on another machine wraps the same class. An agent is used by the thread that made
+it: a started process is killed with the thread that forked it (PR_SET_PDEATHSIG, prctl(2)).
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ CONNECT_S = 0.2
 SOCK_DIAG_S = 1.0
 """Against hanging: the kernel fills the first piece of a dump at once."""
 PORTS = range(20_000, 30_000)
-"""Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection takes one meanwhile."""
+"""Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection
+takes one meanwhile."""
 LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
 
@@ -122,7 +123,9 @@ class _Running:
 
 
 class Agent:
-    """Answers messages about this machine. A context: leaving it ends every process it has started."""
+    """Answers messages about this machine. A context: leaving it ends every process it has
+    started.
+    """
 
     def __init__(self) -> None:
         self._launcher = Launcher()
@@ -202,7 +205,8 @@ class Agent:
 
     def _report(self, number: int) -> Report:
         process = self._running[number].process
-        # Whether it has ended is asked first: every line of a process that has is then there to be read.
+        # Whether it has ended is asked first: every line of a process that has is then there to be
+        # read.
         code = process.exit_code()
         lines = tuple(process.take_lines())
         return Report(process=number, lines=lines, stderr_tail=process.stderr_tail(), exit_code=code)

@@ -15,7 +15,9 @@ VARIABLE = "PLIMSOLL_BIN"
 
 
 def find_binary() -> str:
-    """The path of the binary: what PLIMSOLL_BIN says, else beside this program, else on the PATH."""
+    """The path of the binary: what PLIMSOLL_BIN says, else beside this program, else on the
+    PATH.
+    """
     stated = os.environ.get(VARIABLE)
     if stated:
         found = shutil.which(stated)

@@ -1,7 +1,7 @@
 """Control groups of our own, v1 or v2, where the machine allows them.
 
-An agent has one folder, named after its process, and a group for each metered process below it. Folders of processes
-that have ended are recognised by that name and removed at the next start.
+An agent has one folder, named after its process, and a group for each metered process below it.
+Folders of processes that have ended are recognised by that name and removed at the next start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _OURS = re.compile(r"plimsoll-(\d+)-(\d+)(?:-\d+)?")
 _OPENED = itertools.count(1)
 """A process may have several agents, each with folders of its own."""
 REMOVE_WITHIN_S = 2.0
-"""A group can be removed once its last process has been reaped, milliseconds after it was killed."""
+"""A group can be removed once its last process has been reaped, milliseconds after it was
+killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,8 +124,8 @@ def _homes() -> list[tuple[Path, ...]]:
     if len(v1) == 2:  # noqa: PLR2004 - both controllers
         homes.append((v1["cpuacct"], v1["memory"]))
     while v2 is not None and (v2 / "cgroup.procs").exists():
-        # A group that holds processes hands no controllers to its children, so a login shell's own group will not do;
-        # the one above it, where the user may write there, will.
+        # A group that holds processes hands no controllers to its children, so a login shell's own
+        # group will not do; the one above it, where the user may write there, will.
         homes.append((v2,))
         v2 = v2.parent
     return homes
@@ -138,7 +139,9 @@ def _below(mount: str, root: str, own: str) -> Path:
 
 
 def _start_ticks(pid: int) -> str | None:
-    """When a process began, so that a name outlives the reuse of its number; proc_pid_stat(5), field 22."""
+    """When a process began, so that a name outlives the reuse of its number; proc_pid_stat(5),
+    field 22.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[19]
     except OSError:
@@ -172,7 +175,9 @@ def kill_folder(folder: Path) -> bool:
 
 
 def remove_folder(folder: Path) -> None:
-    """Kill what is in a group and remove it; a group that will not go is left for the next start."""
+    """Kill what is in a group and remove it; a group that will not go is left for the next
+    start.
+    """
     deadline = time.monotonic() + REMOVE_WITHIN_S
     while True:
         populated = kill_folder(folder)

@@ -1,4 +1,6 @@
-"""A server that somebody else runs, in the place of a process: there is nothing to start, to meter or to stop."""
+"""A server that somebody else runs, in the place of a process: there is nothing to start, to meter
+or to stop.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Ends what a lab has started, after the lab itself has ended.
 
-Each agent starts one guard, which reads lines from it. When the agent ends, in whatever way, the pipe closes, and the
-guard kills every process group and control group it was told of, and every process that has a mark it was told of
-in its environment: a server that became a daemon has left its process group (setsid(2)). PR_SET_PDEATHSIG alone would
-not do: it reaches the direct child, not what a foreign server has forked.
+Each agent starts one guard, which reads lines from it. When the agent ends, in whatever way, the
+pipe closes, and the guard kills every process group and control group it was told of, and every
+process that has a mark it was told of in its environment: a server that became a daemon has left
+its process group (setsid(2)). PR_SET_PDEATHSIG alone would not do: it reaches the direct child, not
+what a foreign server has forked.
 
 It runs as a script of its own, without the rest of the lab: `python -I -S guard.py`.
 """
@@ -17,13 +18,17 @@ import sys
 import time
 
 MARK = "PLIMSOLL_PROCESS"
-"""A variable in the environment of every process of an agent: the agent's own text, and the process's number."""
+"""A variable in the environment of every process of an agent: the agent's own text, and the
+process's number."""
 ROUNDS = 100
-"""Attempts to empty and remove a control group, 10 ms apart: thousands that were killed take time to be reaped."""
+"""Attempts to empty and remove a control group, 10 ms apart: thousands that were killed take time
+to be reaped."""
 
 
 def main() -> None:
-    """Read `group PGID`, `forget PGID`, `folder PATH`, `mark TEXT` until the end of the input, then clear away."""
+    """Read `group PGID`, `forget PGID`, `folder PATH`, `mark TEXT` until the end of the input, then
+    clear away.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
@@ -49,7 +54,8 @@ def main() -> None:
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process whose environment has a variable of MARK that begins so; how many there were.
+    """Kill every process whose environment has a variable of MARK that begins so; how many there
+    were.
 
     A process that is forked meanwhile is found by the next look: it is over when one finds none.
     """

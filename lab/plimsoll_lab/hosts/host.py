@@ -1,6 +1,7 @@
 """A host as a trial sees it: messages to the agent there, behind the names of what they do.
 
-Nothing here belongs to the machine the lab runs on: a process is a number, which its agent alone can resolve.
+Nothing here belongs to the machine the lab runs on: a process is a number, which its agent alone
+can resolve.
 """
 
 from __future__ import annotations
@@ -145,7 +146,9 @@ class Host:
         return self.connection.ask(message).counters[self.place]
 
     def free_port(self) -> int:
-        """A TCP port of its first address that nobody listens on; another may take it before it is used."""
+        """A TCP port of its first address that nobody listens on; another may take it before it is
+        used.
+        """
         return self.connection.ask(FindFreePort(place=self.place))
 
     def accepts(self, address: str) -> bool:
@@ -158,7 +161,9 @@ class Host:
         return self.connection.ask(message)
 
     def goodput(self, there: Host, *, round_trip_s: float, rate_bits_per_s: float | None, lossy: bool = False) -> float:
-        """Payload bits a second that arrive there while more is sent than the path carries; see `MeasureGoodput`."""
+        """Payload bits a second that arrive there while more is sent than the path carries; see
+        `MeasureGoodput`.
+        """
         message = MeasureGoodput(
             source=self.place,
             sink=there.place,
@@ -170,7 +175,9 @@ class Host:
 
 
 def wait_for_any(processes: Sequence[Process], timeout_s: float) -> None:
-    """Sleep until one of them prints or ends, or the time is over; they may be of several agents."""
+    """Sleep until one of them prints or ends, or the time is over; they may be of several
+    agents.
+    """
     ours = [each for each in processes if isinstance(each, HostProcess)]
     if any(each.has_news for each in ours):
         return
@@ -210,7 +217,9 @@ class Reading:
 
 
 def read_usage(host: Host, server: Process, others: Mapping[str, Process], *, thorough: bool) -> Reading:
-    """Read the server's tree first, then its machine and the other parts, with one message to each agent."""
+    """Read the server's tree first, then its machine and the other parts, with one message to each
+    agent.
+    """
     by_agent: dict[int, tuple[Connection, dict[int, str]]] = {id(host.connection): (host.connection, {})}
     own = server.number if isinstance(server, HostProcess) else None
     for name, process in others.items():

@@ -1,7 +1,7 @@
 """What a host is asked and what it answers: plain data, so that a host may be another machine.
 
-A process and a place have numbers, which mean something to their agent alone. No message holds a process id, a
-descriptor or a socket. Where the answer is an error, the agent raises `LabError`.
+A process and a place have numbers, which mean something to their agent alone. No message holds a
+process id, a descriptor or a socket. Where the answer is an error, the agent raises `LabError`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Connection(Protocol):
     """How an agent is reached: in this process, or on another machine."""
 
     def ask(self, message: Message[AnswerT]) -> AnswerT:
-        """Send a message and return the answer. Raises `LabError` where the agent cannot do what it is asked."""
+        """Send a message and return the answer. Raises `LabError` where the agent cannot do what it
+        is asked.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +78,9 @@ class Started:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Await(Message["tuple[Report, ...]"]):
-    """Waits until a process prints or ends, or the time is over; answered by a `Report` of each process."""
+    """Waits until a process prints or ends, or the time is over; answered by a `Report` of each
+    process.
+    """
 
     processes: tuple[int, ...]
     """Their numbers."""
@@ -100,7 +104,9 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop(Message["Report"]):
-    """Asks a process to end, waits, and kills what is left of its tree; answered by its `Report`."""
+    """Asks a process to end, waits, and kills what is left of its tree; answered by its
+    `Report`.
+    """
 
     process: int
     """Its number."""
@@ -151,13 +157,15 @@ class TakeSample(Message["HostSample"]):
     counters: bool = False
     """Whether the totals of TCP and of the interface are read too: for the ends of a window."""
     expensive: bool = False
-    """Whether descriptors of the trees, and `tcp_info` of connections, are read too: their cost grows with them."""
+    """Whether descriptors of the trees, and `tcp_info` of connections, are read too: their cost
+    grows with them."""
     server_place: int | None = None
     """The place whose connections are sampled for `tcp_info`."""
     server_port: int | None = None
     """The local port of these connections."""
     server_families: tuple[int, ...] = ()
-    """Address families (socket(2)) in which they are looked for; the first one that has any ends the search."""
+    """Address families (socket(2)) in which they are looked for; the first one that has any ends
+    the search."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +173,8 @@ class HostSample:
     """What the samplers read on a machine, at one moment."""
 
     machine: Mapping[str, float | int | None]
-    """CPU time, memory, open files and pressure of the machine, by name; the name carries the unit."""
+    """CPU time, memory, open files and pressure of the machine, by name; the name carries the
+    unit."""
     states: Mapping[int, Mapping[str, int]]
     """Connections by state, of each place."""
     costs: Mapping[int, Usage]
@@ -175,7 +184,8 @@ class HostSample:
     descriptors: Mapping[int, int | None]
     """Open descriptors of each tree; None where they cannot be read; empty where not asked for."""
     connections: Mapping[str, float] | None
-    """A summary of the sampled `tcp_info`; None where the kernel has no sock_diag, or where not asked for."""
+    """A summary of the sampled `tcp_info`; None where the kernel has no sock_diag, or where not
+    asked for."""
     connections_family: int | None
     """The address family the connections were found in."""
     expensive_s: float
@@ -184,7 +194,9 @@ class HostSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindFreePort(Message[int]):
-    """Asks for a TCP port of a place's first address that nobody listens on; answered by its number."""
+    """Asks for a TCP port of a place's first address that nobody listens on; answered by its
+    number.
+    """
 
     place: int
     """Where."""
@@ -192,7 +204,9 @@ class FindFreePort(Message[int]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TryConnect(Message[bool]):
-    """Asks whether a connection from a place to an address is accepted; answered by a truth value."""
+    """Asks whether a connection from a place to an address is accepted; answered by a truth
+    value.
+    """
 
     place: int
     """Where it comes from."""
@@ -202,7 +216,9 @@ class TryConnect(Message[bool]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureRoundTrips(Message[tuple[float, ...]]):
-    """Sends ICMP echoes, one after another; answered by the seconds that each took, without those lost."""
+    """Sends ICMP echoes, one after another; answered by the seconds that each took, without those
+    lost.
+    """
 
     place: int
     """Where they come from."""
@@ -219,7 +235,8 @@ class MeasureGoodput(Message[float]):
     source: int
     """The place that sends."""
     sink: int
-    """The place that receives, of the same agent: the network between them is emulated on one machine."""
+    """The place that receives, of the same agent: the network between them is emulated on one
+    machine."""
     round_trip_s: float
     """The round trip of the path."""
     rate_bits_per_s: float | None

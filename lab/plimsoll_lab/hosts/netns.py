@@ -1,11 +1,13 @@
 """Hosts that are network namespaces of this machine, and the emulated links between them.
 
-The namespaces have no name: each exists as long as a process is in it, so that the kernel clears it away with the last
-one, however that ends. Every process is started by the local host's agent, whose guard outlives the lab. The
-emulator has a namespace of its own, so that the devices of two runs never meet.
+The namespaces have no name: each exists as long as a process is in it, so that the kernel clears it
+away with the last one, however that ends. Every process is started by the local host's agent, whose
+guard outlives the lab. The emulator has a namespace of its own, so that the devices of two runs
+never meet.
 
-ip(8) does here what pyroute2 could: nsenter(1) is the prefix of every command in a namespace anyway, as it keeps the
-process id, and what ip(8) says of a refusal is what a person can try by hand.
+ip(8) does here what pyroute2 could: nsenter(1) is the prefix of every command in a namespace
+anyway, as it keeps the process id, and what ip(8) says of a refusal is what a person can try by
+hand.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ Json = dict[str, object]
 READY_S = 30.0
 """Making a namespace takes milliseconds, and a hundred devices a second."""
 KEEP = """ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && echo kept && exec sleep infinity"""
-"""Holds a host's namespace. TCP there keeps no metrics from trial to trial (tcp_no_metrics_save, ip-sysctl.rst)."""
+"""Holds a host's namespace. TCP there keeps no metrics from trial to trial (tcp_no_metrics_save,
+ip-sysctl.rst)."""
 COUNTS_EVERY = "200ms"
 """How often the emulator prints its counts: a trial waits for those that follow its window."""
 
@@ -47,7 +50,8 @@ class Network:
         self.emulator = emulator
         """`plimsoll link`, whose lines state when it was late."""
         self.ready = ready
-        """The emulator's ready line: its backend, and whether its links carry large segments whole."""
+        """The emulator's ready line: its backend, and whether its links carry large segments
+        whole."""
         self.latest: Json | None = None
         """The counts it printed last."""
         self._disturbances: list[Json] = []
@@ -63,7 +67,9 @@ class Network:
                     self._disturbances.append(event)
 
     def counters(self, after_unix_s: float, timeout_s: float) -> Json | None:
-        """The first counts from a moment on; None where the emulator has ended, or the time is over first."""
+        """The first counts from a moment on; None where the emulator has ended, or the time is over
+        first.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             self.listen()
@@ -75,7 +81,9 @@ class Network:
             self._local.wait([self.emulator], left_s)
 
     def disturbances(self, from_unix_s: float, to_unix_s: float) -> list[Json]:
-        """When the emulator was not the network asked for, of those moments that overlap with a time."""
+        """When the emulator was not the network asked for, of those moments that overlap with a
+        time.
+        """
         return [
             each
             for each in self._disturbances
@@ -92,7 +100,9 @@ def open_network(
     *,
     backend: str = "tap",
 ) -> Iterator[Network]:
-    """Hosts with these addresses, joined as `config` tells `plimsoll link`; the host hN has the device hN-eth0."""
+    """Hosts with these addresses, joined as `config` tells `plimsoll link`; the host hN has the
+    device hN-eth0.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-network-")))
         file = folder / "links.json"

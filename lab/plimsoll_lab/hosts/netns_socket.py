@@ -1,6 +1,8 @@
-"""Sockets of another network namespace: a socket belongs to the namespace of the thread that made it, for good.
+"""Sockets of another network namespace: a socket belongs to the namespace of the thread that made
+it, for good.
 
-The thread returns to its own namespace before anything else runs. If it cannot return, the lab ends.
+The thread returns to its own namespace before anything else runs. If it cannot return, the lab
+ends.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def socket_inside(namespace: Path, family: int, kind: int, protocol: int = 0) -> socket.socket:
-    """A socket of the network namespace that a file of /proc/PID/ns stands for. Needs CAP_SYS_ADMIN over it."""
+    """A socket of the network namespace that a file of /proc/PID/ns stands for. Needs CAP_SYS_ADMIN
+    over it.
+    """
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         there = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,9 +1,11 @@
-"""Measures a path between two places of this machine: the round trip of ICMP echoes, and the goodput.
+"""Measures a path between two places of this machine: the round trip of ICMP echoes, and the
+goodput.
 
-The round trip is that of ICMP echoes (RFC 792), one after another, from the moment they are handed to the kernel to the
-moment that the kernel has the answer (SO_TIMESTAMPNS, socket(7)): no server and no wake-up of a client is in it. The
-library icmplib reads the clock once it has been woken, so its times would hold that wake-up. The goodput is the payload
-that arrives: of UDP datagrams of 1472 bytes, sent a tenth faster than the path can carry, or of four TCP connections.
+The round trip is that of ICMP echoes (RFC 792), one after another, from the moment they are handed
+to the kernel to the moment that the kernel has the answer (SO_TIMESTAMPNS, socket(7)): no server
+and no wake-up of a client is in it. The library icmplib reads the clock once it has been woken, so
+its times would hold that wake-up. The goodput is the payload that arrives: of UDP datagrams of 1472
+bytes, sent a tenth faster than the path can carry, or of four TCP connections.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class End(Protocol):
 
 
 def round_trips(pinger: socket.socket, address: str, expected_s: float) -> tuple[float, ...]:
-    """Seconds that each of many ICMP echoes took over a raw socket; those that were lost are left out."""
+    """Seconds that each of many ICMP echoes took over a raw socket; those that were lost are left
+    out.
+    """
     count = max(PINGS_LEAST, min(PINGS, round(PINGS_S / max(expected_s, 1e-4))))
     times: list[float] = []
     pinger.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -115,7 +119,8 @@ def udp_goodput(here: End, there: End, rate: float, round_trip_s: float, *, loss
             nonlocal sent
             due = (time.monotonic() - began) * per_s
             while sent < due:
-                # A full queue of the sender's own is a drop before the link, as the rate asks for more than fits.
+                # A full queue of the sender's own is a drop before the link, as the rate asks for
+                # more than fits.
                 with contextlib.suppress(BlockingIOError):
                     source.send(datagram, socket.MSG_DONTWAIT)
                 sent += 1

@@ -1,8 +1,8 @@
 """The right to make network namespaces: as root, or over a user namespace of the lab's own.
 
-In a user namespace (user_namespaces(7)) the invoking user is root over what it makes there, and itself over everything
-else: files on disk, other people's processes, the machine's own network. So the server under test still runs as the
-invoking user.
+In a user namespace (user_namespaces(7)) the invoking user is root over what it makes there, and
+itself over everything else: files on disk, other people's processes, the machine's own network. So
+the server under test still runs as the invoking user.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x1000_0000, 0x4000_0000
-"""sched.h. The lab moves to a network of its own too: out of one that the user namespace does not own, a thread that
-visits a host could not come back."""
+"""sched.h. The lab moves to a network of its own too: out of one that the user namespace does not
+own, a thread that visits a host could not come back."""
 CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 """linux/capability.h."""
 TUN = Path("/dev/net/tun")
@@ -31,7 +31,8 @@ def may_make_networks() -> bool:
 
 
 def gain_networks(*, over_tap: bool) -> str:
-    """Be able to make networks, or say what to do; how it is done: `root` or `user namespace`. One thread only.
+    """Be able to make networks, or say what to do; how it is done: `root` or `user namespace`. One
+    thread only.
 
     The emulator over TAP devices needs their driver; netem does not.
     """
@@ -55,8 +56,8 @@ def gain_networks(*, over_tap: bool) -> str:
             exit_code=ENVIRONMENT,
         )
     try:
-        # user_namespaces(7): without privilege over the parent, one user and one group may be mapped, and the latter
-        # only once setgroups(2) has been given up.
+        # user_namespaces(7): without privilege over the parent, one user and one group may be
+        # mapped, and the latter only once setgroups(2) has been given up.
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")

@@ -24,7 +24,8 @@ from plimsoll_lab.hosts.samplers.usage import Meter, ProcMeter, Usage
 from plimsoll_lab.problem import StartError
 
 STDERR_KEPT = 4096
-"""Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a flood to hurt."""
+"""Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a
+flood to hurt."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that forked it ends."""
 
@@ -176,8 +177,9 @@ class Launcher:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
         self._started += 1
         group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
-        # The signals are blocked over the fork: Python loses an exception that a signal handler raises there, and a
-        # process that has started must be recorded before a signal can end the lab.
+        # The signals are blocked over the fork: Python loses an exception that a signal handler
+        # raises there, and a process that has started must be recorded before a signal can end the
+        # lab.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
             mark = f"{self._mark}{self._started}."
@@ -206,7 +208,8 @@ class Launcher:
         )
 
         def enter() -> None:
-            # Between fork and exec: system calls only. The agent has one thread, so no other thread holds a lock.
+            # Between fork and exec: system calls only. The agent has one thread, so no other thread
+            # holds a lock.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:

@@ -1,1 +1,3 @@
-"""What a person, or a script, gets to see: terminal, page, charts and exports. It renders what `analysis` says."""
+"""What a person, or a script, gets to see: terminal, page, charts and exports. It renders what
+`analysis` says.
+"""

@@ -1,8 +1,10 @@
-"""The charts, as Vega-Lite: one card a figure, every trial a dot, the median and its interval on top.
+"""The charts, as Vega-Lite: one card a figure, every trial a dot, the median and its interval on
+top.
 
-Left, the figure against the load; right, the contenders side by side at each load, on a scale of its own, where small
-differences can be seen. Colours and shapes follow the order of the suite, pinned, so that a contender looks the same
-everywhere. The page gives the colours; what is here is form.
+Left, the figure against the load; right, the contenders side by side at each load, on a scale of
+its own, where small differences can be seen. Colours and shapes follow the order of the suite,
+pinned, so that a contender looks the same everywhere. The page gives the colours; what is here is
+form.
 """
 
 from __future__ import annotations
@@ -123,7 +125,9 @@ def charts(run: Json, summary: Json) -> list[Chart]:
 
 
 def shown(run: Json) -> list[str]:
-    """The figures that get a card: the usual ones, those of the verdict, of documents, and those asked for."""
+    """The figures that get a card: the usual ones, those of the verdict, of documents, and those
+    asked for.
+    """
     drawn = [figure for figure, _ in cast("list[tuple[str, str]]", run.get("drawn") or [])]
     told = [
         cast("str", each["figure"])
@@ -180,7 +184,9 @@ def _references(run: Json, shape: Shape, over: Sequence[Over], axes: Mapping[str
 
 
 def _against(figure: Json, shape: Shape, over: Over, references: Sequence[Json]) -> Json:
-    """The figure over one axis, in a panel for each setting of the others where contenders compete."""
+    """The figure over one axis, in a panel for each setting of the others where contenders
+    compete.
+    """
     here = panels(over, competes=shape.compare is not None)
     drawn = [_over_panel(figure, shape, over, rest) for rest in here]
     if any(each["figure"] == figure["name"] for each in references):
@@ -217,7 +223,8 @@ def _over_panel(figure: Json, shape: Shape, over: Over, rest: str | None) -> Jso
                 "data": {"name": "points"},
                 "transform": present,
                 "mark": {"type": "line", "strokeWidth": 1.6},
-                # A line for each setting of the other axes: it joins only points that differ in this one.
+                # A line for each setting of the other axes: it joins only points that differ in
+                # this one.
                 "encoding": {**place, **colour, "detail": [{"field": f"{over.column}_rest", "type": "nominal"}]},
             },
             {
@@ -322,7 +329,9 @@ def _panel(figure: Json, shape: Shape, level: str, *, logarithmic: bool, titled:
 
 
 def _spread(summary: Json, name: str, shape: Shape) -> float:
-    """How far the contenders lie apart at most: at one level, the largest median over the smallest."""
+    """How far the contenders lie apart at most: at one level, the largest median over the
+    smallest.
+    """
     levels: dict[str, list[float]] = {}
     for point in cast("list[Json]", summary["points"]):
         found = cast("dict[str, Json]", point["figures"]).get(name)

@@ -1,4 +1,6 @@
-"""What documents say, beside what was found: claims with their outcomes, and figures of theirs beside ours."""
+"""What documents say, beside what was found: claims with their outcomes, and figures of theirs
+beside ours.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def lines(summary: Json, figures: Mapping[str, Json]) -> list[str]:
 
 
 def measured(claim: Json, figures: Mapping[str, Json]) -> str:
-    """What was found for a claim: a figure or a ratio, with its interval; else why there is none."""
+    """What was found for a claim: a figure or a ratio, with its interval; else why there is
+    none.
+    """
     value, interval = cast("float | None", claim["value"]), cast("tuple[float, float] | None", claim["interval"])
     if value is None:
         return str(claim["reason"])

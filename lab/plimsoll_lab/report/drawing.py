@@ -12,9 +12,11 @@ from markupsafe import Markup
 from plimsoll_lab.store.records import Json
 
 INK, FAINT = "#6a7683", "#9aa5b0"
-"""A contrast of at least 4.5 on white and 4.0 on the dark page (WCAG 2.2, 1.4.3 asks for 3 of graphics)."""
+"""A contrast of at least 4.5 on white and 4.0 on the dark page (WCAG 2.2, 1.4.3 asks for 3 of
+graphics)."""
 CATEGORY = ("#0072B2", "#D55E00", "#00805C", "#9A6A00", "#1B9CD8", "#B3478C", "#6B6B6B")
-"""One colour a contender, told apart with any of the common colour-vision deficiencies (after Okabe and Ito)."""
+"""One colour a contender, told apart with any of the common colour-vision deficiencies (after Okabe
+and Ito)."""
 
 _TEXT = {"labelColor": INK, "titleColor": INK, "labelFont": "sans-serif", "titleFont": "sans-serif"}
 CONFIGURATION: Json = {
@@ -32,14 +34,17 @@ _NAMED = re.compile(r'(id="|url\(#|xlink:href="#|href="#)((?:clip|gradient_)\w*)
 
 
 def draw(name: str, spec: Json, datasets: Mapping[str, object]) -> Markup:
-    """The SVG of a chart; the names inside it begin with the chart's own, so that charts share a page."""
+    """The SVG of a chart; the names inside it begin with the chart's own, so that charts share a
+    page.
+    """
     import vl_convert  # noqa: PLC0415 - 50 MB of renderer that only a report needs
 
     spec = _without_tooltips(spec) | {"datasets": datasets, "config": CONFIGURATION}
     svg = vl_convert.vegalite_to_svg(spec)
     own = re.sub(r"\W", "-", name)
     svg = _NAMED.sub(lambda found: f"{found[1]}{own}-{found[2]}", svg)
-    # A picture for the eye; the caption and the data table beside it say the same to everybody else.
+    # A picture for the eye; the caption and the data table beside it say the same to everybody
+    # else.
     svg = svg.replace("<svg ", '<svg role="img" aria-hidden="true" focusable="false" ', 1)
     return Markup(svg)  # noqa: S704 - the renderer escapes every text it draws
 

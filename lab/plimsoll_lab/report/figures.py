@@ -1,4 +1,6 @@
-"""The charts in their sections: response time, completed rate, efficiency, and whatever else a suite asks for."""
+"""The charts in their sections: response time, completed rate, efficiency, and whatever else a
+suite asks for.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def _data(summary: Json, figure: Json) -> Table:
 
 
 def _curves(found: Sequence[Json], captions: Mapping[str, str], stills: Mapping[str, Markup]) -> list[Part]:
-    """The percentile curves, and their numbers; a column for each percentile that enough requests lie beyond."""
+    """The percentile curves, and their numbers; a column for each percentile that enough requests
+    lie beyond.
+    """
     if not found:
         return []
     quantiles = sorted(

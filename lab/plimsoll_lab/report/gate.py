@@ -59,7 +59,9 @@ def _row(loss: Json, figures: Mapping[str, Json]) -> str:
 
 
 def junit(summary: Json, gate: Json, figures: Mapping[str, Json]) -> str:
-    """A test case a comparison; a loss is a failure, a failed server an error, and what cannot be told is skipped."""
+    """A test case a comparison; a loss is a failure, a failed server an error, and what cannot be
+    told is skipped.
+    """
     suite = ET.Element("testsuite", name=f"plimsoll gate {summary['suite']}")
     cases = cast("list[Json]", gate["losses"])
     for each in cases:

@@ -1,4 +1,6 @@
-"""The picture under the answer: one figure at one load, the best contender first, and who stopped before."""
+"""The picture under the answer: one figure at one load, the best contender first, and who stopped
+before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Draws where each curve bends: the measured points, the closed loop's bound, and the fit or why there is none."""
+"""Draws where each curve bends: the measured points, the closed loop's bound, and the fit or why
+there is none.
+"""
 
 from __future__ import annotations
 

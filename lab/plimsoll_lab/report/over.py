@@ -1,7 +1,9 @@
-"""A figure over an axis of any kind: a number with a unit, a product of two, a path by the size of what it names.
+"""A figure over an axis of any kind: a number with a unit, a product of two, a path by the size of
+what it names.
 
-A line joins only points that differ in nothing but this axis: where a second one varies, each of its settings has a
-panel, or, where nothing competes, a colour. A figure of a document is a hollow mark beside ours.
+A line joins only points that differ in nothing but this axis: where a second one varies, each of
+its settings has a panel, or, where nothing competes, a colour. A figure of a document is a hollow
+mark beside ours.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Over:
 
 
 def axes_over(run: Json, compare: str | None) -> list[Over]:
-    """Every axis of a run that numbers can be drawn against: those that are asked for, else each that varies."""
+    """Every axis of a run that numbers can be drawn against: those that are asked for, else each
+    that varies.
+    """
     settings = [cast("Json", point["setting"]) for point in cast("list[Json]", run["points"])]
     asked = [over for _, over in cast("list[tuple[str, str]]", run.get("drawn") or [])]
     paths = asked or [path for path in dict.fromkeys(path for each in settings for path in each) if path != compare]
@@ -59,7 +63,9 @@ def axes_over(run: Json, compare: str | None) -> list[Over]:
 
 
 def number_of(run: Json, path: str, setting: Mapping[str, object]) -> tuple[float, str] | None:
-    """A setting as a number in the unit of its axis, and that unit; None where it is a word or absent."""
+    """A setting as a number in the unit of its axis, and that unit; None where it is a word or
+    absent.
+    """
     known = cast("Mapping[str, Mapping[str, tuple[float, str]]]", run.get("quantities") or {})
     number, units = 1.0, []
     for each in path.split(TIMES):

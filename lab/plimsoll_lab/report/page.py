@@ -1,7 +1,8 @@
 """The report: one HTML file with everything inside, which opens from a disk with no network.
 
-A Content-Security-Policy in the page forbids it to load anything, and lets only the scripts run whose hashes it names.
-Without scripts every chart is a still picture, and nothing is missing but sorting and tooltips.
+A Content-Security-Policy in the page forbids it to load anything, and lets only the scripts run
+whose hashes it names. Without scripts every chart is a still picture, and nothing is missing but
+sorting and tooltips.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Percentile curves: one chart a setting, one line a contender, on the axis that HdrHistogram's own plots have."""
+"""Percentile curves: one chart a setting, one line a contender, on the axis that HdrHistogram's own
+plots have.
+"""
 
 from __future__ import annotations
 

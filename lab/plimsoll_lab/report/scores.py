@@ -16,7 +16,9 @@ OPEN_UP_TO = 3
 
 
 def scores_tables(summary: Json, shape: Shape, figures: Mapping[str, Json]) -> list[Part]:
-    """A table a setting: the median of each contender with its interval; empty where nothing competes."""
+    """A table a setting: the median of each contender with its interval; empty where nothing
+    competes.
+    """
     places: dict[str, list[Json]] = {}
     for cell in cast("list[Json]", summary["scores"]):
         places.setdefault(formatting.setting(cast("Json", cell["at"])), []).append(cell)

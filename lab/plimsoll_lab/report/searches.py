@@ -1,4 +1,6 @@
-"""What a run's searches have found, as tables: every load that was tried, and an overview of the servers."""
+"""What a run's searches have found, as tables: every load that was tried, and an overview of the
+servers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the figures rest on: medians, summaries in full, and every trial that is no result or was repeated."""
+"""What the figures rest on: medians, summaries in full, and every trial that is no result or was
+repeated.
+"""
 
 from __future__ import annotations
 

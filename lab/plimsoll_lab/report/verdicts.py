@@ -1,4 +1,6 @@
-"""The verdicts as tables: for each figure and setting, who is best and how much worse each other contender is."""
+"""The verdicts as tables: for each figure and setting, who is best and how much worse each other
+contender is.
+"""
 
 from __future__ import annotations
 

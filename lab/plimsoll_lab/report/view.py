@@ -1,6 +1,8 @@
-"""What a page is made of: sections, and in them texts, tables, drawings and folds. The templates turn these into HTML.
+"""What a page is made of: sections, and in them texts, tables, drawings and folds. The templates
+turn these into HTML.
 
-Text is plain here and escaped by the templates; the only markup is a drawing's SVG, which comes from our own renderer.
+Text is plain here and escaped by the templates; the only markup is a drawing's SVG, which comes
+from our own renderer.
 """
 
 from __future__ import annotations

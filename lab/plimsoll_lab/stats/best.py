@@ -1,14 +1,18 @@
-"""Comparison with the best: who may be best, and for every other contender at least how much worse it is.
+"""Comparison with the best: who may be best, and for every other contender at least how much worse
+it is.
 
-Each pair of contenders is compared by its log ratios within blocks. The intervals of all pairs, figures and
-settings hold together with 95 %: they are studentised means with a common critical value from resampling. A resample
-gives each block one random sign, shared by all pairs, figures and settings, so that their dependence is kept.
+Each pair of contenders is compared by its log ratios within blocks. The intervals of all pairs,
+figures and settings hold together with 95 %: they are studentised means with a common critical
+value from resampling. A resample gives each block one random sign, shared by all pairs, figures and
+settings, so that their dependence is kept.
 
-From the pairs' bounds L and U follow the bounds of a contender's ratio to the best, whichever that is: the largest of
-its L and the largest of its U over all others (Edwards and Hsu 1983). No contender is chosen as the winner first, for a
-winner chosen from the same data looks better than it is.
+From the pairs' bounds L and U follow the bounds of a contender's ratio to the best, whichever that
+is: the largest of its L and the largest of its U over all others (Edwards and Hsu 1983). No
+contender is chosen as the winner first, for a winner chosen from the same data looks better than it
+is.
 
-A value may be an interval: a capacity lies between two loads, and a rate that the generator limited is a lower bound.
+A value may be an interval: a capacity lies between two loads, and a rate that the generator limited
+is a lower bound.
 """
 
 from __future__ import annotations
@@ -31,9 +35,11 @@ Value = float | Interval
 
 SIGNIFICANCE = 0.05
 EXACT_UP_TO = 13
-"""Blocks up to which every pattern of signs is tried: 4,096 of them, as a pattern and its mirror give the same."""
+"""Blocks up to which every pattern of signs is tried: 4,096 of them, as a pattern and its mirror
+give the same."""
 RESAMPLES = 9_999
-"""Patterns drawn for more blocks: they put the error of a 95 % quantile near 0.2 % of probability."""
+"""Patterns drawn for more blocks: they put the error of a 95 % quantile near 0.2 % of
+probability."""
 LEAST_BLOCKS = 6
 """Five blocks have 16 patterns of signs, so that no outcome is rarer than 5 %; six have 32."""
 SAME = 1e-12
@@ -60,7 +66,9 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
-    """How much worse one contender is than another; logarithms of a ratio, 0 where they are equal."""
+    """How much worse one contender is than another; logarithms of a ratio, 0 where they are
+    equal.
+    """
 
     blocks: int
     """Blocks in which both were measured."""
@@ -86,7 +94,9 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """How many times worse than the best a contender is; 1 or more whichever direction is better."""
+    """How many times worse than the best a contender is; 1 or more whichever direction is
+    better.
+    """
 
     name: str
     """The contender."""
@@ -129,7 +139,9 @@ class Ranking:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Logs:
-    """The log ratios of one pair over all blocks of the family, as far as they are bounded; 0 in a block it misses."""
+    """The log ratios of one pair over all blocks of the family, as far as they are bounded; 0 in a
+    block it misses.
+    """
 
     names: tuple[str, str]
     shared: NDArray[np.bool_]
@@ -154,7 +166,9 @@ def can_say_anything(blocks: int) -> bool:
 
 
 def compare_with_best(family: Sequence[Question], rng: np.random.Generator) -> list[Ranking]:
-    """Rank the contenders of every question; the intervals of all answers hold together with 95 %."""
+    """Rank the contenders of every question; the intervals of all answers hold together with 95
+    %.
+    """
     blocks = sorted({block for each in family for values in each.contenders.values() for block in values})
     ranked = [_rankable(each) for each in family]
     logs = [
@@ -171,8 +185,8 @@ def compare_with_best(family: Sequence[Question], rng: np.random.Generator) -> l
 def detectable_ratio(*, blocks: int, comparisons: int, noise: float, rng: np.random.Generator) -> float:
     """The ratio that is shown in four of five experiments; inf where nothing can be.
 
-    `comparisons` counts the pairs of contenders over all figures and settings; `noise` is the relative standard
-    deviation of one contender's figure between blocks.
+    `comparisons` counts the pairs of contenders over all figures and settings; `noise` is the
+    relative standard deviation of one contender's figure between blocks.
     """
     if not can_say_anything(blocks):
         return math.inf
@@ -190,7 +204,8 @@ def detectable_ratio(*, blocks: int, comparisons: int, noise: float, rng: np.ran
 
 
 DETECTION_DRAWS = 9
-"""Families drawn for `detectable_ratio`: its critical value varies by a few percent between them."""
+"""Families drawn for `detectable_ratio`: its critical value varies by a few percent between
+them."""
 DETECTION_POWER = 0.8
 
 
@@ -262,11 +277,13 @@ def _log_ratio(dividend: float, divisor: float) -> float:
 
 
 def _smallest_p(pairs: Sequence[_Logs], blocks: int, rng: np.random.Generator) -> Array:
-    """Of each pattern of signs, the smallest p over all pairs, sorted: the family's distribution under no difference.
+    """Of each pattern of signs, the smallest p over all pairs, sorted: the family's distribution
+    under no difference.
 
-    Missing blocks are filled with the pair's own deviations, for the critical value belongs to the experiment as it was
-    planned: what one contender misses must not widen the bounds between two others. A pair pays for its own missing
-    blocks, by its standard error and its degrees of freedom.
+    Missing blocks are filled with the pair's own deviations, for the critical value belongs to the
+    experiment as it was planned: what one contender misses must not widen the bounds between two
+    others. A pair pays for its own missing blocks, by its standard error and its degrees of
+    freedom.
     """
     series = [_filled(one, each.shared) for each in pairs if each.blocks >= LEAST_BLOCKS for one in each.bounded()]
     return np.sort(_p(_largest_t(_signs(blocks, rng), np.array(series)), blocks)) if series else np.ones(1)
@@ -281,7 +298,9 @@ def _filled(series: Array, shared: NDArray[np.bool_]) -> Array:
 
 
 def _p(t: Array | float, blocks: int) -> Array:
-    """Two-sided p of Student's t; scipy.special is a hundred times as fast as scipy.stats for single values."""
+    """Two-sided p of Student's t; scipy.special is a hundred times as fast as scipy.stats for
+    single values.
+    """
     return np.asarray(2 * special.stdtr(blocks - 1, -np.asarray(t)))
 
 

@@ -1,10 +1,15 @@
-"""The highest load that meets its limits, searched for and then confirmed. Pure: the measurement is an argument.
+"""The highest load that meets its limits, searched for and then confirmed. Pure: the measurement is
+an argument.
 
-1. A gentle trial at the lowest load. Then the load rises, to at most four times what was last carried, until one fails.
-2. Bisection on a logarithmic scale, until the bounds are near enough. A load is decided by the first of two votes to
+1. A gentle trial at the lowest load. Then the load rises, to at most four times what was last
+carried, until one fails.
+2. Bisection on a logarithmic scale, until the bounds are near enough. A load is decided by the
+first of two votes to
    reach a majority of the trials, so that one bad trial never decides.
-3. Fresh, longer trials at the answer, never the search's own: seven of eight have to pass, else the answer goes one
-   step down and eight new ones are made. A search alone overstates: it stops at the load where luck was best, and a
+3. Fresh, longer trials at the answer, never the search's own: seven of eight have to pass, else the
+answer goes one
+   step down and eight new ones are made. A search alone overstates: it stops at the load where luck
+   was best, and a
    queue that grows slowly stays below a limit for as long as a short trial lasts.
 """
 
@@ -15,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Measure = Callable[[int, bool], bool]
-"""`measure(load, confirming)`: whether every limit was met; a confirming trial is one of the longer ones."""
+"""`measure(load, confirming)`: whether every limit was met; a confirming trial is one of the longer
+ones."""
 
 RISE = 4.0
 """No load is tried beyond this many times the highest that was carried."""
@@ -45,11 +51,14 @@ class Bounds:
     """Where the capacity lies."""
 
     lower: int | None
-    """The highest load that met the limits; None where the floor failed, or where none has been decided yet."""
+    """The highest load that met the limits; None where the floor failed, or where none has been
+    decided yet."""
     upper: int | None
-    """The lowest load that did not; None where it never saturated, or where none has been decided yet."""
+    """The lowest load that did not; None where it never saturated, or where none has been decided
+    yet."""
     finished: bool = True
-    """Whether the bounds are as near as was asked, or one of them does not exist, and the lower one is confirmed."""
+    """Whether the bounds are as near as was asked, or one of them does not exist, and the lower one
+    is confirmed."""
     confirmed: int = 0
     """Confirming trials made at `lower` that passed."""
     unconfirmed: tuple[int, ...] = ()
@@ -57,11 +66,15 @@ class Bounds:
 
 
 class OutOfPatience(Exception):  # noqa: N818 - an outcome, not an error
-    """Raised by a measurement that is not to be made any more; the search then ends with the bounds it has."""
+    """Raised by a measurement that is not to be made any more; the search then ends with the bounds
+    it has.
+    """
 
 
 class Search:
-    """One search, whose bounds are known at any time: when it ends, when it is given up, when it is interrupted."""
+    """One search, whose bounds are known at any time: when it ends, when it is given up, when it is
+    interrupted.
+    """
 
     def __init__(self, goal: Goal) -> None:
         self._goal = goal
@@ -71,7 +84,9 @@ class Search:
         self._unconfirmed: list[int] = []
 
     def run(self, measure: Measure) -> Bounds:
-        """Measure until the bounds are near enough and confirmed, or `measure` raises OutOfPatience."""
+        """Measure until the bounds are near enough and confirmed, or `measure` raises
+        OutOfPatience.
+        """
         try:
             self._find(measure)
             while self._good is not None and not self._confirm(measure, self._good):
@@ -91,7 +106,9 @@ class Search:
         )
 
     def trials_left(self) -> int | None:
-        """About how many trials are still to come, confirming ones included; None while nothing has failed yet."""
+        """About how many trials are still to come, confirming ones included; None while nothing has
+        failed yet.
+        """
         if self._good is None or self._bad is None:
             return None
         apart = math.log(self._bad / self._good) / math.log1p(self._goal.width)
@@ -155,16 +172,19 @@ def search(measure: Measure, goal: Goal) -> Bounds:
 
 
 GROWTH_TOLERATED = 0.005
-"""The part of the offered rate by which a backlog may grow: a queue that grows has no response time to hold."""
+"""The part of the offered rate by which a backlog may grow: a queue that grows has no response time
+to hold."""
 LUCK = 2.0
 """Standard deviations by which a backlog that does not grow may end above its mean."""
 
 
 def backlog_growth(*, in_flight: float, completed_rate: float, mean_response_s: float, scheduled: float) -> float:
-    """By which part of the offered rate the backlog of an open loop grew over the window; 0 where luck explains it.
+    """By which part of the offered rate the backlog of an open loop grew over the window; 0 where
+    luck explains it.
 
-    By Little's law the mean backlog is rate x mean response time. A backlog that grows steadily ends at twice its mean,
-    so that half of its growth shows in the difference; one that is steady ends within a few square roots of its mean.
+    By Little's law the mean backlog is rate x mean response time. A backlog that grows steadily
+    ends at twice its mean, so that half of its growth shows in the difference; one that is steady
+    ends within a few square roots of its mean.
     """
     mean = completed_rate * mean_response_s
     beyond = in_flight - mean - LUCK * math.sqrt(max(mean, 1.0))

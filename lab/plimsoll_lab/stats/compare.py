@@ -1,7 +1,7 @@
 """Two series measured in the same blocks, held against each other.
 
-Everything works on ratios, for a figure's noise grows with the figure; and everything is paired by block, for a machine
-that changes its speed between blocks changes it for both.
+Everything works on ratios, for a figure's noise grows with the figure; and everything is paired by
+block, for a machine that changes its speed between blocks changes it for both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def ratio_of_medians(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def ratio_interval(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> Interval:
-    """Bootstrap interval of the ratio of medians; blocks are drawn, both values of a block together."""
+    """Bootstrap interval of the ratio of medians; blocks are drawn, both values of a block
+    together.
+    """
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     drawn = rng.integers(0, len(a), size=(RESAMPLES, len(a)))
     ratios = _medians(a[drawn]) / _medians(b[drawn])
@@ -49,7 +51,9 @@ def _medians(rows: Array) -> Array:
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float:
-    """Two-sided sign-flip test over blocks: of two that are alike, a block's log ratio may as well be its negative."""
+    """Two-sided sign-flip test over blocks: of two that are alike, a block's log ratio may as well
+    be its negative.
+    """
     logs = np.log(np.asarray(first, dtype=float)) - np.log(np.asarray(second, dtype=float))
     n = len(logs)
     if n <= EXACT_UP_TO:
@@ -60,7 +64,8 @@ def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.rando
         extra = 1  # the observed pattern is one of those possible, so p is never 0 (Phipson and Smyth 2010)
     flipped = np.abs(signs @ logs)
     observed = abs(float(logs.sum()))
-    # Equal sums may differ in their last bits; a pattern as extreme as the observed one has to count.
+    # Equal sums may differ in their last bits; a pattern as extreme as the observed one has to
+    # count.
     as_extreme = int(np.count_nonzero(flipped >= observed * (1 - 1e-9)))
     return (as_extreme + extra) / (len(signs) + extra)
 
@@ -77,10 +82,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def control_floor(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float | None:
-    """How far two that are alike lie apart, from one measured twice in the same blocks: an A/A control.
+    """How far two that are alike lie apart, from one measured twice in the same blocks: an A/A
+    control.
 
-    Which of the two a block's value belongs to is chance, so it is dealt out anew, again and again; 95 % of the ratios
-    of medians stay below the floor (a ratio minus 1). None where there are too few blocks to deal.
+    Which of the two a block's value belongs to is chance, so it is dealt out anew, again and again;
+    95 % of the ratios of medians stay below the floor (a ratio minus 1). None where there are too
+    few blocks to deal.
     """
     logs = np.log(np.stack([np.asarray(first, dtype=float), np.asarray(second, dtype=float)]))
     blocks = logs.shape[1]

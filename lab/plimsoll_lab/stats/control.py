@@ -1,4 +1,6 @@
-"""The A/A controls of a run: one contender measured twice, which must not differ from itself. Pure."""
+"""The A/A controls of a run: one contender measured twice, which must not differ from itself.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Control:
     floor: float | None
     """The noise floor it measures: a ratio minus 1."""
     differs: bool
-    """Whether one and the same is told from itself: then something other than the server moves this figure."""
+    """Whether one and the same is told from itself: then something other than the server moves this
+    figure."""
 
 
 def control_verdicts(family: Sequence[Question], *, seed: int) -> list[Control]:

@@ -1,8 +1,9 @@
 """A gate: whether a contender is worse than a baseline by more than a tolerance, or surely not.
 
-Of each comparison L is a lower and U an upper bound of the loss. All L hold together with 95 %, so that one of them
-beyond the tolerance shows a loss. Each U holds alone with 95 %: the gate passes only where every U is below the
-tolerance, and a loss beyond it in any one comparison passes in at most 5 % (an intersection-union test, Berger 1982).
+Of each comparison L is a lower and U an upper bound of the loss. All L hold together with 95 %, so
+that one of them beyond the tolerance shows a loss. Each U holds alone with 95 %: the gate passes
+only where every U is below the tolerance, and a loss beyond it in any one comparison passes in at
+most 5 % (an intersection-union test, Berger 1982).
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from plimsoll_lab.stats.best import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, 
 Array = NDArray[np.float64]
 Outcome = Literal["pass", "worse", "undecided"]
 POWER = 0.9
-"""How often no loss passes, and a loss of twice the tolerance is found, by the number of blocks chosen."""
+"""How often no loss passes, and a loss of twice the tolerance is found, by the number of blocks
+chosen."""
 MOST_BLOCKS = 200
-"""Beyond so many blocks a gate takes longer than anybody waits: the noise has to come down instead."""
+"""Beyond so many blocks a gate takes longer than anybody waits: the noise has to come down
+instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +49,9 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """How much worse a contender is: a part of the baseline's figure, below 0 where it is better."""
+    """How much worse a contender is: a part of the baseline's figure, below 0 where it is
+    better.
+    """
 
     comparison: Comparison
     """What was compared."""
@@ -81,9 +86,11 @@ def decide_gate(found: Sequence[Loss], tolerance: float) -> Outcome:
 
 
 def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | None:
-    """The fewest blocks with which nine of ten gates decide: no loss passes, twice the tolerance is found.
+    """The fewest blocks with which nine of ten gates decide: no loss passes, twice the tolerance is
+    found.
 
-    `noise` is the relative standard deviation of one contender's figure between blocks. None above MOST_BLOCKS.
+    `noise` is the relative standard deviation of one contender's figure between blocks. None above
+    MOST_BLOCKS.
     """
     spread = math.sqrt(2) * math.log1p(noise)
     room = min(math.log1p(tolerance), math.log1p(2 * tolerance) - math.log1p(tolerance))
@@ -106,7 +113,8 @@ def _worse(comparison: Comparison, block: int) -> float:
 
 
 def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
-    """The one-sided p that the smallest of all comparisons falls below in 5 % of resamples, were there no loss.
+    """The one-sided p that the smallest of all comparisons falls below in 5 % of resamples, were
+    there no loss.
 
     One random sign a block, shared by all comparisons, as in the comparison with the best.
     """
@@ -149,5 +157,7 @@ def _loss(comparison: Comparison, logs: Array, critical_p: float) -> Loss:
 
 
 def _part(log: float, comparison: Comparison) -> float:
-    """A log ratio as a part of the baseline's figure: of a rate what is missing, of a cost what is added."""
+    """A log ratio as a part of the baseline's figure: of a rate what is missing, of a cost what is
+    added.
+    """
     return -math.expm1(-log) if comparison.better == "higher" else math.expm1(log)

@@ -1,13 +1,15 @@
-"""Where a server's curve bends: what was measured, a bound that needs no fit, and a fit that may be refused.
+"""Where a server's curve bends: what was measured, a bound that needs no fit, and a fit that may be
+refused.
 
-N connections in a closed loop with think time Z complete X requests a second at response time R, and N = X (R + Z)
-(Little's law). With R0 the response time of an idle server and Xmax the most it completes, the two asymptotes of the
-curve, N / (R0 + Z) and Xmax, meet at N* = Xmax (R0 + Z): below N* a server has capacity to spare, above it queues
-(Lazowska et al., Quantitative System Performance, 1984, chapter 5).
+N connections in a closed loop with think time Z complete X requests a second at response time R,
+and N = X (R + Z) (Little's law). With R0 the response time of an idle server and Xmax the most it
+completes, the two asymptotes of the curve, N / (R0 + Z) and Xmax, meet at N* = Xmax (R0 + Z): below
+N* a server has capacity to spare, above it queues (Lazowska et al., Quantitative System
+Performance, 1984, chapter 5).
 
-The Universal Scalability Law, X(N) = a N / (1 + s (N - 1) + k N (N - 1)), describes contention s and coherence k
-(Gunther, Guerrilla Capacity Planning, 2007). It is fitted only where there are loads
-enough, and kept only where it fits.
+The Universal Scalability Law, X(N) = a N / (1 + s (N - 1) + k N (N - 1)), describes contention s
+and coherence k (Gunther, Guerrilla Capacity Planning, 2007). It is fitted only where there are
+loads enough, and kept only where it fits.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ LEAST_LOADS = 6
 WORST_MISFIT = 0.1
 """A curve that misses the median at any load by more than a tenth does not describe it."""
 BEYOND = 1.2
-"""Without a queue N = X (R0 + Z) at any load, up to noise: only a load well above N* shows a highest rate."""
+"""Without a queue N = X (R0 + Z) at any load, up to noise: only a load well above N* shows a
+highest rate."""
 RESAMPLES = 200
 """Refits behind an interval; each takes about a millisecond."""
 CURVE_POINTS = 60
@@ -61,7 +64,8 @@ class Bound:
     at_ci95: Interval | None
     """Bootstrap interval; None with one trial a load."""
     reached: bool
-    """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked for."""
+    """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked
+    for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +79,8 @@ class Fit:
     coherence: float
     """k."""
     peak_at: float | None
-    """Connections of the highest rate, sqrt((1 - s) / k); None where the curve does not turn down."""
+    """Connections of the highest rate, sqrt((1 - s) / k); None where the curve does not turn
+    down."""
     peak_at_ci95: Interval | None
     """Bootstrap interval of the same; None where it turned down in too few resamples to say."""
     contention_ci95: Interval
@@ -177,10 +182,11 @@ def usl(n: Array, parameters: Array) -> Array:
 
 
 def fit_usl(n: Array, rates: Array) -> Array:
-    """Parameters that come nearest, each point's distance taken relative to itself; none is below zero.
+    """Parameters that come nearest, each point's distance taken relative to itself; none is below
+    zero.
 
-    N / X is linear in the parameters: N / X = 1/a + s/a (N - 1) + k/a N (N - 1), so no iteration and no start is
-    needed; weighting each equation by X / N makes its error relative.
+    N / X is linear in the parameters: N / X = 1/a + s/a (N - 1) + k/a N (N - 1), so no iteration
+    and no start is needed; weighting each equation by X / N makes its error relative.
     """
     from scipy.optimize import nnls  # noqa: PLC0415 - half a second that only a fit has to spend
 

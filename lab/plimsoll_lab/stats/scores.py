@@ -1,4 +1,6 @@
-"""The matrix of contenders and figures: each cell with its interval and its ratio to the best; no composite."""
+"""The matrix of contenders and figures: each cell with its interval and its ratio to the best; no
+composite.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,13 @@ class Score:
     margin: float | None
     """How many times worse than the best it is, 1 or more; None where it could not be compared."""
     margin_ci95: Interval | None
-    """The interval of that ratio, simultaneous over the family; None where it has no upper bound."""
+    """The interval of that ratio, simultaneous over the family; None where it has no upper
+    bound."""
     censored: bool
     """Whether the median is a lower bound of the truth."""
     level: bool
-    """Whether that interval lies within the suite's margin: as good as the best, for all that is asked."""
+    """Whether that interval lies within the suite's margin: as good as the best, for all that is
+    asked."""
 
 
 def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:

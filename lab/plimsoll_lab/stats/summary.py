@@ -1,4 +1,6 @@
-"""What a handful of trials says about one figure. The unit is a trial with a fresh server process."""
+"""What a handful of trials says about one figure. The unit is a trial with a fresh server
+process.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,12 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """The narrowest symmetric pair of order statistics that holds the median with 95 %, whatever the distribution.
+    """The narrowest symmetric pair of order statistics that holds the median with 95 %, whatever
+    the distribution.
 
-    The number of values below the median is binomial(n, 1/2), so the pair (k-th smallest, k-th largest) misses it with
-    probability 2 P(X < k) (Conover, Practical Nonparametric Statistics, 3.2).
+    The number of values below the median is binomial(n, 1/2), so the pair (k-th smallest, k-th
+    largest) misses it with probability 2 P(X < k) (Conover, Practical Nonparametric Statistics,
+    3.2).
     """
     ordered = sorted(values)
     n = len(ordered)

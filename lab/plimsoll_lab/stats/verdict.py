@@ -1,6 +1,8 @@
-"""What may be said of each figure at each setting: who is best, how much worse the others are, and why no more.
+"""What may be said of each figure at each setting: who is best, how much worse the others are, and
+why no more.
 
-The questions are one family, stated before the run, and everything here follows from its comparison with the best.
+The questions are one family, stated before the run, and everything here follows from its comparison
+with the best.
 """
 
 from __future__ import annotations
@@ -43,11 +45,13 @@ class Verdict:
     runner_up: str | None
     """The one that comes nearest to it."""
     ratio: float | None
-    """The winner's figure over the runner-up's: the ratio of their geometric means over the blocks both have."""
+    """The winner's figure over the runner-up's: the ratio of their geometric means over the blocks
+    both have."""
     ratio_ci95: Interval | None
     """Its interval, simultaneous over the family; None where an end has no bound."""
     p_adjusted: float | None
-    """That these two are alike, adjusted over the family; below 0.05 exactly where the interval excludes 1."""
+    """That these two are alike, adjusted over the family; below 0.05 exactly where the interval
+    excludes 1."""
     noise_floor: float | None
     """How far the A/A control lies from itself: a ratio minus 1; None without a control."""
     blocks: int
@@ -120,7 +124,8 @@ def _leaders(ranking: Ranking) -> tuple[str | None, str | None, Pair | None]:
         return winner, None, None
     runner_up = min(rivals, key=lambda name: rivals[name].estimate)
     if rivals[runner_up].estimate < 0:
-        # Different pairs have different blocks, so that each contender may have one that is ahead of it.
+        # Different pairs have different blocks, so that each contender may have one that is ahead
+        # of it.
         return None, None, None
     return winner, runner_up, rivals[runner_up]
 

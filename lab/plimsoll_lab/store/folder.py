@@ -73,7 +73,9 @@ class RunFolder:
         return self._read_trials("trials")
 
     def write_null_trial(self, trial: TrialRecord) -> None:
-        """Write a trial of the generator against a null server: no result, but what results are held against."""
+        """Write a trial of the generator against a null server: no result, but what results are
+        held against.
+        """
         (self.path / "null").mkdir(exist_ok=True)
         self._write_trial("null", trial)
 
@@ -104,7 +106,9 @@ class RunFolder:
         return False
 
     def status(self, record: Json) -> str:
-        """The status of its record, where a run that nobody works on any more is `killed` and not `running`."""
+        """The status of its record, where a run that nobody works on any more is `killed` and not
+        `running`.
+        """
         status = cast("str", record["status"])
         return "killed" if status == "running" and not self.is_locked() else status
 
@@ -116,7 +120,9 @@ class RunFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Only one lab at a time works on a run; the kernel lets go of the lock when the lab dies."""
+        """Only one lab at a time works on a run; the kernel lets go of the lock when the lab
+        dies.
+        """
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             deadline = time.monotonic() + LOOKED_AT_S
@@ -136,7 +142,9 @@ class RunFolder:
 
 
 def new_run(out: Path, hide: Callable[[object], object] = _as_it_is) -> RunFolder:
-    """Take the next free number below `out`: mkdir either makes the folder or fails, so two labs never share one."""
+    """Take the next free number below `out`: mkdir either makes the folder or fails, so two labs
+    never share one.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         while True:
@@ -165,7 +173,9 @@ def list_runs(out: Path) -> list[RunFolder]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that it is either the old or the new one, whatever happens, and the new one once this returns."""
+    """Write a file so that it is either the old or the new one, whatever happens, and the new one
+    once this returns.
+    """
     draft = path.with_name(path.name + ".tmp")
     try:
         with draft.open("w", encoding="utf-8") as file:

@@ -1,7 +1,9 @@
-"""How records are declared: the configuration that checks them and takes the schemas' descriptions from docstrings.
+"""How records are declared: the configuration that checks them and takes the schemas' descriptions
+from docstrings.
 
-A record in memory is what it is on disk: a dictionary with a known form (`TypedDict`), which mypy checks where it is
-made and pydantic where it is read. A trial, which nobody adds to, is a frozen dataclass.
+A record in memory is what it is on disk: a dictionary with a known form (`TypedDict`), which mypy
+checks where it is made and pydantic where it is read. A trial, which nobody adds to, is a frozen
+dataclass.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 closed = with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
 """A record that has no other keys."""
 documented = with_config(ConfigDict(extra="allow", use_attribute_docstrings=True))
-"""A record whose known keys are declared, and that may hold more: what a program or a setting brings along."""
+"""A record whose known keys are declared, and that may hold more: what a program or a setting
+brings along."""
 
 
 def record_of(form: type[Form], value: object) -> Form:

@@ -1,6 +1,8 @@
-"""Runs as tables for SQL: `runs`, `points`, `trials`, `timelines` and `requests`, over every run below a folder.
+"""Runs as tables for SQL: `runs`, `points`, `trials`, `timelines` and `requests`, over every run
+below a folder.
 
-The tables are made of the records each time; nothing is written, and a query can change nothing on disk.
+The tables are made of the records each time; nothing is written, and a query can change nothing on
+disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One trial, whole, as it is written to disk: trials/NNNN.json. The schemas are made of these records."""
+"""One trial, whole, as it is written to disk: trials/NNNN.json. The schemas are made of these
+records.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ Json = dict[str, object]
 Value = str | int | float | bool | Sequence[str]
 """One setting, as in a suite."""
 Outcome = Literal["ok", "hard_limit", "failed", "generator_limited", "invalid"]
-"""`ok`, or why this is no result: the server's own limit, its failure, the generator's limit, another doubt."""
+"""`ok`, or why this is no result: the server's own limit, its failure, the generator's limit,
+another doubt."""
 
 _FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
 
@@ -190,7 +193,8 @@ class TrialRecord:
     warnings: Sequence[Doubt]
     """Doubts about this trial."""
     figures: Mapping[str, float]
-    """Every figure by name, in the unit its name carries; of an `ok` trial only these are results."""
+    """Every figure by name, in the unit its name carries; of an `ok` trial only these are
+    results."""
     started_unix_s: float
     """When it began."""
     elapsed_s: float
@@ -208,7 +212,8 @@ class TrialRecord:
     roles: Sequence[RoleRecord] = ()
     """Further parts: what each was, and what it cost."""
     hosts: HostsRecord = field(default_factory=HostsRecord)
-    """What was read on every host over the window: counters of TCP and of interfaces, connections, the machine."""
+    """What was read on every host over the window: counters of TCP and of interfaces, connections,
+    the machine."""
     network: Mapping[str, object] | None = None
     """What the emulated links did over the window; None without a network."""
     schema_version: Literal[1] = field(default=SCHEMA_VERSION)

@@ -30,7 +30,9 @@ class _Schema(GenerateJsonSchema):
         return False
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, FBT001 - pydantic's own signature
-        """A key that a dictionary may lack is not required; of a dataclass every field is written."""
+        """A key that a dictionary may lack is not required; of a dataclass every field is
+        written.
+        """
         if field["type"] == "typed-dict-field":
             return bool(field.get("required", total))
         return super().field_is_required(field, total)

@@ -1,7 +1,9 @@
-"""What happened over the time of a trial, as Parquet: a long table of figures a second, and a row a request.
+"""What happened over the time of a trial, as Parquet: a long table of figures a second, and a row a
+request.
 
-`timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`, `figure`, `value`;
-`requests/NNNN.parquet` has a row a request of the request log, with the number of connections up at that instant.
+`timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`,
+`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with the number
+of connections up at that instant.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ Row = tuple[int, float, str, str, float]
 
 
 def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
-    """Write the tables of one trial from its record and the files of its parts; what has become a table is removed."""
+    """Write the tables of one trial from its record and the files of its parts; what has become a
+    table is removed.
+    """
     name = f"{trial.number:0{DIGITS}d}.parquet"
     _write_rows(run / "timelines" / name, list(_rows(records, trial)))
     logs = sorted(records.glob("*.request_log.csv"))
@@ -53,7 +57,8 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
         for line in file.read_text(encoding="utf-8").splitlines():
             values = cast("Json", json.loads(line))
             values.pop("unix_s", None)  # every row has its time from the run's start
-            # A second has a line for each phase that it touches: what is not of the window says so in its path.
+            # A second has a line for each phase that it touches: what is not of the window says so
+            # in its path.
             phase = str(values.pop("phase", "window"))
             at_s = cast("float", values.pop("second", 0))
             yield from _flat(trial.number, at_s, part, values, "" if phase == "window" else phase)
@@ -94,7 +99,9 @@ def _write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> None:
-    """A connection counts as up from the start of its first request in the log to the end of its last."""
+    """A connection counts as up from the start of its first request in the log to the end of its
+    last.
+    """
     import duckdb  # noqa: PLC0415
 
     path.parent.mkdir(exist_ok=True)
@@ -104,7 +111,8 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
         database.execute(_UP)
         count = cast("tuple[int]", database.execute("SELECT count(*) FROM log").fetchone())[0]
-        # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw come again.
+        # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw
+        # come again.
         draw = f"USING SAMPLE reservoir({REQUESTS_KEPT} ROWS) REPEATABLE (1)" if count > REQUESTS_KEPT else ""
         database.execute(
             f"COPY (SELECT {trial.number} AS trial, * FROM (SELECT * FROM log_up) {draw}) "

@@ -1,4 +1,5 @@
-"""What documents say: [[reference]], a figure of theirs at a point, and [[claim]], a conclusion put to the test.
+"""What documents say: [[reference]], a figure of theirs at a point, and [[claim]], a conclusion put
+to the test.
 
 Both stand in the suite, and so in a commit, before the run that answers them.
 """
@@ -54,7 +55,9 @@ def read_claims(raw: object, read: ReadValue, *, source: str) -> tuple[Claim, ..
 
 
 def check_paths(settings: Iterable[Setting], known: Iterable[str], where: str) -> None:
-    """Refuse a point that names what does not vary in this suite: it could never be told from others."""
+    """Refuse a point that names what does not vary in this suite: it could never be told from
+    others.
+    """
     paths = set(known)
     for setting in settings:
         for path in setting:

@@ -1,4 +1,6 @@
-"""Contenders by name, points one by one, and cells of the matrix to leave out: the tables beside [matrix], typed."""
+"""Contenders by name, points one by one, and cells of the matrix to leave out: the tables beside
+[matrix], typed.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def check_path(path: str, *, where: str, source: str) -> None:
 
 
 def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings, ...]:
-    """[[point]]: the settings of one point each, by dotted path; a name, where it has one, under `point`."""
+    """[[point]]: the settings of one point each, by dotted path; a name, where it has one, under
+    `point`.
+    """
     if not isinstance(raw, list) or not all(isinstance(each, dict) for each in raw):
         raise SuiteError(f"{source}: point: not a list of tables; write [[point]] above the settings of each")
     points: list[Settings] = []
@@ -80,7 +84,9 @@ def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings,
 
 
 def read_exclusions(raw: object, axes: Sequence[Axis], read: ReadValue, *, source: str) -> tuple[Settings, ...]:
-    """`exclude` in [matrix]: cells that agree with all settings of one of these tables are left out."""
+    """`exclude` in [matrix]: cells that agree with all settings of one of these tables are left
+    out.
+    """
     where = "[matrix] exclude"
     if not isinstance(raw, list) or not all(isinstance(each, dict) and each for each in raw):
         raise SuiteError(f'{source}: {where}: not a list of tables; write [{{ "server.model" = "select" }}]')

@@ -1,4 +1,6 @@
-"""What a document holds, once it has been read: figures at points, and conclusions that are put to the test."""
+"""What a document holds, once it has been read: figures at points, and conclusions that are put to
+the test.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """A conclusion of a document: a figure at a point, or how many times that at another point, lies in a range."""
+    """A conclusion of a document: a figure at a point, or how many times that at another point,
+    lies in a range.
+    """
 
     name: str
     """What is claimed, in our words."""
@@ -40,7 +44,8 @@ class Claim:
     over: Setting | None
     """The point it is divided by; without it, the figure itself is claimed."""
     against: tuple[Setting, Setting] | None
-    """Two points whose ratio that ratio is divided by: whether an effect is larger here than there."""
+    """Two points whose ratio that ratio is divided by: whether an effect is larger here than
+    there."""
     least: float
     """The range's lower end: 0 where there is none."""
     most: float
@@ -50,4 +55,5 @@ class Claim:
     free: str
     """Parameters that the document leaves open, and what was chosen."""
     portable: bool
-    """Whether a figure itself can be expected of any hardware: a share, a count. A ratio always can."""
+    """Whether a figure itself can be expected of any hardware: a share, a count. A ratio always
+    can."""

@@ -1,4 +1,6 @@
-"""[[chart]]: which figure is drawn over what, where a suite says so itself; and settings as numbers on an axis."""
+"""[[chart]]: which figure is drawn over what, where a suite says so itself; and settings as numbers
+on an axis.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def check_drawn(drawn: Sequence[tuple[str, str]], settings: Sequence[Mapping[str
 
 
 def quantity(path: str, value: object, root: str | None = None) -> Quantity | None:
-    """A setting as a number; a path as the size of what it names, below `root` where that is a file; None: a word."""
+    """A setting as a number; a path as the size of what it names, below `root` where that is a
+    file; None: a word.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):

@@ -17,15 +17,20 @@ from plimsoll_lab.suite.read import check_documents, check_point, compete_along
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Settings, Suite, Value
 
 TRIAL_OVERHEAD_S = 0.03
-"""Start, readiness, connecting and stopping of a trial with few connections, as measured on two cores."""
+"""Start, readiness, connecting and stopping of a trial with few connections, as measured on two
+cores."""
 SEARCH_TRIALS = 55
-"""Trials of a search of 2 % with 11 trials a load, as measured of noisy servers; a quiet one takes a third."""
+"""Trials of a search of 2 % with 11 trials a load, as measured of noisy servers; a quiet one takes
+a third."""
 CONNECTION_COST_S = 60e-6
-"""What one more connection adds to a trial: it is established and closed at about 16,000 a second."""
+"""What one more connection adds to a trial: it is established and closed at about 16,000 a
+second."""
 
 
 def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None = None) -> Plan:
-    """Expand a suite into a plan; `only` keeps the points whose setting at a path is one of the given texts."""
+    """Expand a suite into a plan; `only` keeps the points whose setting at a path is one of the
+    given texts.
+    """
     points = tuple(_points(suite, only or {}))
     if not points:
         raise SuiteError(f"{suite.source}: --only leaves no point of the matrix; loosen it")
@@ -37,7 +42,9 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
 
 
 def _controls(suite: Suite, points: Sequence[Point]) -> list[Point]:
-    """The first contender of each setting once more: what two that are alike differ by is the noise floor."""
+    """The first contender of each setting once more: what two that are alike differ by is the noise
+    floor.
+    """
     compare = compete_along(suite)
     if not suite.verdict.control or compare is None or suite.search is not None:
         return []
@@ -66,7 +73,9 @@ def predicted_s(plan: Plan) -> float:
 
 
 def trial_s(load: Settings) -> float:
-    """How long one trial with this load will take, roughly; a count without think time is taken at 20,000 a second."""
+    """How long one trial with this load will take, roughly; a count without think time is taken at
+    20,000 a second.
+    """
     connections = units.count(str(load.get("connections", 64)))
     think_text = str(load.get("think", "0")).removeprefix("exp:")
     think = units.duration_s(think_text)
@@ -99,7 +108,9 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
 
 
 def _settings(suite: Suite) -> list[Settings | None]:
-    """The setting of every cell of the matrix, None where it is excluded, and of every single point."""
+    """The setting of every cell of the matrix, None where it is excluded, and of every single
+    point.
+    """
     found: list[Settings | None] = []
     if suite.matrix or not suite.single_points:
         for cell in itertools.product(*(axis.values for axis in suite.axes)):
@@ -128,7 +139,8 @@ def as_text(value: Value) -> str:
 
 
 def _blocks(points: Sequence[Point], repeat: int, seed: int) -> tuple[PlannedTrial, ...]:
-    # random.random() of a given seed is the one sequence Python promises to keep the same from version to version.
+    # random.random() of a given seed is the one sequence Python promises to keep the same from
+    # version to version.
     draw = random.Random(seed)  # noqa: S311 - an order, not a secret
     trials: list[PlannedTrial] = []
     for block in range(1, repeat + 1):

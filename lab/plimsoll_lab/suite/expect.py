@@ -1,6 +1,8 @@
-"""[expect]: what a figure has to be in every trial, by an expression over the point's own settings. Pure.
+"""[expect]: what a figure has to be in every trial, by an expression over the point's own settings.
+Pure.
 
-`endpoints = "== load.connections + 1"`: an operator, then numbers with units and dotted paths joined by +, - and *.
+`endpoints = "== load.connections + 1"`: an operator, then numbers with units and dotted paths
+joined by +, - and *.
 """
 
 from __future__ import annotations

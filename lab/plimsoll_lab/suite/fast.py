@@ -1,4 +1,6 @@
-"""[fast]: what a suite is with `--fast`, the same shape in a minute or two, laid over its other tables."""
+"""[fast]: what a suite is with `--fast`, the same shape in a minute or two, laid over its other
+tables.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ FAST_REPEAT = 2
 
 
 def lay_fast(tables: dict[str, object], *, fast: bool, source: str) -> dict[str, object]:
-    """The tables of a suite as they are read: [fast] is gone, and where it is asked for lies over the rest.
+    """The tables of a suite as they are read: [fast] is gone, and where it is asked for lies over
+    the rest.
 
-    A table of [fast] replaces the keys it names; a list, such as [[fast.point]], replaces the whole list. Roles keep
-    their order: [fast.role.NAME] replaces keys of one of them.
+    A table of [fast] replaces the keys it names; a list, such as [[fast.point]], replaces the whole
+    list. Roles keep their order: [fast.role.NAME] replaces keys of one of them.
     """
     given = tables.get("fast", {})
     if not isinstance(given, dict) or any(not isinstance(each, dict | list) for each in given.values()):

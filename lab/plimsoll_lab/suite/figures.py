@@ -1,6 +1,7 @@
 """Every figure a trial yields: its name, its words, its unit, and which way is better.
 
-A figure has one name everywhere: its path in the JSON. In a limit the value carries the unit instead of the name.
+A figure has one name everywhere: its path in the JSON. In a limit the value carries the unit
+instead of the name.
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ _COST = (
     Figure(name="memory_bytes", label="memory", unit="bytes", better="lower"),
 )
 PART_FIGURES: tuple[Figure, ...] = (*(BY_NAME[name] for name in _OF_PARTS), *_COST)
-"""The figures of one part: of a role `role.NAME.FIGURE`, of a generator among several `client.HOST.FIGURE`."""
+"""The figures of one part: of a role `role.NAME.FIGURE`, of a generator among several
+`client.HOST.FIGURE`."""
 _PART = re.compile(r"(role|client)\.([A-Za-z0-9_-]+)\.(.+)")
 
 
@@ -156,7 +158,9 @@ def figure_named(name: str) -> Figure | None:
 
 
 def figures_of(suite: Suite) -> tuple[Figure, ...]:
-    """Every figure that a trial of a suite may have: those of all trials, of its roles and of its generators' hosts."""
+    """Every figure that a trial of a suite may have: those of all trials, of its roles and of its
+    generators' hosts.
+    """
     clients = suite.place.load if len(suite.place.load) > 1 else ()
     of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
     return (*FIGURES, *of_roles, *(each for host in clients for each in part_figures("client", host)))
@@ -210,7 +214,9 @@ def read_limit(name: str, condition: object, *, source: str) -> Limit:
 
 
 def read_value(text: str, unit: Unit) -> float:
-    """A value with its unit, in the unit that the figure's name carries; ValueError where it is none."""
+    """A value with its unit, in the unit that the figure's name carries; ValueError where it is
+    none.
+    """
     if unit == "us":
         return units.duration_s(text) * 1e6
     if unit == "s":

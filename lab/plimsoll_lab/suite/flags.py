@@ -1,7 +1,7 @@
 """The flags of our own server and generator, as a suite may set them.
 
-The binary is the authority; this table exists so that a bad setting is refused by `plan`, before anything runs, and
-not after a hundred trials. A test holds it against the binary's `--help`.
+The binary is the authority; this table exists so that a bad setting is refused by `plan`, before
+anything runs, and not after a hundred trials. A test holds it against the binary's `--help`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ DESTINATIONS: dict[str, dict[str, Flag]] = {
     "echo": {"target": Flag(kind="text")},
     "http": {"target": Flag(kind="text"), "path": Flag(kind="text")},
 }
-"""What says where a load goes: `target`, an address or URL in place of the server's own; `path`, what is asked for.
+"""What says where a load goes: `target`, an address or URL in place of the server's own; `path`,
+what is asked for.
 
 No flags: the lab makes the generator's target of them."""
 
@@ -135,7 +136,8 @@ FORWARD_FLAGS: dict[str, Flag] = {
     "connection_log": Flag(kind="file"),
     "transfer_log": Flag(kind="file"),
 }
-"""The forwarder's; `target` is where a port of the lab's choice leads, `mappings` are the command's own."""
+"""The forwarder's; `target` is where a port of the lab's choice leads, `mappings` are the command's
+own."""
 
 ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",
@@ -182,7 +184,9 @@ FILES = {
 
 
 def without_csv(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """A load's settings as the lab asks for them: a CSV is made of the generator's JSON, for it writes one of both."""
+    """A load's settings as the lab asks for them: a CSV is made of the generator's JSON, for it
+    writes one of both.
+    """
     flags = dict(settings)
     if flags.pop("csv", None) == "tcpbenchmark":
         flags["per_connection"] = True
@@ -190,7 +194,8 @@ def without_csv(settings: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def as_arguments(settings: Mapping[str, Value], part: str = "") -> list[str]:
-    """The settings as the binary's arguments: `{"think": "1s", "barrier": True}` -> `--think 1s --barrier`.
+    """The settings as the binary's arguments: `{"think": "1s", "barrier": True}` -> `--think 1s
+    --barrier`.
 
     A file that is asked for has the part's name, below the folder `{records}`.
     """

@@ -1,4 +1,6 @@
-"""What can be known of a suite's windows before anything runs: whether they hold requests enough for its limits."""
+"""What can be known of a suite's windows before anything runs: whether they hold requests enough
+for its limits.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Plan, Settings
 
 RULE_OF_THREE = 3.0
-"""Without one failure in n requests the ratio is below 3 / n with 95 % (Hanley and Lippman-Hand, JAMA 1983)."""
+"""Without one failure in n requests the ratio is below 3 / n with 95 % (Hanley and Lippman-Hand,
+JAMA 1983)."""
 BEYOND_A_PERCENTILE = 10
 """Requests that have to lie beyond a percentile before it is more than the luck of a few."""
 BUSY_RATE = 20_000.0
-"""Requests a second that a closed loop without think time is taken to complete: of this no more than a guess."""
+"""Requests a second that a closed loop without think time is taken to complete: of this no more
+than a guess."""
 
 _PERCENTILE = re.compile(r"\.p(\d+)(?:_(\d+))?$")
 
@@ -47,7 +51,9 @@ def requests_expected(load: Settings) -> float:
 
 
 def too_short(plan: Plan) -> list[tuple[Limit, int, float]]:
-    """Limits that some window is too short for: the limit, the requests it needs, and the fewest a window holds."""
+    """Limits that some window is too short for: the limit, the requests it needs, and the fewest a
+    window holds.
+    """
     search = plan.suite.search
     loads = [{**point.load, search.key: search.lowest} if search else point.load for point in plan.points]
     fewest = min((requests_expected(load) for load in loads), default=0.0)

@@ -1,8 +1,9 @@
-"""Where the parts of a suite run, and what else takes part: [network], [place] and [[role]], typed and checked.
+"""Where the parts of a suite run, and what else takes part: [network], [place] and [[role]], typed
+and checked.
 
-A part is what runs as a process of its own: the server under test (named `server`), the generators (`load`), and every
-role. Parts name each other by `role:NAME`, which stands for the address that the part listens on, or by
-`role:NAME:PORT`, its host's address and that port.
+A part is what runs as a process of its own: the server under test (named `server`), the generators
+(`load`), and every role. Parts name each other by `role:NAME`, which stands for the address that
+the part listens on, or by `role:NAME:PORT`, its host's address and that port.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def read_network(table: Table, *, source: str) -> Topology:
-    """The network of one point: a word of Mininet's, or its links one by one; the table's shape is every link's."""
+    """The network of one point: a word of Mininet's, or its links one by one; the table's shape is
+    every link's.
+    """
     with _told(source):
         _refuse_unknown(table, (*NETWORK_KEYS, *LINK_KEYS), "[network]")
         shape = cast("Shape", {key: table[key] for key in LINK_KEYS if key in table})
@@ -172,7 +175,9 @@ def resolve(text: str, addresses: Mapping[str, str]) -> str:
 
 
 def start_order(server: Settings, roles: Iterable[Role], *, source: str) -> list[str]:
-    """The parts but the generators, each after those that it names; the server as early as it may."""
+    """The parts but the generators, each after those that it names; the server as early as it
+    may.
+    """
     waiting: dict[str, Settings] = {SERVER: server, **{role.name: role.settings for role in roles if role.kind != LOAD}}
     order: list[str] = []
     while waiting:
@@ -204,7 +209,9 @@ def check_references(server: Settings, load: Settings, roles: Sequence[Role], *,
 
 
 def paths(suite_place: Place, roles: Sequence[Role], load: Settings) -> list[tuple[str, str]]:
-    """Between which hosts the generators, forwarders and commands talk: from, to, each pair once."""
+    """Between which hosts the generators, forwarders and commands talk: from, to, each pair
+    once.
+    """
     homes = {SERVER: cast("str", suite_place.server), **{role.name: cast("str", role.on) for role in roles}}
     talks = [(host, load) for host in suite_place.load]
     talks += [(cast("str", role.on), role.settings) for role in roles]

@@ -1,4 +1,6 @@
-"""A suite's TOML, typed: whatever is unknown or out of range is refused here, with what, why and how to fix it."""
+"""A suite's TOML, typed: whatever is unknown or out of range is refused here, with what, why and
+how to fix it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def read_file(path: Path) -> Suite:
 def read_text(
     text: str, *, source: str, directory: str, changes: Mapping[str, Value] | None = None, fast: bool = False
 ) -> Suite:
-    """Read a suite from text; `changes` are settings by dotted path that win over the file, and over its [fast]."""
+    """Read a suite from text; `changes` are settings by dotted path that win over the file, and
+    over its [fast].
+    """
     try:
         tables: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -121,7 +125,9 @@ def _check_compare(suite: Suite) -> None:
 
 
 def compete_along(suite: Suite) -> str | None:
-    """The path whose values compete: as stated, else the contenders, else the first axis if it varies the server."""
+    """The path whose values compete: as stated, else the contenders, else the first axis if it
+    varies the server.
+    """
     if suite.verdict.compare is not None:
         return suite.verdict.compare
     first = suite.axes[0].path if suite.axes else ""
@@ -139,7 +145,9 @@ def check_documents(suite: Suite, settings: Sequence[Settings]) -> None:
 
 
 def check_point(suite: Suite, point: Point) -> None:
-    """Refuse a point that could not be started: its tables as a whole, after the matrix has been applied."""
+    """Refuse a point that could not be started: its tables as a whole, after the matrix has been
+    applied.
+    """
     _check_server(suite.source, "server", point.server)
     _check_load(suite.source, "load", point.load)
     _check_shares(suite.source, point)

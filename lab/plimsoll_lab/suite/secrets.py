@@ -1,7 +1,8 @@
 """Which values of a suite are secrets, so that no file of a run holds them.
 
-A secret is the value of a header such as `Authorization` or `Cookie`, the password of a URL, and what a name such as
-`token` or `password` is set to: a setting, an option of a command, a variable or a parameter of a URL.
+A secret is the value of a header such as `Authorization` or `Cookie`, the password of a URL, and
+what a name such as `token` or `password` is set to: a setting, an option of a command, a variable
+or a parameter of a URL.
 """
 
 from __future__ import annotations

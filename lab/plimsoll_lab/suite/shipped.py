@@ -1,4 +1,6 @@
-"""The suites that ship with Plimsoll: in the wheel beside this package, in a checkout in the folder `suites`."""
+"""The suites that ship with Plimsoll: in the wheel beside this package, in a checkout in the folder
+`suites`.
+"""
 
 from __future__ import annotations
 

@@ -50,11 +50,13 @@ class RunSettings:
     order: str = "blocks"
     """`blocks`: every point once a block, shuffled anew within each block."""
     seed: int | None = None
-    """Where all randomness of the run comes from; drawn, and recorded, when the suite does not give one."""
+    """Where all randomness of the run comes from; drawn, and recorded, when the suite does not give
+    one."""
     ready_timeout: float = 10.0
     """Seconds a server may take until it can be connected to."""
     trial_timeout: float | None = None
-    """Seconds one generator may run; without it, a generous bound follows from the load asked for."""
+    """Seconds one generator may run; without it, a generous bound follows from the load asked
+    for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +79,20 @@ class VerdictSettings:
     tolerance: float = 0.05
     """The loss that a gate tolerates, as a part of the baseline's figure."""
     control: bool = False
-    """Whether the first contender is measured twice in every block, as if it were two: an A/A control."""
+    """Whether the first contender is measured twice in every block, as if it were two: an A/A
+    control."""
 
 
 HOLD_TIMES = 5
-"""A confirming trial is so many times as long as one of the search: a growing queue then shows five times as much."""
+"""A confirming trial is so many times as long as one of the search: a growing queue then shows five
+times as much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchSettings:
-    """A capacity to be searched for at each point of the matrix; a repetition is then a whole search."""
+    """A capacity to be searched for at each point of the matrix; a repetition is then a whole
+    search.
+    """
 
     over: str
     """What is varied: `load.connections` or `load.rate`."""
@@ -99,7 +105,8 @@ class SearchSettings:
     trials: int = 5
     """The most trials that decide about a load; more than half of them agree."""
     patience_s: float = 3600.0
-    """Seconds of trials after which a search ends with the bounds it has. Of 2 %, it takes some fifty trials."""
+    """Seconds of trials after which a search ends with the bounds it has. Of 2 %, it takes some
+    fifty trials."""
 
     @property
     def key(self) -> str:
@@ -107,7 +114,9 @@ class SearchSettings:
         return self.over.partition(".")[2]
 
     def hold_s(self, trial_s: float) -> float:
-        """How long a confirming trial lasts: a queue that grows slowly stays below a limit in a shorter one."""
+        """How long a confirming trial lasts: a queue that grows slowly stays below a limit in a
+        shorter one.
+        """
         return HOLD_TIMES * trial_s
 
 
@@ -174,7 +183,8 @@ class Suite:
     search: SearchSettings | None = None
     """A load to be searched for, in place of an axis."""
     network: Mapping[str, object] | None = None
-    """The network between hosts, before the matrix has been applied; None for the local host alone."""
+    """The network between hosts, before the matrix has been applied; None for the local host
+    alone."""
     place: Place = field(default_factory=Place)
     """Where server and generators run, as far as the suite says."""
     roles: tuple[Role, ...] = ()
@@ -208,9 +218,11 @@ class Point:
     """One cell of the matrix."""
 
     number: int
-    """Position among all cells of the matrix, from 0, first axis slowest, and then among the single points."""
+    """Position among all cells of the matrix, from 0, first axis slowest, and then among the single
+    points."""
     setting: Settings
-    """What varies, by dotted path; a contender's name under `contender`, a point's under `point`."""
+    """What varies, by dotted path; a contender's name under `contender`, a point's under
+    `point`."""
     server: Settings
     """The whole server table of this point."""
     load: Settings

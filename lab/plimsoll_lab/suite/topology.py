@@ -1,7 +1,9 @@
-"""A rack of hosts, switches and links, from Mininet's words: what `plimsoll link` is told, and who has which address.
+"""A rack of hosts, switches and links, from Mininet's words: what `plimsoll link` is told, and who
+has which address.
 
-Names and addresses are Mininet's: hosts h1, h2, ... with the interface hN-eth0 and the address 10.0.0.N in 10.0.0.0/8,
-switches s1, s2, ... A host's further addresses are 10.1.0.N, 10.2.0.N and so on.
+Names and addresses are Mininet's: hosts h1, h2, ... with the interface hN-eth0 and the address
+10.0.0.N in 10.0.0.0/8, switches s1, s2, ... A host's further addresses are 10.1.0.N, 10.2.0.N and
+so on.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ ADDRESSES_MAX = 250
 """The second part tells a host's addresses apart."""
 
 LINK_KEYS = ("rate", "delay", "jitter", "order", "loss", "queue")
-"""What each direction of a link can be told, as in docs/networks.md; `plimsoll link` checks the values once more."""
+"""What each direction of a link can be told, as in docs/networks.md; `plimsoll link` checks the
+values once more."""
 FULL_FRAME_BYTES = 1514
 """The longest frame of Ethernet without its checksum, as tc(8) counts it."""
 
@@ -96,7 +99,9 @@ class Topology:
         return reached[end]
 
     def one_way_s(self, start: str, end: str, *, frame_bytes: int = 0) -> float:
-        """From host to host by the delays of the links, and by what a frame of this length takes to send on each."""
+        """From host to host by the delays of the links, and by what a frame of this length takes to
+        send on each.
+        """
         return sum(
             duration_s(str(shape.get("delay", "0")))
             + (frame_bytes * 8 / bits_per_s(str(shape["rate"])) if "rate" in shape else 0.0)
@@ -128,8 +133,8 @@ def interface(host: str) -> str:
 def read_topology(words: str, shape: Shape, *, addresses: int = 1, backend: str = "tap") -> Topology:
     """What `single,3`, `linear,4` or `dumbbell,4` stands for, each link of the same shape.
 
-    single,N: N hosts on one switch. linear,N: N switches in a row with a host each. dumbbell,N: N hosts on each of two
-    switches, and one link between these.
+    single,N: N hosts on one switch. linear,N: N switches in a row with a host each. dumbbell,N: N
+    hosts on each of two switches, and one link between these.
     """
     match = _WORDS.fullmatch(words.replace(" ", ""))
     if match is None or int(match[2]) == 0:

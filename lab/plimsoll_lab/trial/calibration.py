@@ -1,7 +1,8 @@
-"""Whether an emulated network is what was asked for: each path's round trip and goodput, before the first trial.
+"""Whether an emulated network is what was asked for: each path's round trip and goodput, before the
+first trial.
 
-How they are measured is the agent's doing (`hosts/path.py`): of UDP datagrams where the links cut large segments, of
-TCP connections where they carry them whole.
+How they are measured is the agent's doing (`hosts/path.py`): of UDP datagrams where the links cut
+large segments, of TCP connections where they carry them whole.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ def _calibrate_path(stage: Stage, topology: Topology, start: str, end: str) -> J
 
 
 def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole: bool) -> float | None:
-    """What a path carries of payload, sent a tenth faster than its narrowest link; None where no link has a rate."""
+    """What a path carries of payload, sent a tenth faster than its narrowest link; None where no
+    link has a rate.
+    """
     narrowest = topology.narrowest_bits_per_s(start, end)
     if narrowest is None:
         return None

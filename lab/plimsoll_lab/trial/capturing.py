@@ -1,4 +1,6 @@
-"""`capture = true`: the packets of the server's host over a trial, into a file, and what they come to."""
+"""`capture = true`: the packets of the server's host over a trial, into a file, and what they come
+to.
+"""
 
 from __future__ import annotations
 

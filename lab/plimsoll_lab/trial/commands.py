@@ -1,4 +1,6 @@
-"""The command of each part of a trial, and what several generators share. Nothing is started here."""
+"""The command of each part of a trial, and what several generators share. Nothing is started
+here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from plimsoll_lab.suite.rack import LOAD, SERVER, resolve
 from plimsoll_lab.suite.spec import Role, Settings, Suite
 
 SHARED = ("connections", "requests", "connect_rate")
-"""What several generators share evenly; the window's length, and requests on each connection, are each one's own."""
+"""What several generators share evenly; the window's length, and requests on each connection, are
+each one's own."""
 ENDLESS = "24h"
 """A generator that is not measured goes on until the others have ended."""
 
@@ -65,7 +68,9 @@ def forward_command(host: Host, binary: str, settings: Settings, addresses: Addr
 def load_command(
     host: Host, binary: str, suite: Suite, settings: Settings, addresses: Addresses, name: str = LOAD
 ) -> list[str]:
-    """A generator's command. It writes a line a second, where its engine can: the trial's timeline is made of them."""
+    """A generator's command. It writes a line a second, where its engine can: the trial's timeline
+    is made of them.
+    """
     protocol = str(settings.get("protocol", "echo"))
     target = resolve(str(settings.get("target", "{address}")), addresses).replace("{address}", addresses[SERVER])
     if protocol == "http" and "://" not in target:
@@ -86,7 +91,9 @@ def in_records(command: list[str], records: Path) -> list[str]:
 
 
 def share(settings: Settings, number: int, of: int) -> Settings:
-    """What one of several generators, numbered from 0, does of what they share; the first take what is left over."""
+    """What one of several generators, numbered from 0, does of what they share; the first take what
+    is left over.
+    """
     if of == 1:
         return settings
     own = dict(settings)
@@ -104,7 +111,9 @@ def share(settings: Settings, number: int, of: int) -> Settings:
 
 
 def with_warm_up(command: list[str], suite: Suite, settings: Settings, role: Role | None) -> list[str]:
-    """A generator's command with the run's warm-up; one that is not measured goes on until it is stopped."""
+    """A generator's command with the run's warm-up; one that is not measured goes on until it is
+    stopped.
+    """
     if role is not None and not role.measured:
         ends = any(key in settings for key in ("duration", "requests", "each"))
         return command if ends else [*command, "--duration", ENDLESS]

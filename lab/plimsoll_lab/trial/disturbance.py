@@ -8,15 +8,17 @@ from typing import cast
 from plimsoll_lab.store.records import Doubt, Json
 
 LATE_TOLERATED = 0.002
-"""The part of the packets that may be late by the emulator's fault. A request is two packets or more, so one in five
-hundred is half a per cent of the requests: the 99th percentile stands."""
+"""The part of the packets that may be late by the emulator's fault. A request is two packets or
+more, so one in five hundred is half a per cent of the requests: the 99th percentile stands."""
 
 LATE_LEAST = 3
 """So few packets move no figure of a trial that is long enough to have any."""
 
 
 def too_disturbed(network: Json | None) -> str | None:
-    """Why the trial is no result, where the emulator was at fault too often; such a trial is made again."""
+    """Why the trial is no result, where the emulator was at fault too often; such a trial is made
+    again.
+    """
     if network is None:
         return None
     if network.get("silent"):
@@ -49,7 +51,9 @@ def network_doubts(network: Json | None) -> list[Doubt]:
 
 
 def _sums(network: Json) -> tuple[int, int, int]:
-    """Packets handed to hosts, those of them that were late, and packets lost by the emulator's fault on any link."""
+    """Packets handed to hosts, those of them that were late, and packets lost by the emulator's
+    fault on any link.
+    """
     every = cast("Sequence[Mapping[str, int]]", network.get("links") or ())
     # Only a packet for a host can be late: between links a frame goes on at the moment it was due.
     to_hosts = [way for way in every if str(way["to"]).endswith("-eth0")]

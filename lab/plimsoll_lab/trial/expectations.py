@@ -14,8 +14,8 @@ DEFAULTS = {"load.connections": 64.0}
 def first_unmet(suite: Suite, point: Point, figures: Mapping[str, float], records: Mapping[str, object]) -> str | None:
     """The first expectation that a trial does not meet, in words.
 
-    A figure is looked up among the trial's figures, in the generator's summary, and then in the records by their
-    names: `server.connections`, `capture.endpoints`.
+    A figure is looked up among the trial's figures, in the generator's summary, and then in the
+    records by their names: `server.connections`, `capture.endpoints`.
     """
 
     def seen(path: str) -> float | None:

@@ -1,4 +1,6 @@
-"""Every figure of one trial, from what its parts told and what was read of them. Nothing is read here."""
+"""Every figure of one trial, from what its parts told and what was read of them. Nothing is read
+here.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def pick(record: Mapping[str, object], names: object) -> Figures:
 
 
 def sequences(connections: Sequence[Json]) -> Figures:
-    """Tcpbenchmark's counters and times, of one result a connection; times are of those that succeeded alone."""
+    """Tcpbenchmark's counters and times, of one result a connection; times are of those that
+    succeeded alone.
+    """
     if not connections:
         return {}
     succeeded = [each for each in connections if each["success"]]
@@ -102,7 +106,9 @@ def _statistics(samples: Sequence[float]) -> Figures:
 
 
 def _due(summary: Json, point: Point) -> Figures:
-    """What the suite asked for beside what was done; a window of a stated length has no number of requests due."""
+    """What the suite asked for beside what was done; a window of a stated length has no number of
+    requests due.
+    """
     load = point.load
     asked = units.count(cast("str | int", load.get("connections", 64)))
     established = _table(summary, "connections").get("established")
@@ -124,7 +130,9 @@ def _requests_due(load: Settings, connections: int) -> int | None:
 
 
 def _fetches(summary: Json) -> Figures:
-    """Connection and transmission time a fetch: all that a connection carried share what connecting took."""
+    """Connection and transmission time a fetch: all that a connection carried share what connecting
+    took.
+    """
     opened, sent = _table(summary, "establishment_time_us"), _table(summary, "transmission_time_us")
     count = cast("float", sent.get("count") or 0)
     if not count:
@@ -148,7 +156,9 @@ def _server_cost(window: Window, summary: Json) -> Figures:
 
 
 def _host(told: Told, host: str) -> Figures:
-    """Of the server's host: the machine's CPU; the memory of the parts that run there, and of its sockets."""
+    """Of the server's host: the machine's CPU; the memory of the parts that run there, and of its
+    sockets.
+    """
     figures: Figures = {}
     busy = told.window.machine().get("busy_cores")
     if busy is not None:
@@ -170,7 +180,9 @@ def _host(told: Told, host: str) -> Figures:
 
 
 def _network(told: Told, host: str) -> Figures:
-    """What TCP and the interface of the server's host counted; on the local host, the whole machine's."""
+    """What TCP and the interface of the server's host counted; on the local host, the whole
+    machine's.
+    """
     counters = cast("dict[str, int]", _table(_table(told.hosts, "counters"), host))
     figures: Figures = {f"tcp.{name}": counters[name] for name in TCP if name in counters}
     if "packets_sent" in counters:

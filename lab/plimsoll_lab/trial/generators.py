@@ -1,6 +1,7 @@
 """The generators of a trial: they share the load, start at one instant, and make one summary.
 
-Several generators measure one window: it opens when the last of them has opened its own, and closes with the first.
+Several generators measure one window: it opens when the last of them has opened its own, and closes
+with the first.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from plimsoll_lab.trial.wire import Wire
 AFTER_DEATH_S = 2.0
 """How long a generator may go on after its server has died: its requests can only fail."""
 START_IN_S = 0.6
-"""From the start of several generators to their common instant: a process is up within some 20 ms, on a busy machine
-ten times that."""
+"""From the start of several generators to their common instant: a process is up within some 20 ms,
+on a busy machine ten times that."""
 START_EACH_S = 0.05
 """More for each of them."""
 STOP_S = 5.0
@@ -126,7 +127,9 @@ def run_loads(
     window: Window,
     watch: Watch,
 ) -> None:
-    """Run the generators until every measured one has ended, reading usage at the window's ends and in between."""
+    """Run the generators until every measured one has ended, reading usage at the window's ends and
+    in between.
+    """
     deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as stack:
         _start(stack, generators)
@@ -241,12 +244,15 @@ def _watched(
 
 
 def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
-    """The record of the measured generators as of one; the merging is the binary's, histograms and all."""
+    """The record of the measured generators as of one; the merging is the binary's, histograms and
+    all.
+    """
     first = generators[0]
     if len(generators) == 1:
         return first.seen
     summaries = [each.summary for each in generators if each.summary is not None]
-    # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what went wrong.
+    # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what
+    # went wrong.
     told = next((each for each in generators if each.seen["exit_code"] not in {0, 3, 4}), first)
     return {
         "command": first.seen["command"],

@@ -1,4 +1,5 @@
-"""The life of a trial: a fresh server and whatever else takes part, readiness, load, samples, drain, judgement.
+"""The life of a trial: a fresh server and whatever else takes part, readiness, load, samples,
+drain, judgement.
 
 One thread and one loop: it sleeps until a process prints or ends, or a sample is due.
 """
@@ -109,7 +110,8 @@ def run_trial(
     captures: Path | None = None,
     records: Path | None = None,
 ) -> TrialRecord:
-    """Make one measurement, whatever comes of it; packets are captured into a folder where one is given.
+    """Make one measurement, whatever comes of it; packets are captured into a folder where one is
+    given.
 
     Into `records` go the files that its parts write; without it, they are not kept.
     """
@@ -258,7 +260,9 @@ def _start_parts(
 def _command(
     host: Host, binary: str, suite: Suite, role: Role | None, settings: Settings, addresses: Mapping[str, str]
 ) -> tuple[list[str], str | None, bool]:
-    """A part's command, the address to try until it answers, and whether it is waited for at all."""
+    """A part's command, the address to try until it answers, and whether it is waited for at
+    all.
+    """
     if role is not None and role.kind == "forward":
         return forward_command(host, binary, settings, addresses, role.name), None, True
     if role is not None and role.kind == "command":
@@ -344,12 +348,16 @@ def _cost(name: str, window: Window) -> Json:
 
 
 def _think_s(point: Point) -> float | None:
-    """Of a closed loop over a stated time; any other load has no steady number of connections to reason about."""
+    """Of a closed loop over a stated time; any other load has no steady number of connections to
+    reason about.
+    """
     if "rate" in point.load or "duration" not in point.load:
         return None
     return duration_s(str(point.load.get("think", "0")).removeprefix("exp:"))
 
 
 def _timeout_s(suite: Suite, point: Point) -> float:
-    """Generous: ten times the prediction and a minute, for a slow server is a result and a hung one is not."""
+    """Generous: ten times the prediction and a minute, for a slow server is a result and a hung one
+    is not.
+    """
     return suite.run.trial_timeout or 60.0 + 10 * trial_s(point.load)

@@ -1,8 +1,10 @@
-"""What is read on every host over a window, besides the server's own cost: seldom, and a few small files at a time.
+"""What is read on every host over a window, besides the server's own cost: seldom, and a few small
+files at a time.
 
-Together, with the server read ten times a second, this is to stay within a hundredth of a core however many processes
-and connections there are; the lab's own CPU over the window stands in every record (`lab_cpu_cores`). What grows with
-them, the sample of connections and the descriptors of whole trees, is read the less often the more it costs.
+Together, with the server read ten times a second, this is to stay within a hundredth of a core
+however many processes and connections there are; the lab's own CPU over the window stands in every
+record (`lab_cpu_cores`). What grows with them, the sample of connections and the descriptors of
+whole trees, is read the less often the more it costs.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ class Sampler:
                 costs[name] = _cost(found, number)
             if found.connections is not None:
                 if found.connections_family is not None:
-                    # A server has one family: asking for the other walks over every connection for nothing.
+                    # A server has one family: asking for the other walks over every connection for
+                    # nothing.
                     self._families = (socket.AddressFamily(found.connections_family),)
                 self._connections.append({"at_s": at_s, "host": self._server_host.name, **found.connections})
             expensive_s = max(expensive_s, found.expensive_s)

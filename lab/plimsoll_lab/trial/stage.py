@@ -1,4 +1,6 @@
-"""Where the parts of a trial run: the local host alone, or a rack of hosts with a network between them."""
+"""Where the parts of a trial run: the local host alone, or a rack of hosts with a network between
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Whether a trial should be measured again: a cause outside its own processes was in the way that may pass. Pure.
+"""Whether a trial should be measured again: a cause outside its own processes was in the way that
+may pass. Pure.
 
-A generator at its own limit is no such cause. It strikes the fastest contender most, so that repeating its trials would
-choose among them: what it says is a lower bound of the rate instead.
+A generator at its own limit is no such cause. It strikes the fastest contender most, so that
+repeating its trials would choose among them: what it says is a lower bound of the rate instead.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from plimsoll_lab.store.records import TrialRecord
 SUSPECT = {"generator_limited", "invalid"}
 """Outcomes that say something of the machine, not of the server."""
 PASSING = {"machine_busy", "steal", "throttled", "capture_drops", "link_disturbed"}
-"""Causes of the machine, which pass: another program, another guest, a quota used up, an emulator held up."""
+"""Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
+held up."""
 SHORTEST_S = 0.2
-"""The kernel counts CPU in steps of 10 ms: of a shorter window, nothing it says of other programs is sure."""
+"""The kernel counts CPU in steps of 10 ms: of a shorter window, nothing it says of other programs
+is sure."""
 
 
 def suspicion(trial: TrialRecord) -> str | None:

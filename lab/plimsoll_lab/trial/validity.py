@@ -1,7 +1,7 @@
 """Whether a trial is a result at all. Pure: what was seen in, an outcome out.
 
-A server at its limit, a server that died and a generator at its limit are three different findings, and none of them is
-a slow result.
+A server at its limit, a server that died and a generator at its limit are three different findings,
+and none of them is a slow result.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
 UNSENT_TOLERATED = 0.1
-"""Some requests fall due in the last moments of a window; above a tenth the generator stood still."""
+"""Some requests fall due in the last moments of a window; above a tenth the generator stood
+still."""
 FOREIGN_CORES_TOLERATED = 0.25
-"""CPU used by others during the window that is still called quiet: /proc/stat counts in steps of 10 ms a CPU, so in a
-window of 0.3 s on two CPUs less could not be told from nothing."""
+"""CPU used by others during the window that is still called quiet: /proc/stat counts in steps of 10
+ms a CPU, so in a window of 0.3 s on two CPUs less could not be told from nothing."""
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
 
 THROTTLED_TOLERATED = 0.01
 """A quota that withholds a hundredth of the window's time has already moved a 99th percentile."""
 UNSTABLE = 1.3
-"""The server's CPU in the one half of a window over that in the other, beyond which there was no steady state."""
+"""The server's CPU in the one half of a window over that in the other, beyond which there was no
+steady state."""
 LEAST_SAMPLES = 6
 """Below so many, a half is one or two samples, and each is a tenth of a second."""
 LEAST_CORES = 0.1
 """A server that idles has no steady state to miss."""
 TRUNCATED = 1.5
-"""Little's law and the mean that was seen differ by less than this, noise and the window's edges included."""
+"""Little's law and the mean that was seen differ by less than this, noise and the window's edges
+included."""
 
 GENERATOR_DOUBTS = ("generator_", "schedule_")
 """How the codes of doubts begin that are the generator's own doing."""
@@ -131,7 +134,9 @@ def _missing_summary(seen: Observation) -> str | None:
 
 
 def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome, str | None]]:
-    """The generator's own word on its measurement: it knows whether it, or something else, was in the way."""
+    """The generator's own word on its measurement: it knows whether it, or something else, was in
+    the way.
+    """
     if (seen.load_summary or {}).get("valid") is not False:
         return []
     own = [doubt.message for doubt in doubts if doubt.code.startswith(GENERATOR_DOUBTS)]
@@ -146,7 +151,9 @@ def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome
 
 
 def _unsent(summary: Json) -> str | None:
-    """Closed loop: a request that was due on a free connection and was not sent is the generator's doing alone."""
+    """Closed loop: a request that was due on a free connection and was not sent is the generator's
+    doing alone.
+    """
     requests = cast("Mapping[str, int]", summary.get("requests") or {})
     unsent, scheduled = requests.get("unsent", 0), requests.get("scheduled", 0)
     if summary.get("intended_rate") is not None or unsent <= UNSENT_TOLERATED * scheduled:
@@ -173,7 +180,9 @@ def _shortfall(summary: Json) -> str | None:
 
 
 def _failed(summary: Json) -> int:
-    """Requests that were sent and came to nothing; those a generator never sent are its own lateness."""
+    """Requests that were sent and came to nothing; those a generator never sent are its own
+    lateness.
+    """
     requests = cast("Mapping[str, int]", summary.get("requests") or {})
     return requests.get("failed", 0) + requests.get("timed_out", 0)
 
@@ -230,7 +239,9 @@ def _load_doubts(seen: Observation) -> list[Doubt]:
 
 
 def _truncated(seen: Observation) -> list[Doubt]:
-    """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, knows of them all the same."""
+    """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, knows of
+    them all the same.
+    """
     summary = seen.load_summary or {}
     rate = cast("float", summary.get("completed_rate") or 0.0)
     mean_us = cast("Mapping[str, float]", summary.get("response_time_us") or {}).get("mean")

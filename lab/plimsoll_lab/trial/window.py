@@ -1,4 +1,6 @@
-"""The measured window of a trial: what every part had used as it opened, as it closed, and in between."""
+"""The measured window of a trial: what every part had used as it opened, as it closed, and in
+between.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.records import Json, Sample
 
 SAMPLE_EVERY_S = 0.1
-"""Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one core."""
+"""Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one
+core."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -25,7 +28,8 @@ class Window:
     closed_unix_s: float | None = None
     """When the generator closed it."""
     opened_at: float = 0.0
-    """When the lab had read the server's usage for it, on its own monotonic clock, which samples are due by."""
+    """When the lab had read the server's usage for it, on its own monotonic clock, which samples
+    are due by."""
     first_at_s: float = 0.0
     """When the server's usage was read for it, on the monotonic clock of the server's machine."""
     lag_s: float = 0.0
@@ -77,7 +81,8 @@ class Window:
         if due_s > 0:
             return due_s
         if server.meter_source == "proc":
-            # A walk over the processes in the middle of a window would disturb it: only its ends are read.
+            # A walk over the processes in the middle of a window would disturb it: only its ends
+            # are read.
             return SAMPLE_EVERY_S
         usage = read_usage(host, server, {}, thorough=False).server
         self.samples.append(Sample(at_s=now - self.opened_at, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))

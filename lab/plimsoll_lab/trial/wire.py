@@ -1,4 +1,6 @@
-"""What the emulator did during a trial: the packets of each link, and when it was not the network asked for."""
+"""What the emulator did during a trial: the packets of each link, and when it was not the network
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.trial.window import Window
 
 SETTLED_S = 0.12
-"""The emulator tells of a disturbance a tenth of a second after its end (crates/instrument/link/src/run.rs)."""
+"""The emulator tells of a disturbance a tenth of a second after its end
+(crates/instrument/link/src/run.rs)."""
 TELLS_WITHIN_S = 30.0
 """Against hanging: it tells its counts several times a second."""
 COUNTS = (
@@ -43,7 +46,9 @@ class Wire:
             self._before = self._network.latest
 
     def record(self, window: Window) -> Json:
-        """What became of the packets, from the counts before the window opened to those after it closed."""
+        """What became of the packets, from the counts before the window opened to those after it
+        closed.
+        """
         network, before = self._network, self._before
         opened, closed = window.opened_unix_s, window.closed_unix_s
         if network is None or opened is None or closed is None:

@@ -12,7 +12,8 @@ pub enum Think {
     None,
     /// The same each time.
     Fixed(Duration),
-    /// Drawn anew from an exponential distribution with this mean, so that requests come as from independent people.
+    /// Drawn anew from an exponential distribution with this mean, so that requests come as from
+    /// independent people.
     Exponential(Duration),
 }
 
@@ -26,8 +27,8 @@ impl Think {
         }
     }
 
-    /// How long after its start a connection sends its first request, so that connections which start together do not go on together: as if it had
-    /// been thinking for a while already.
+    /// How long after its start a connection sends its first request, so that connections which
+    /// start together do not go on together: as if it had been thinking for a while already.
     pub fn draw_phase_ns(self, random: &mut impl Rng) -> u64 {
         match self {
             Think::None => 0,
@@ -66,7 +67,8 @@ impl Rate {
         (self.from + self.to) / 2.0
     }
 
-    /// When `expected` requests are expected to have become due, in seconds: the inverse of the rate's integral. Infinite where that many never are.
+    /// When `expected` requests are expected to have become due, in seconds: the inverse of the
+    /// rate's integral. Infinite where that many never are.
     fn time_of(&self, expected: f64) -> f64 {
         let (start, ramp) = (self.ramp_start.as_secs_f64(), self.ramp.as_secs_f64());
         let before = self.from * start;
@@ -80,7 +82,8 @@ impl Rate {
         }
         let over_ramp = self.mean() * ramp;
         if within < over_ramp {
-            // from * t + (to - from) / (2 * ramp) * t^2 = within, solved in the form that loses no digits where the two rates are near each other.
+            // from * t + (to - from) / (2 * ramp) * t^2 = within, solved in the form that loses no
+            // digits where the two rates are near each other.
             let root = (self.from * self.from + 2.0 * (self.to - self.from) / ramp * within).max(0.0).sqrt();
             return start + 2.0 * within / (self.from + root);
         }
@@ -97,10 +100,11 @@ pub enum Spacing {
     Poisson,
 }
 
-/// The instants at which requests are due, one after the other: one event loop's part of an open loop.
+/// The instants at which requests are due, one after the other: one event loop's part of an open
+/// loop.
 ///
-/// Nothing is stored: an instant is drawn when the one before it is taken, however late that is. So a generator that cannot send has a stream that
-/// waits, not a queue that grows.
+/// Nothing is stored: an instant is drawn when the one before it is taken, however late that is. So
+/// a generator that cannot send has a stream that waits, not a queue that grows.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     rate: Rate,
@@ -112,8 +116,9 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Arrivals for a loop with this share of all (above 0, at most 1). At fixed distances, `phase` (0 to 1) is by how much of a distance they are moved, so that
-    /// several loops do not send together.
+    /// Arrivals for a loop with this share of all (above 0, at most 1). At fixed distances, `phase`
+    /// (0 to 1) is by how much of a distance they are moved, so that several loops do not send
+    /// together.
     pub fn new(rate: Rate, spacing: Spacing, share: f64, phase: f64, random: &mut impl Rng) -> Arrivals {
         let expected = match spacing {
             Spacing::Fixed => phase,
@@ -193,7 +198,8 @@ mod tests {
         assert_ne!(draw(1), draw(2));
     }
 
-    /// The largest distance between the samples' distribution and the exponential one (Kolmogorov-Smirnov).
+    /// The largest distance between the samples' distribution and the exponential one
+    /// (Kolmogorov-Smirnov).
     fn distance_from_exponential(mut gaps: Vec<f64>, rate: f64) -> f64 {
         gaps.sort_by(f64::total_cmp);
         let count = gaps.len() as f64;
@@ -206,7 +212,8 @@ mod tests {
 
     #[test]
     fn poisson_gaps_are_exponential_and_their_counts_within_bounds() {
-        // Each bound is passed by chance once in a thousand: seeds are fixed, so this either holds or it does not.
+        // Each bound is passed by chance once in a thousand: seeds are fixed, so this either holds
+        // or it does not.
         for seed in 0..20 {
             let arrivals = take(Rate::constant(5000.0), Spacing::Poisson, 20_000, seed);
             let gaps: Vec<f64> = arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect();

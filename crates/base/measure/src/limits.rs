@@ -1,6 +1,8 @@
-//! Limits: `response_time.p99 < 250ms`, `failed_ratio < 0.1%`, `completed_rate > 10k`, `statuses.404 == 0`.
+//! Limits: `response_time.p99 < 250ms`, `failed_ratio < 0.1%`, `completed_rate > 10k`,
+//! `statuses.404 == 0`.
 //!
-//! A figure is named by its path in the record. There the name carries the unit; in a limit the value does instead.
+//! A figure is named by its path in the record. There the name carries the unit; in a limit the
+//! value does instead.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -45,7 +47,8 @@ const OPERATORS: [(&str, Operator); 6] = [
 pub enum LimitError {
     /// There is no operator in it.
     #[error(
-        "'{0}' is not a limit: write a figure, <, <=, >, >=, == or !=, and a value, such as 'response_time.p99 < 250ms'"
+        "'{0}' is not a limit: write a figure, <, <=, >, >=, == or !=, and a value, such as 'response_time.p99 < \
+         250ms'"
     )]
     Form(String),
     /// Two measured values are never exactly equal.
@@ -98,7 +101,8 @@ impl Limit {
         (!has(kind)).then(|| format!("this run has no {name}, which {remedy}"))
     }
 
-    /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing shows that it would.
+    /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing
+    /// shows that it would.
     pub fn check(&self, summary: &Summary) -> Checked {
         let (value, shown) = match &self.figure {
             Figure::Time(times, part) => (part(&times(summary)), times(summary).count > 0),

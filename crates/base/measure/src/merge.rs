@@ -23,7 +23,8 @@ pub enum MergeError {
     Nothing,
     /// One is of another form.
     #[error(
-        "record {number} has schema version {version}, and this program merges version {SCHEMA_VERSION}; merge it with the version that wrote it"
+        "record {number} has schema version {version}, and this program merges version {SCHEMA_VERSION}; merge it \
+         with the version that wrote it"
     )]
     Version {
         /// Its place among the records, from 1.
@@ -33,7 +34,8 @@ pub enum MergeError {
     },
     /// The generators did not run at one time.
     #[error(
-        "nobody measured for {gap_s:.3} s between two windows, so the records are not of one load; start the generators together (--start-at), or report them one by one"
+        "nobody measured for {gap_s:.3} s between two windows, so the records are not of one load; start the \
+         generators together (--start-at), or report them one by one"
     )]
     Apart {
         /// The time between two windows.
@@ -109,7 +111,8 @@ fn union(records: &[Summary], windows: Windows) -> Result<(Window, f64), MergeEr
         union.closed_unix_s = union.closed_unix_s.max(record.window.closed_unix_s);
         longest = longest.max(record.elapsed_s);
     }
-    // A wall clock has digits for a fraction of a microsecond; a window alone has its length exactly.
+    // A wall clock has digits for a fraction of a microsecond; a window alone has its length
+    // exactly.
     Ok((union, longest.max(union.closed_unix_s - union.opened_unix_s)))
 }
 
@@ -162,7 +165,8 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     let (mine, theirs) = (&mut all.connections, &record.connections);
     mine.requested += theirs.requested;
     mine.established += theirs.established;
-    // Each generator's peak is its own; that they came at one instant is likely, and no record can say.
+    // Each generator's peak is its own; that they came at one instant is likely, and no record can
+    // say.
     mine.peak += theirs.peak;
     mine.failed += theirs.failed;
     mine.reopened += theirs.reopened;

@@ -29,7 +29,8 @@ impl Statuses {
         self.0.iter().map(|(status, count)| (format!("{status:03}"), *count)).collect()
     }
 
-    /// Counts by class, such as `4xx`. A code of 600 or more counts as a server error, as RFC 9110 (section 15) asks.
+    /// Counts by class, such as `4xx`. A code of 600 or more counts as a server error, as RFC 9110
+    /// (section 15) asks.
     pub fn by_class(&self) -> BTreeMap<String, u64> {
         let mut classes = BTreeMap::new();
         for (status, count) in &self.0 {
@@ -38,7 +39,8 @@ impl Statuses {
         classes
     }
 
-    /// Answers that ask for another request in place of this one (RFC 9110, section 15.4); 300 and 304 do not.
+    /// Answers that ask for another request in place of this one (RFC 9110, section 15.4); 300 and
+    /// 304 do not.
     pub fn redirects(&self) -> u64 {
         self.0.iter().filter(|(status, _)| REDIRECTS.contains(status)).map(|(_, count)| count).sum()
     }

@@ -1,4 +1,5 @@
-//! The record of a run of the generator: one object, whose field names are those that limits, suites and reports use.
+//! The record of a run of the generator: one object, whose field names are those that limits,
+//! suites and reports use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::tally::{Connections, Errors, Requests, Tally, with_unanswered};
 use crate::times::{Times, TimesSummary};
 
-/// The version of this record's form. It grows when a field changes its meaning, not when one is added.
+/// The version of this record's form. It grows when a field changes its meaning, not when one is
+/// added.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// The names under which histograms stand in a record: the paths of their figures, in nanoseconds.
@@ -35,8 +37,8 @@ pub struct Summary {
     /// The addresses that connections went to, in turn.
     #[serde(default)]
     pub targets: Vec<String>,
-    /// Whether the generator kept up: it was neither saturated nor late by a share that matters. That
-    /// other processes took its CPUs is the warning `cpu_contended`.
+    /// Whether the generator kept up: it was neither saturated nor late by a share that matters.
+    /// That other processes took its CPUs is the warning `cpu_contended`.
     pub valid: bool,
     /// What speaks against the figures, or explains them.
     pub warnings: Vec<Warning>,
@@ -55,7 +57,8 @@ pub struct Summary {
     pub completed_rate: f64,
     /// Payload bits a second that came back in right answers.
     pub goodput_bits_per_s: f64,
-    /// Requests that failed, timed out or were never sent, of all that were due and are not still under way.
+    /// Requests that failed, timed out or were never sent, of all that were due and are not still
+    /// under way.
     pub failed_ratio: f64,
     /// Connection time during which connections could be used, or had nothing more to do, of all
     /// connection time in the window.
@@ -245,8 +248,8 @@ impl Summary {
             warm_up: WarmUp { requests: warm_up.requests, errors: warm_up.errors, ..WarmUp::default() },
             ..Summary::default()
         };
-        // A transmission time is the service time. Where nothing can come between the intended start
-        // and the send, the response time is.
+        // A transmission time is the service time. Where nothing can come between the intended
+        // start and the send, the response time is.
         let candidates = [&window.service, &window.transmission];
         let service = candidates.into_iter().find(|times| times.count() > 0).unwrap_or(&window.response);
         summary.set_times(&TimeSets {

@@ -74,7 +74,8 @@ impl Errors {
     }
 }
 
-/// What became of the requests. `scheduled` is counted as requests fall due, the others as they end, so that their sum is a check.
+/// What became of the requests. `scheduled` is counted as requests fall due, the others as they
+/// end, so that their sum is a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
     /// Due: under way when the span began, or due within it.
@@ -97,7 +98,8 @@ impl Requests {
         self.scheduled == self.completed + self.failed + self.timed_out + self.in_flight + self.unsent
     }
 
-    /// Those that failed, timed out or were never sent, of all that were due and are not still under way.
+    /// Those that failed, timed out or were never sent, of all that were due and are not still
+    /// under way.
     pub fn failed_ratio(&self) -> f64 {
         let ended = self.scheduled - self.in_flight;
         let lost = self.failed + self.timed_out + self.unsent;
@@ -117,9 +119,10 @@ impl Requests {
 
 /// Everything counted over one span of a run: the warm-up, or the window.
 ///
-/// A request belongs to the span in which it *ends*, and one that spans the boundary is carried over: the span before has it in flight, the
-/// span after has it scheduled. So a rate counts what was completed within the span, whenever it began, and long requests are neither
-/// favoured nor lost.
+/// A request belongs to the span in which it *ends*, and one that spans the boundary is carried
+/// over: the span before has it in flight, the span after has it scheduled. So a rate counts what
+/// was completed within the span, whenever it began, and long requests are neither favoured nor
+/// lost.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// What became of the requests.
@@ -144,8 +147,8 @@ pub struct Tally {
     pub backoff_wait: Times,
     /// Actual send minus the later of intended start and connection free.
     pub schedule_lag: Times,
-    /// From the return of the wait that reported an answer until the generator took its time: by how
-    /// much a time may be too long for the generator's own work.
+    /// From the return of the wait that reported an answer until the generator took its time: by
+    /// how much a time may be too long for the generator's own work.
     pub receive_lag: Times,
     /// Request sent to last byte of the answer, where the protocol tells them apart.
     pub transmission: Times,
@@ -175,17 +178,19 @@ impl Tally {
         self.statuses.add(&other.statuses);
     }
 
-    /// Response times with those of unanswered requests at the age they had reached, and how many those are.
+    /// Response times with those of unanswered requests at the age they had reached, and how many
+    /// those are.
     ///
-    /// An age says only that the answer took at least so long. One below the median of the answered would say that the request was young, not that it
-    /// was fast, and would draw the percentiles down; so only those from the median up enter.
+    /// An age says only that the answer took at least so long. One below the median of the answered
+    /// would say that the request was young, not that it was fast, and would draw the
+    /// percentiles down; so only those from the median up enter.
     pub fn response_with_unanswered(&self) -> (Times, u64) {
         with_unanswered(&self.response, &self.unanswered)
     }
 }
 
-/// The rule of [`Tally::response_with_unanswered`]. It holds for all answers together, so records are
-/// merged before it is applied.
+/// The rule of [`Tally::response_with_unanswered`]. It holds for all answers together, so records
+/// are merged before it is applied.
 pub(crate) fn with_unanswered(answered: &Times, unanswered: &Times) -> (Times, u64) {
     let mut all = answered.clone();
     let added = all.add_from(unanswered, answered.quantile_ns(0.5));
@@ -205,8 +210,8 @@ pub struct Connections {
     pub ended_idle: u64,
     /// Of those, the ones on which bytes came that nobody had asked for.
     pub unrequested: u64,
-    /// Connection time in the window, in nanoseconds, during which a connection was wanted and could
-    /// not be used.
+    /// Connection time in the window, in nanoseconds, during which a connection was wanted and
+    /// could not be used.
     pub unavailable_ns: u64,
     /// Attempts that failed.
     pub attempts_failed: u64,

@@ -7,7 +7,8 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Three significant digits: a percentile is within 0.1 % of the value recorded. It is what wrk2 and HdrHistogram's own examples use.
+/// Three significant digits: a percentile is within 0.1 % of the value recorded. It is what wrk2
+/// and HdrHistogram's own examples use.
 const DIGITS: u8 = 3;
 const GROWS: &str = "an auto-resizing histogram takes any value";
 
@@ -49,7 +50,8 @@ impl Times {
         self.record_ns(duration.as_nanos().try_into().unwrap_or(u64::MAX));
     }
 
-    /// Adds everything that another set holds. Nothing is lost: bucket counts are added, not percentiles averaged.
+    /// Adds everything that another set holds. Nothing is lost: bucket counts are added, not
+    /// percentiles averaged.
     pub fn add(&mut self, other: &Times) {
         let Some(histogram) = &other.histogram else { return };
         self.counts().add(&**histogram).expect(GROWS);
@@ -89,8 +91,8 @@ impl Times {
         self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile).min(self.maximum_ns))
     }
 
-    /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as HdrHistogram's and
-    /// wrk2's own output is, with as many digits as nanoseconds have.
+    /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as
+    /// HdrHistogram's and wrk2's own output is, with as many digits as nanoseconds have.
     pub fn percentile_lines(&self) -> String {
         let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
         let summary = self.summary();
@@ -107,7 +109,8 @@ impl Times {
         }
         let buckets = self.histogram.as_ref().map_or(0, |histogram| histogram.buckets());
         text += &format!(
-            "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n#[Max     = {:12.3}, Total count    = {:12}]\n#[Buckets = {buckets:12}, SubBuckets     = {:12}]\n",
+            "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n#[Max     = {:12.3}, Total count    = {:12}]\n#[Buckets \
+             = {buckets:12}, SubBuckets     = {:12}]\n",
             summary.mean / 1000.0,
             summary.stdev / 1000.0,
             summary.max / 1000.0,
@@ -146,7 +149,8 @@ impl Times {
         }
     }
 
-    /// The histogram as HdrHistogram V2, compressed, in base64: the form (`HISTFAAA...`) that the format's libraries in any language decode.
+    /// The histogram as HdrHistogram V2, compressed, in base64: the form (`HISTFAAA...`) that the
+    /// format's libraries in any language decode.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
         let nothing;
@@ -161,8 +165,8 @@ impl Times {
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
     }
 
-    /// Reads back what [`Times::encode`] and [`Times::summary`] wrote: counts from the one, the unrounded mean, deviation, minimum and
-    /// maximum from the other.
+    /// Reads back what [`Times::encode`] and [`Times::summary`] wrote: counts from the one, the
+    /// unrounded mean, deviation, minimum and maximum from the other.
     pub fn decode(encoded: &str, summary: &TimesSummary) -> Result<Times, DecodeError> {
         let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded)
             .map_err(|error| DecodeError(error.to_string()))?;
@@ -291,7 +295,8 @@ mod tests {
     }
 
     proptest! {
-        // Each case makes several histograms of ten thousands of counts: slow without optimisation, and 64 of them are enough.
+        // Each case makes several histograms of ten thousands of counts: slow without optimisation,
+        // and 64 of them are enough.
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]

@@ -1,4 +1,5 @@
-//! Quantities as people write them: `250ms`, `64KB`, `10k`, `0.1%`. One grammar for flags, limits and suites.
+//! Quantities as people write them: `250ms`, `64KB`, `10k`, `0.1%`. One grammar for flags, limits
+//! and suites.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Accepting: how connections find their worker, what a failure means, and when to try again. One policy for every loop that accepts.
+//! Accepting: how connections find their worker, what a failure means, and when to try again. One
+//! policy for every loop that accepts.
 //!
-//! The rule: a full table passes the turn on, a full machine pauses, and a connection that ended in the queue is nobody's fault. Nothing here waits or calls the
-//! kernel; the time is an argument.
+//! The rule: a full table passes the turn on, a full machine pauses, and a connection that ended in
+//! the queue is nobody's fault. Nothing here waits or calls the kernel; the time is an argument.
 
 use std::fmt;
 use std::io;
@@ -102,7 +103,8 @@ impl Failure {
     }
 }
 
-/// After this, what failed is tried again even if nothing was given back here: whatever was short may be free elsewhere.
+/// After this, what failed is tried again even if nothing was given back here: whatever was short
+/// may be free elsewhere.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A pause of accepting, after something has run out.

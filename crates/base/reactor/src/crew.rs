@@ -1,15 +1,17 @@
 //! A crew of event loops: workers, each with the descriptor tables that its connections need.
 //!
-//! A *worker* is parallelism: one event loop's worth of CPU. A *table* is room: RLIMIT_NOFILE descriptors. A table is a thread that has unshared its
-//! descriptors (`plimsoll_sys::descriptor`), with an event loop over its own. The tables of one worker hand a *baton* around, so that one of
-//! them runs at a time; with one table nobody else wants it. One table of a worker at a time has the *turn* to accept; when it is full, the turn goes
-//! to another with room, or to a new one.
+//! A *worker* is parallelism: one event loop's worth of CPU. A *table* is room: RLIMIT_NOFILE
+//! descriptors. A table is a thread that has unshared its descriptors (`plimsoll_sys::descriptor`),
+//! with an event loop over its own. The tables of one worker hand a *baton* around, so that one of
+//! them runs at a time; with one table nobody else wants it. One table of a worker at a time has
+//! the *turn* to accept; when it is full, the turn goes to another with room, or to a new one.
 //!
-//! The thread that made the crew coordinates it: only its table has every event's descriptor, so waking a loop is its business. A loop that needs something raises
-//! [`Crew::request`] and the coordinator calls [`Crew::attend`].
+//! The thread that made the crew coordinates it: only its table has every event's descriptor, so
+//! waking a loop is its business. A loop that needs something raises [`Crew::request`] and the
+//! coordinator calls [`Crew::attend`].
 //!
-//! A table begins with what its [`Outset`] says: a copy of the coordinator's, a part of it, or nothing but a *mailbox*, by which descriptors arrive that the
-//! coordinator opens later.
+//! A table begins with what its [`Outset`] says: a copy of the coordinator's, a part of it, or
+//! nothing but a *mailbox*, by which descriptors arrive that the coordinator opens later.
 
 mod seat;
 
@@ -43,8 +45,9 @@ pub enum Growth {
 pub enum Outset {
     /// All that the coordinator's holds at that moment, under the same numbers.
     Copy,
-    /// These of the coordinator's, under the same numbers, beside standard input, output and error. Nothing that the coordinator holds only for a moment, such as a
-    /// connection on its way to a worker, stays open in a table that never learns of it.
+    /// These of the coordinator's, under the same numbers, beside standard input, output and error.
+    /// Nothing that the coordinator holds only for a moment, such as a connection on its way to
+    /// a worker, stays open in a table that never learns of it.
     Only(Vec<RawFd>),
     /// Standard input, output and error, and a mailbox.
     Empty,
@@ -128,12 +131,14 @@ impl<R: Send + 'static> Crew<R> {
                 Some(result)
             },
         )?;
-        // The coordinator goes on only when the copy is made: what it opens and closes next must not appear in, or vanish from, the copy.
+        // The coordinator goes on only when the copy is made: what it opens and closes next must
+        // not appear in, or vanish from, the copy.
         if let Err(error) = unshared.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())) {
             let _ = thread.join();
             return Err(error);
         }
-        // The thread closes its number of the far end; this table's own, which had to be open for the copy to have it, stays: one a table.
+        // The thread closes its number of the far end; this table's own, which had to be open for
+        // the copy to have it, stays: one a table.
         self.members.push(Member { worker, room, wake, mailbox: near, thread });
         self.shared.workers[worker].tables.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -144,8 +149,9 @@ impl<R: Send + 'static> Crew<R> {
         &self.shared.request
     }
 
-    /// Does what the event loops have asked for: passes turns on, adds tables. Returns the reason where a worker needs a table and cannot have it;
-    /// its accepting pauses until a table of its has room again.
+    /// Does what the event loops have asked for: passes turns on, adds tables. Returns the reason
+    /// where a worker needs a table and cannot have it; its accepting pauses until a table of
+    /// its has room again.
     pub fn attend(&mut self) -> Option<io::Error> {
         self.shared.request.lower();
         let mut refused = None;
@@ -156,7 +162,8 @@ impl<R: Send + 'static> Crew<R> {
                 continue;
             }
             if self.tables(worker).all(|member| !has_room(member)) {
-                // Said before looking again, so that room reported meanwhile is either seen here or asks for attention once more.
+                // Said before looking again, so that room reported meanwhile is either seen here or
+                // asks for attention once more.
                 self.shared.workers[worker].stalled.store(true, Ordering::Release);
                 if self.shared.growth == Growth::AsNeeded {
                     refused = refused.or(self.add_table(worker).err());
@@ -176,8 +183,8 @@ impl<R: Send + 'static> Crew<R> {
         self.members.len()
     }
 
-    /// The coordinator's ends of the mailboxes, each with the number of its worker, in the order in which the tables were added; none where tables began as
-    /// copies.
+    /// The coordinator's ends of the mailboxes, each with the number of its worker, in the order in
+    /// which the tables were added; none where tables began as copies.
     pub fn mailboxes(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.members.iter().filter_map(|member| Some((member.worker, member.mailbox.as_ref()?.as_fd())))
     }
@@ -205,7 +212,8 @@ impl<R: Send + 'static> Crew<R> {
         }
     }
 
-    /// Waits for every event loop to end and returns what each returned. A loop that panicked panics here.
+    /// Waits for every event loop to end and returns what each returned. A loop that panicked
+    /// panics here.
     pub fn join(self) -> Vec<R> {
         self.members
             .into_iter()

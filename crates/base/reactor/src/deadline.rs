@@ -1,7 +1,8 @@
 //! A deadline that moves often, over a timer that follows it lazily.
 //!
-//! Most deadlines move on long before they are reached. So the timer stays where it is while it fires early enough, and is set anew when it has fired too
-//! early: once a deadline's length, not once a change.
+//! Most deadlines move on long before they are reached. So the timer stays where it is while it
+//! fires early enough, and is set anew when it has fired too early: once a deadline's length, not
+//! once a change.
 
 use std::time::Instant;
 

@@ -1,10 +1,14 @@
 //! Connections handed from one acceptor to many workers: each to the one that has fewest.
 //!
-//! Workers have descriptor tables of their own, so a connection crosses as a message with its descriptor (SCM_RIGHTS), in whose place a new number stands on the other side.
-//! What is known of it waits at the worker's desk meanwhile. Both are first in, first out, and one table of a worker runs at a time, so they meet again.
+//! Workers have descriptor tables of their own, so a connection crosses as a message with its
+//! descriptor (SCM_RIGHTS), in whose place a new number stands on the other side. What is known of
+//! it waits at the worker's desk meanwhile. Both are first in, first out, and one table of a worker
+//! runs at a time, so they meet again.
 //!
-//! The rule: the acceptor never waits for a worker. A worker whose pair is full gets nothing more; if all are full, the one connection in hand waits until one is not, and what is
-//! queued at the listeners waits there. A table that is full takes no message (it would lose the descriptor): it says so, and another table of the worker does.
+//! The rule: the acceptor never waits for a worker. A worker whose pair is full gets nothing more;
+//! if all are full, the one connection in hand waits until one is not, and what is queued at the
+//! listeners waits there. A table that is full takes no message (it would lose the descriptor): it
+//! says so, and another table of the worker does.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +23,8 @@ use plimsoll_sys::{descriptor, passing};
 
 use crate::accept::Pause;
 
-/// A worker's side: what is known of the connections on their way to it, in order, and how many it has.
+/// A worker's side: what is known of the connections on their way to it, in order, and how many it
+/// has.
 #[derive(Debug)]
 pub struct Desk<T> {
     /// Those on their way included.
@@ -99,7 +104,8 @@ impl<T> Dealer<T> {
         self.desks.iter().map(|desk| desk.waiting().len()).sum()
     }
 
-    /// What to wait for: what connections come from, or where one is in hand, a worker that can take it.
+    /// What to wait for: what connections come from, or where one is in hand, a worker that can
+    /// take it.
     pub fn places(&self, listeners: impl IntoIterator<Item = RawFd>) -> Vec<Place> {
         let place = |interest| move |descriptor| Place::new(descriptor, interest);
         match (&self.in_hand, self.pause.until()) {
@@ -114,7 +120,8 @@ impl<T> Dealer<T> {
         self.pause.until()
     }
 
-    /// Whether another connection may be accepted: no pause, and none that still waits for a worker. What is in hand is offered again first; an error is its end.
+    /// Whether another connection may be accepted: no pause, and none that still waits for a
+    /// worker. What is in hand is offered again first; an error is its end.
     pub fn is_free(&mut self, now: Instant) -> io::Result<bool> {
         if self.pause.is_on() && !self.pause.ends(now) {
             return Ok(false);
@@ -125,11 +132,13 @@ impl<T> Dealer<T> {
         Ok(self.in_hand.is_none())
     }
 
-    /// Hands a connection, and what is known of it, to the worker with the fewest that takes it; where none does it stays in hand. An error is its end.
+    /// Hands a connection, and what is known of it, to the worker with the fewest that takes it;
+    /// where none does it stays in hand. An error is its end.
     pub fn deal(&mut self, socket: OwnedFd, mut known: T) -> io::Result<()> {
         let mut refused = 0_u64;
         let load = |worker: &usize| self.desks[*worker].load.load(Ordering::Relaxed);
-        // A bit a worker that has refused: past 64 of them, those are not asked after the first has.
+        // A bit a worker that has refused: past 64 of them, those are not asked after the first
+        // has.
         while let Some(worker) =
             (0..self.ends.len()).filter(|worker| refused >> worker.min(&63) & 1 == 0).min_by_key(load)
         {
@@ -163,7 +172,8 @@ impl<T> Dealer<T> {
     }
 }
 
-/// The pair is full, or the user has as many descriptors on their way as it may (unix(7), ETOOMANYREFS).
+/// The pair is full, or the user has as many descriptors on their way as it may (unix(7),
+/// ETOOMANYREFS).
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         || descriptor::is_exhaustion(error)

@@ -1,4 +1,5 @@
-//! What a server has taken and not given back by its end. Every figure of a server without a fault is 0.
+//! What a server has taken and not given back by its end. Every figure of a server without a fault
+//! is 0.
 
 use std::fmt;
 
@@ -11,7 +12,8 @@ pub struct Leaked {
     pub descriptors: u64,
     /// Pipes that bytes move through.
     pub pipes: u64,
-    /// Places of connections: in an event loop's memory, in a ring's table, and under the limit of connections.
+    /// Places of connections: in an event loop's memory, in a ring's table, and under the limit of
+    /// connections.
     pub slots: u64,
     /// Timers that are set.
     pub timers: u64,

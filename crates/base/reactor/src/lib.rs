@@ -1,5 +1,6 @@
-//! What server, generator and forwarder stand on: timers, a slab of connections, crews of event loops with descriptor tables of their
-//! own, listeners and the handing over of connections, and rotated source addresses.
+//! What server, generator and forwarder stand on: timers, a slab of connections, crews of event
+//! loops with descriptor tables of their own, listeners and the handing over of connections, and
+//! rotated source addresses.
 //!
 //! It knows descriptors and threads, and nothing of protocols, models or measurements.
 #![forbid(unsafe_code)]

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A limit that all event loops of a server share. A place is taken before a connection is accepted, so that several loops together never pass the limit.
+/// A limit that all event loops of a server share. A place is taken before a connection is
+/// accepted, so that several loops together never pass the limit.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     /// Taken by connections, and by accepts that may bring one.

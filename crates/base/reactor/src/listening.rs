@@ -7,11 +7,13 @@ use std::os::fd::OwnedFd;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::net::{self, Sharing};
 
-/// Opens `sets` listeners at an address, and says where they are: port 0 has become another, the same for all of them.
+/// Opens `sets` listeners at an address, and says where they are: port 0 has become another, the
+/// same for all of them.
 pub fn open(mut address: SocketAddr, sets: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     let sharing = if sets > 1 { Sharing::ReusePort } else { Sharing::Alone };
     if sharing == Sharing::ReusePort && address.port() != 0 {
-        // Shared ports are shared with strangers too: another program there would take half of the connections, unnoticed.
+        // Shared ports are shared with strangers too: another program there would take half of the
+        // connections, unnoticed.
         net::listen(address, Sharing::Alone)?;
     }
     let mut sockets = Vec::with_capacity(sets);

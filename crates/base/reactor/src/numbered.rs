@@ -1,6 +1,7 @@
 //! Values by a number that somebody else gives out: the kernel, a table of slots.
 //!
-//! They stand in blocks that never move, so growing copies nothing, and numbers far apart cost a pointer a block and not a place each.
+//! They stand in blocks that never move, so growing copies nothing, and numbers far apart cost a
+//! pointer a block and not a place each.
 
 const BLOCK: usize = 256;
 

@@ -1,17 +1,21 @@
 //! Whether a peer still takes what is sent to it.
 //!
-//! A send succeeds when the kernel has room, and the kernel tells of room only when a good part of its buffer, some megabytes, is free again: neither says what
-//! the peer has taken. What it has acknowledged does (SIOCOUTQ, tcp(7)). It is looked up several times per time-out, and only while output waits.
+//! A send succeeds when the kernel has room, and the kernel tells of room only when a good part of
+//! its buffer, some megabytes, is free again: neither says what the peer has taken. What it has
+//! acknowledged does (SIOCOUTQ, tcp(7)). It is looked up several times per time-out, and only while
+//! output waits.
 
 use std::time::{Duration, Instant};
 
-/// Looks per time-out. A peer is given up between one time-out and 1 + 1/8 time-outs after the last byte that it has acknowledged.
+/// Looks per time-out. A peer is given up between one time-out and 1 + 1/8 time-outs after the last
+/// byte that it has acknowledged.
 pub const LOOKS: u32 = 8;
 
 /// What a look at one connection finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Bytes that the peer has acknowledged. Only whether it changes matters: where the kernel has taken more than was counted yet, it is off by that.
+    /// Bytes that the peer has acknowledged. Only whether it changes matters: where the kernel has
+    /// taken more than was counted yet, it is off by that.
     pub acknowledged: u64,
     /// Bytes that the kernel holds for it.
     pub unacknowledged: u64,
@@ -71,7 +75,8 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Looks whenever it is time to, while `acknowledged` says what the peer has taken after so long; returns when it is given up, if within a day.
+    /// Looks whenever it is time to, while `acknowledged` says what the peer has taken after so
+    /// long; returns when it is given up, if within a day.
     fn given_up_after(timeout: Duration, acknowledged: impl Fn(Duration) -> u64) -> Option<Duration> {
         const WRITTEN: u64 = u64::MAX / 2;
         let start = Instant::now();
@@ -91,7 +96,8 @@ mod tests {
     #[test]
     fn a_reader_of_ten_kilobytes_a_second_is_served() {
         assert_eq!(given_up_after(TIMEOUT, |after| after.as_secs() * 10_000), None);
-        // Its window opens only when a sixteenth of a 6 MiB buffer is free again (tcp_output.c, __tcp_select_window): once in 39 seconds.
+        // Its window opens only when a sixteenth of a 6 MiB buffer is free again (tcp_output.c,
+        // __tcp_select_window): once in 39 seconds.
         assert_eq!(given_up_after(TIMEOUT, |after| after.as_secs() / 39 * 390_000), None);
     }
 

@@ -64,8 +64,8 @@ impl Shutdown {
         }
     }
 
-    /// Until when a coordinator may wait, if anything here depends on the time. A wait for a time that has passed would spin, so there is none once the end has
-    /// begun.
+    /// Until when a coordinator may wait, if anything here depends on the time. A wait for a time
+    /// that has passed would spin, so there is none once the end has begun.
     pub fn until(&self) -> Option<Instant> {
         match self.state {
             State::Draining { until } => Some(until),

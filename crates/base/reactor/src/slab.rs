@@ -1,19 +1,22 @@
 //! Slots for connections, reused, whose keys go stale when the slot is emptied.
 //!
-//! The kernel hands back a number with each event. Were it a bare slot or descriptor number, an event that was reported before a connection
-//! closed could reach the next connection in the same slot. A [`Key`] carries the slot's generation too, so a stale one finds nothing.
+//! The kernel hands back a number with each event. Were it a bare slot or descriptor number, an
+//! event that was reported before a connection closed could reach the next connection in the same
+//! slot. A [`Key`] carries the slot's generation too, so a stale one finds nothing.
 //!
-//! Slots stand in blocks that never move and are given back only with the slab: growing copies nothing, and a slab holds at most one block
-//! more than its peak needed.
+//! Slots stand in blocks that never move and are given back only with the slab: growing copies
+//! nothing, and a slab holds at most one block more than its peak needed.
 
 const BLOCK: usize = 256;
 
-/// Names one value for as long as it is in the slab, and nothing ever after. As a number it fits an event's user data.
+/// Names one value for as long as it is in the slab, and nothing ever after. As a number it fits an
+/// event's user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
 impl Key {
-    /// Keys from here up are never given out by a slab: callers may use them for what is not a connection (a listener, a wake-up).
+    /// Keys from here up are never given out by a slab: callers may use them for what is not a
+    /// connection (a listener, a wake-up).
     pub const RESERVED: u64 = u64::MAX << 32;
 
     /// The key as event user data.
@@ -116,7 +119,8 @@ impl<T> Slab<T> {
         if !matches!(place, Slot::Taken { generation, .. } if *generation == key.generation()) {
             return None;
         }
-        // Generations stop short of the reserved keys; after 4 billion reuses of one slot they start over.
+        // Generations stop short of the reserved keys; after 4 billion reuses of one slot they
+        // start over.
         let generation = (key.generation() + 1) % (Key::RESERVED >> 32) as u32;
         let taken = std::mem::replace(place, Slot::Free { next: self.free, generation });
         self.free = key.slot() as u32;

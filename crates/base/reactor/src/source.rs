@@ -1,12 +1,14 @@
 //! Source addresses, rotated before their ports run out.
 //!
-//! A TCP connection is told apart by four numbers, so one source address has one connection a port to the same destination: 28,232 with the kernel's default
-//! range. Well before that its search for a free port slows down several times (inet_hash_connect tries ports one by one), so an address is left earlier.
+//! A TCP connection is told apart by four numbers, so one source address has one connection a port
+//! to the same destination: 28,232 with the kernel's default range. Well before that its search for
+//! a free port slows down several times (inet_hash_connect tries ports one by one), so an address
+//! is left earlier.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Connections from one source address to one destination before the next address is used: half the default port range, where the kernel still finds a free
-/// port at the first tries.
+/// Connections from one source address to one destination before the next address is used: half the
+/// default port range, where the kernel still finds a free port at the first tries.
 pub const CONNECTIONS_PER_ADDRESS: usize = 14_000;
 
 /// Which source address each connection to a destination uses.
@@ -21,8 +23,8 @@ pub enum Rotation {
 }
 
 impl Rotation {
-    /// The rotation for `connections` connections to `destination`: the addresses listed, or loopback's own where ports would run out,
-    /// or else the kernel's choice.
+    /// The rotation for `connections` connections to `destination`: the addresses listed, or
+    /// loopback's own where ports would run out, or else the kernel's choice.
     pub fn choose(destination: IpAddr, connections: usize, listed: &[IpAddr]) -> Rotation {
         if !listed.is_empty() {
             Rotation::Listed(listed.to_vec())
@@ -33,8 +35,8 @@ impl Rotation {
         }
     }
 
-    /// The source address of the connection with this number, counted from 0 for each destination. Listed addresses are used in turn; loopback's are
-    /// each filled before the next.
+    /// The source address of the connection with this number, counted from 0 for each destination.
+    /// Listed addresses are used in turn; loopback's are each filled before the next.
     pub fn address(&self, connection: usize) -> Option<IpAddr> {
         match self {
             Rotation::Kernel => None,
@@ -47,7 +49,8 @@ impl Rotation {
         }
     }
 
-    /// How many connections to one destination these addresses carry before ports run short; `None` where only the kernel knows.
+    /// How many connections to one destination these addresses carry before ports run short; `None`
+    /// where only the kernel knows.
     pub fn capacity(&self) -> Option<usize> {
         match self {
             Rotation::Kernel => None,

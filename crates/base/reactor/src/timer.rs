@@ -1,12 +1,16 @@
-//! A hierarchical timer wheel: setting, cancelling and expiring a timer costs the same however many there are.
+//! A hierarchical timer wheel: setting, cancelling and expiring a timer costs the same however many
+//! there are.
 //!
-//! Eight levels of 64 slots; a slot of one level spans all of the level below. A timer stands at the level of the highest digit (to base 64) in which
-//! its tick differs from now, and moves down as time comes nearer (Varghese and Lauck, SOSP 1987, scheme 7). A bitmap a level finds the
-//! next occupied slot without looking at the empty ones. Timers never fire early; they fire at most one tick late.
+//! Eight levels of 64 slots; a slot of one level spans all of the level below. A timer stands at
+//! the level of the highest digit (to base 64) in which its tick differs from now, and moves down
+//! as time comes nearer (Varghese and Lauck, SOSP 1987, scheme 7). A bitmap a level finds the
+//! next occupied slot without looking at the empty ones. Timers never fire early; they fire at most
+//! one tick late.
 
 use std::time::{Duration, Instant};
 
-/// 2^14 ns, about 16 us: below what a wait can be woken to, so the wheel is not what makes a timer late.
+/// 2^14 ns, about 16 us: below what a wait can be woken to, so the wheel is not what makes a timer
+/// late.
 const TICK_BITS: u32 = 14;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
@@ -15,7 +19,8 @@ const LEVELS: usize = 8;
 const LAST_TICK: u64 = (1 << (SLOT_BITS as usize * LEVELS)) - 1;
 const NONE: u32 = u32::MAX;
 
-/// Names a set timer until it fires or is cancelled. Using it afterwards is the caller's mistake: the number may name another.
+/// Names a set timer until it fires or is cancelled. Using it afterwards is the caller's mistake:
+/// the number may name another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(u32);
 
@@ -77,7 +82,8 @@ impl Wheel {
             self.free = self.entries[index as usize].next;
             index
         };
-        // Rounded up, so that it never fires early; at least one tick ahead, as this tick has been expired.
+        // Rounded up, so that it never fires early; at least one tick ahead, as this tick has been
+        // expired.
         let ahead = deadline.saturating_duration_since(self.origin).as_nanos().div_ceil(1 << TICK_BITS);
         let tick = u64::try_from(ahead).unwrap_or(LAST_TICK).clamp(self.now + 1, LAST_TICK);
         self.entries[index as usize].key = key;
@@ -93,7 +99,8 @@ impl Wheel {
         self.release(timer.0);
     }
 
-    /// How long to wait from `now` for the next timer to be due, or to move nearer; `None` without timers.
+    /// How long to wait from `now` for the next timer to be due, or to move nearer; `None` without
+    /// timers.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         let (_, tick) = self.next_slot()?;
         Some((self.origin + Duration::from_nanos(tick << TICK_BITS)).saturating_duration_since(now))
@@ -118,7 +125,8 @@ impl Wheel {
         self.now = self.now.max(target);
     }
 
-    /// The occupied slot that comes first, and the tick it begins at. A lower level's slots all come before a higher one's.
+    /// The occupied slot that comes first, and the tick it begins at. A lower level's slots all
+    /// come before a higher one's.
     fn next_slot(&self) -> Option<(usize, u64)> {
         let level = self.occupied.iter().position(|bits| *bits != 0)?;
         let slot = self.occupied[level].trailing_zeros();
@@ -236,7 +244,8 @@ mod tests {
                 match step {
                     Step::Set(ahead) => {
                         let deadline = now + ahead;
-                        // What the wheel promises: the next tick after now and not before the deadline.
+                        // What the wheel promises: the next tick after now and not before the
+                        // deadline.
                         let tick = deadline.div_ceil(1 << TICK_BITS).max((now >> TICK_BITS) + 1);
                         model.push((tick, key, wheel.set(start + Duration::from_nanos(deadline), key)));
                     }

@@ -1,8 +1,10 @@
 //! Sends to many sockets with one call: io_uring(7) as a vector of system calls.
 //!
-//! A send wakes whoever waits at the other end, and where that is to run on the same CPU, the kernel switches to it as soon as the call returns. Sends that go in together
-//! are all done before that. Nothing here waits: a send takes what its socket has room for and has completed when the call returns, so that nothing is lent to the kernel
-//! for longer, and the outcomes are those of [`net::write`].
+//! A send wakes whoever waits at the other end, and where that is to run on the same CPU, the
+//! kernel switches to it as soon as the call returns. Sends that go in together are all done before
+//! that. Nothing here waits: a send takes what its socket has room for and has completed when the
+//! call returns, so that nothing is lent to the kernel for longer, and the outcomes are those of
+//! [`net::write`].
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -25,9 +27,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of at most `most` sends, a power of two. Where io_uring cannot be had each is a call of its own: see [`Batch::take_fault`].
+    /// A batch of at most `most` sends, a power of two. Where io_uring cannot be had each is a call
+    /// of its own: see [`Batch::take_fault`].
     pub fn new(most: u32) -> Batch {
-        // One thread (IORING_SETUP_SINGLE_ISSUER), which nothing is to interrupt (IORING_SETUP_DEFER_TASKRUN).
+        // One thread (IORING_SETUP_SINGLE_ISSUER), which nothing is to interrupt
+        // (IORING_SETUP_DEFER_TASKRUN).
         let (uring, fault) = match IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(most) {
             Ok(uring) => (Some(uring), None),
             Err(error) => (None, Some(error)),
@@ -45,7 +49,8 @@ impl Batch {
         self.in_flight
     }
 
-    /// Sends to each socket what it has room for, and appends in their order what became of each, as [`net::write`] says it. Returns how many of them shared a call. The sockets
+    /// Sends to each socket what it has room for, and appends in their order what became of each,
+    /// as [`net::write`] says it. Returns how many of them shared a call. The sockets
     /// are different ones: of two sends to the same the kernel could do the second first.
     pub fn send<'a>(
         &mut self,
@@ -68,19 +73,22 @@ impl Batch {
         self.results.iter().flatten().count()
     }
 
-    /// Has the kernel do the sends, and takes note of their results. After an error some have none: the kernel has not taken those, and will not.
+    /// Has the kernel do the sends, and takes note of their results. After an error some have none:
+    /// the kernel has not taken those, and will not.
     fn hand_in<'a>(&mut self, sends: impl Iterator<Item = (BorrowedFd<'a>, &'a [u8])>) -> io::Result<()> {
         let Some(uring) = &mut self.uring else { return Ok(()) };
         self.requests.clear();
         self.requests.extend(sends.zip(0..).map(|((socket, bytes), number)| {
-            // MSG_DONTWAIT: it is tried once, here and now, and never handed to a worker thread or put off until there is room (io_sendmsg_prep in the kernel's io_uring/net.c).
+            // MSG_DONTWAIT: it is tried once, here and now, and never handed to a worker thread or
+            // put off until there is room (io_sendmsg_prep in the kernel's io_uring/net.c).
             opcode::Send::new(Fd(socket.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32)
                 .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
                 .build()
                 .user_data(number)
         }));
-        // SAFETY: sockets and bytes are borrowed for the whole call, and no request outlives it: those handed in are complete when the kernel returns, and each is waited for below;
-        // after an error the caller drops the ring, and with it those that were not.
+        // SAFETY: sockets and bytes are borrowed for the whole call, and no request outlives it:
+        // those handed in are complete when the kernel returns, and each is waited for below; after
+        // an error the caller drops the ring, and with it those that were not.
         unsafe { uring.submission().push_multiple(&self.requests) }
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "more sends than the batch was made for"))?;
         self.in_flight += self.requests.len();

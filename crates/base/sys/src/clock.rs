@@ -14,8 +14,9 @@ pub fn process_cpu_time() -> Duration {
     duration(ClockId::ProcessCPUTime)
 }
 
-/// How long the calling thread has waited for a CPU so far while it could have run (proc_pid_schedstat, Documentation/scheduler/sched-stats.rst,
-/// second field, nanoseconds); zero where the kernel keeps no such count.
+/// How long the calling thread has waited for a CPU so far while it could have run
+/// (proc_pid_schedstat, Documentation/scheduler/sched-stats.rst, second field, nanoseconds); zero
+/// where the kernel keeps no such count.
 pub fn thread_run_queue_wait() -> Duration {
     let waited = std::fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -23,8 +24,8 @@ pub fn thread_run_queue_wait() -> Duration {
     Duration::from_nanos(waited.unwrap_or(0))
 }
 
-/// Lets this thread's timed waits end as close to their deadline as the timer hardware allows (prctl(2), PR_SET_TIMERSLACK), in
-/// place of the kernel's default of up to 50 us late.
+/// Lets this thread's timed waits end as close to their deadline as the timer hardware allows
+/// (prctl(2), PR_SET_TIMERSLACK), in place of the kernel's default of up to 50 us late.
 pub fn sharpen_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and touches no memory of ours.
     let outcome = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };

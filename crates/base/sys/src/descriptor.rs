@@ -1,8 +1,9 @@
 //! Descriptors and their limit.
 //!
-//! RLIMIT_NOFILE bounds the highest number in a *table*, and a table belongs to whoever shares it: by default all threads of a process. A thread that
-//! unshares (unshare(2), CLONE_FILES) has a table, and so a limit, of its own. From then on a number means nothing to another thread: whoever opened
-//! a descriptor in its own table is the one to use and close it.
+//! RLIMIT_NOFILE bounds the highest number in a *table*, and a table belongs to whoever shares it:
+//! by default all threads of a process. A thread that unshares (unshare(2), CLONE_FILES) has a
+//! table, and so a limit, of its own. From then on a number means nothing to another thread:
+//! whoever opened a descriptor in its own table is the one to use and close it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -16,8 +17,9 @@ pub fn limit() -> usize {
 
 /// Gives the calling thread a descriptor table of its own: a copy of the one it shared until now.
 pub fn unshare_table() -> io::Result<()> {
-    // SAFETY: unshare(CLONE_FILES) copies this thread's table: every number keeps its open file, so descriptors that are owned or
-    // borrowed across the call stay valid here, and those of other threads are untouched.
+    // SAFETY: unshare(CLONE_FILES) copies this thread's table: every number keeps its open file, so
+    // descriptors that are owned or borrowed across the call stay valid here, and those of other
+    // threads are untouched.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.map_err(io::Error::from)
 }
 
@@ -26,8 +28,9 @@ pub fn is_full_table(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMFILE)
 }
 
-/// Gives the calling thread a descriptor table of its own with nothing in it but standard input, output and error and those in `keep`. Every other number is
-/// invalid here from now on: what this thread needs reaches it by [`crate::passing`].
+/// Gives the calling thread a descriptor table of its own with nothing in it but standard input,
+/// output and error and those in `keep`. Every other number is invalid here from now on: what this
+/// thread needs reaches it by [`crate::passing`].
 pub fn unshare_table_keeping(keep: &[RawFd]) -> io::Result<()> {
     unshare_table()?;
     // What other threads own stays open in their table; here, where nobody owns it, it goes.
@@ -35,8 +38,8 @@ pub fn unshare_table_keeping(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor of this thread's table above standard error but these. To be called only where no other thread shares the table, and nothing in it
-/// but these will be used again.
+/// Closes every descriptor of this thread's table above standard error but these. To be called only
+/// where no other thread shares the table, and nothing in it but these will be used again.
 pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) {
     close_numbers_but(&keep.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
 }
@@ -47,16 +50,17 @@ fn close_numbers_but(keep: &[RawFd]) {
     let mut first = 3;
     for number in keep.into_iter().chain([u32::MAX]) {
         if first < number {
-            // SAFETY: the callers are a fresh copy of the process that never returns to those who own what is closed here, and a thread that has just unshared
-            // its table, where all that is closed is a second number of what stays open elsewhere.
+            // SAFETY: the callers are a fresh copy of the process that never returns to those who
+            // own what is closed here, and a thread that has just unshared its table, where all
+            // that is closed is a second number of what stays open elsewhere.
             unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0) };
         }
         first = number.saturating_add(1);
     }
 }
 
-/// How many descriptors this thread's table holds, as the kernel lists them (proc_pid_fd(5)); where there is no /proc,
-/// every number up to the limit is asked about.
+/// How many descriptors this thread's table holds, as the kernel lists them (proc_pid_fd(5)); where
+/// there is no /proc, every number up to the limit is asked about.
 pub fn count_open() -> usize {
     match std::fs::read_dir("/proc/thread-self/fd") {
         // The listing itself takes one for as long as it is read.
@@ -69,18 +73,20 @@ pub fn count_open() -> usize {
     }
 }
 
-/// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE; or ENOBUFS and ENOMEM, which
-/// accept(2) gives where memory for one is short).
+/// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE;
+/// or ENOBUFS and ENOMEM, which accept(2) gives where memory for one is short).
 pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Whether an error means that too many descriptors are on their way between tables (ETOOMANYREFS, unix(7)).
+/// Whether an error means that too many descriptors are on their way between tables (ETOOMANYREFS,
+/// unix(7)).
 pub fn is_too_many_passed(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ETOOMANYREFS)
 }
 
-/// Fails as any call that makes a descriptor would where this table has no room for another: for those whose failure would lose something.
+/// Fails as any call that makes a descriptor would where this table has no room for another: for
+/// those whose failure would lose something.
 pub fn check_room(any: impl AsFd) -> io::Result<()> {
     Ok(rustix::io::fcntl_dupfd_cloexec(any, 0).map(drop)?)
 }

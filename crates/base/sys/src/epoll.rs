@@ -1,7 +1,9 @@
-//! epoll(7): the kernel keeps the interest list; a wait costs what is ready, not what is registered.
+//! epoll(7): the kernel keeps the interest list; a wait costs what is ready, not what is
+//! registered.
 //!
-//! The fault of its design: an entry belongs to the open file, not to the descriptor. Where a descriptor was duplicated (fork,
-//! SCM_RIGHTS), closing it leaves the entry reporting; so whoever duplicates must delete before closing.
+//! The fault of its design: an entry belongs to the open file, not to the descriptor. Where a
+//! descriptor was duplicated (fork, SCM_RIGHTS), closing it leaves the entry reporting; so whoever
+//! duplicates must delete before closing.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,10 +20,11 @@ pub enum Trigger {
     Level,
     /// Once each time it becomes ready.
     Edge,
-    /// Once, and then not again until it is asked for by [`Epoll::modify`] (EPOLLONESHOT); an end of the stream is reported with readability.
+    /// Once, and then not again until it is asked for by [`Epoll::modify`] (EPOLLONESHOT); an end
+    /// of the stream is reported with readability.
     Once,
-    /// At every wait, and of several epoll instances that share the descriptor only one or a few wake (EPOLLEXCLUSIVE). For listeners:
-    /// the kernel refuses to modify such an entry.
+    /// At every wait, and of several epoll instances that share the descriptor only one or a few
+    /// wake (EPOLLEXCLUSIVE). For listeners: the kernel refuses to modify such an entry.
     Exclusive,
 }
 
@@ -29,7 +32,8 @@ pub enum Trigger {
 pub struct Epoll {
     instance: OwnedFd,
     events: Vec<epoll::Event>,
-    /// The kernel, or what stands between (Valgrind), knows no epoll_pwait2: waits are rounded up to milliseconds.
+    /// The kernel, or what stands between (Valgrind), knows no epoll_pwait2: waits are rounded up
+    /// to milliseconds.
     coarse: bool,
 }
 
@@ -42,12 +46,14 @@ impl Epoll {
         Ok(set)
     }
 
-    /// Starts reporting `descriptor` under `key`. The entry goes away when the last descriptor of the open file is closed.
+    /// Starts reporting `descriptor` under `key`. The entry goes away when the last descriptor of
+    /// the open file is closed.
     pub fn add(&self, descriptor: impl AsFd, key: u64, interest: Interest, trigger: Trigger) -> io::Result<()> {
         Ok(epoll::add(&self.instance, descriptor, epoll::EventData::new_u64(key), flags(interest, trigger))?)
     }
 
-    /// Changes what a registered descriptor is waited for. With [`Trigger::Edge`] this also reports it anew if it is ready now.
+    /// Changes what a registered descriptor is waited for. With [`Trigger::Edge`] this also reports
+    /// it anew if it is ready now.
     pub fn modify(&self, descriptor: impl AsFd, key: u64, interest: Interest, trigger: Trigger) -> io::Result<()> {
         Ok(epoll::modify(&self.instance, descriptor, epoll::EventData::new_u64(key), flags(interest, trigger))?)
     }
@@ -57,13 +63,15 @@ impl Epoll {
         Ok(epoll::delete(&self.instance, descriptor)?)
     }
 
-    /// Waits until a descriptor is ready or the time is over, and returns what is ready. A signal ends the wait with nothing.
+    /// Waits until a descriptor is ready or the time is over, and returns what is ready. A signal
+    /// ends the wait with nothing.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready> + '_> {
         Ok(self.wait_urgent(timeout)?.map(|(ready, _)| ready))
     }
 
-    /// The same, and of each whether urgent data has arrived that was not read past yet: a read stops before it, so a
-    /// short one does not mean that nothing is left. Known of edge-triggered and one-shot descriptors only.
+    /// The same, and of each whether urgent data has arrived that was not read past yet: a read
+    /// stops before it, so a short one does not mean that nothing is left. Known of
+    /// edge-triggered and one-shot descriptors only.
     pub fn wait_urgent(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = (Ready, bool)> + '_> {
         self.events.clear();
         match if self.coarse { self.wait_coarsely(timeout) } else { self.wait_finely(timeout) } {
@@ -95,7 +103,8 @@ impl Epoll {
         let milliseconds =
             timeout.map_or(-1, |duration| i32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
         let room = self.events.capacity() as i32;
-        // SAFETY: the buffer is empty and has room for `room` events, which rustix lays out as the kernel does; as many of them are initialised as the call says.
+        // SAFETY: the buffer is empty and has room for `room` events, which rustix lays out as the
+        // kernel does; as many of them are initialised as the call says.
         unsafe {
             let count =
                 libc::epoll_wait(self.instance.as_raw_fd(), self.events.as_mut_ptr().cast(), room, milliseconds);
@@ -119,13 +128,15 @@ impl AsFd for Epoll {
 fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
     let mut flags = match trigger {
         Trigger::Level => epoll::EventFlags::empty(),
-        // The end of the stream is one edge with the last bytes: without RDHUP a reader that stops at a short read would miss it.
+        // The end of the stream is one edge with the last bytes: without RDHUP a reader that stops
+        // at a short read would miss it.
         Trigger::Edge => epoll::EventFlags::ET | epoll::EventFlags::RDHUP,
         Trigger::Once if interest.read => epoll::EventFlags::ONESHOT | epoll::EventFlags::RDHUP,
         Trigger::Once => epoll::EventFlags::ONESHOT,
         Trigger::Exclusive => epoll::EventFlags::EXCLUSIVE,
     };
-    // A read stops before an urgent byte: whoever takes a short read for the last one must know of it.
+    // A read stops before an urgent byte: whoever takes a short read for the last one must know of
+    // it.
     flags.set(epoll::EventFlags::PRI, interest.read && matches!(trigger, Trigger::Edge | Trigger::Once));
     flags.set(epoll::EventFlags::IN, interest.read);
     flags.set(epoll::EventFlags::OUT, interest.write);
@@ -148,7 +159,8 @@ mod tests {
                 start.elapsed()
             })
             .min();
-        // The best of many tries: a busy machine may make any one late, but rounding would make every one.
+        // The best of many tries: a busy machine may make any one late, but rounding would make
+        // every one.
         assert!(shortest < Some(Duration::from_millis(1)), "{shortest:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! Files beneath a root, and their way into a socket (openat2(2), sendfile(2)).
 //!
-//! The root is opened once, and every path is resolved beneath it by the kernel itself (RESOLVE_BENEATH): neither `..` nor a symbolic link nor a
-//! rename at the wrong moment leads out, as no string is ever compared.
+//! The root is opened once, and every path is resolved beneath it by the kernel itself
+//! (RESOLVE_BENEATH): neither `..` nor a symbolic link nor a rename at the wrong moment leads out,
+//! as no string is ever compared.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,8 +35,8 @@ pub enum Found {
     Special,
 }
 
-/// Opens a file to add to, and makes it if it is not there. A FIFO that nobody reads is an error (ENXIO) instead of a wait
-/// (fifo(7)); later writes wait as usual.
+/// Opens a file to add to, and makes it if it is not there. A FIFO that nobody reads is an error
+/// (ENXIO) instead of a wait (fifo(7)); later writes wait as usual.
 pub fn append(path: &Path) -> io::Result<std::fs::File> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let descriptor = fs::open(path, flags, Mode::from_raw_mode(0o666))?;
@@ -55,9 +56,11 @@ impl Root {
         Ok(Root(fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
-    /// Opens what a relative path names beneath the root. A path that leads out of it is an error (EXDEV), as is one with a NUL in it (EINVAL).
+    /// Opens what a relative path names beneath the root. A path that leads out of it is an error
+    /// (EXDEV), as is one with a NUL in it (EINVAL).
     ///
-    /// NONBLOCK: a pipe without a writer must not make the caller wait; for a regular file it has no meaning.
+    /// NONBLOCK: a pipe without a writer must not make the caller wait; for a regular file it has
+    /// no meaning.
     pub fn resolve(&self, path: &[u8]) -> io::Result<Found> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -77,8 +80,8 @@ impl Root {
         })
     }
 
-    /// The same where something between here and the kernel does not know openat2, as Valgrind before 3.22 and some sandboxes: a step a name, and no symbolic link
-    /// is followed at all.
+    /// The same where something between here and the kernel does not know openat2, as Valgrind
+    /// before 3.22 and some sandboxes: a step a name, and no symbolic link is followed at all.
     fn walk(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let mut folder: Option<OwnedFd> = None;
         let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").peekable();
@@ -106,14 +109,15 @@ impl AsFd for Root {
 }
 
 impl File {
-    /// Moves at most `length` bytes from `offset` on into a socket, without their passing through this process; returns how many. 0 is the end of
-    /// the file.
+    /// Moves at most `length` bytes from `offset` on into a socket, without their passing through
+    /// this process; returns how many. 0 is the end of the file.
     pub fn send(&self, socket: impl AsFd, offset: u64, length: usize) -> io::Result<usize> {
         let mut offset = offset;
         Ok(rustix::io::retry_on_intr(|| fs::sendfile(&socket, &self.descriptor, Some(&mut offset), length))?)
     }
 
-    /// Appends at most `length` bytes from `offset` on, or as far as the file goes; returns how many.
+    /// Appends at most `length` bytes from `offset` on, or as far as the file goes; returns how
+    /// many.
     pub fn read_at(&self, bytes: &mut Vec<u8>, offset: u64, length: usize) -> io::Result<usize> {
         let start = bytes.len();
         bytes.reserve(length);

@@ -25,7 +25,8 @@ impl Mode {
     }
 }
 
-/// Whether several listeners may share an address, the kernel spreading connections over them by a hash (SO_REUSEPORT).
+/// Whether several listeners may share an address, the kernel spreading connections over them by a
+/// hash (SO_REUSEPORT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// This listener alone.
@@ -34,8 +35,9 @@ pub enum Sharing {
     ReusePort,
 }
 
-/// Opens a non-blocking listener, whose connections send small messages at once (TCP_NODELAY). An IPv6 listener takes IPv6 only, so that `*:PORT` may open one of each. The backlog is what the machine
-/// allows (the kernel lowers it to net.core.somaxconn).
+/// Opens a non-blocking listener, whose connections send small messages at once (TCP_NODELAY). An
+/// IPv6 listener takes IPv6 only, so that `*:PORT` may open one of each. The backlog is what the
+/// machine allows (the kernel lowers it to net.core.somaxconn).
 pub fn listen(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(address.ip()), SocketType::STREAM, Mode::Nonblocking.flags(), None)?;
     // A restarted server must not wait for the TIME_WAIT of its predecessor's connections.
@@ -46,14 +48,16 @@ pub fn listen(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    // Accepted sockets inherit it (Linux): small messages go out at once, without a call a connection.
+    // Accepted sockets inherit it (Linux): small messages go out at once, without a call a
+    // connection.
     sockopt::set_tcp_nodelay(&socket, true)?;
     net::bind(&socket, &address)?;
     net::listen(&socket, i32::MAX)?;
     Ok(socket)
 }
 
-/// Stops a listener for every descriptor that names it, in any table: what waits in its queue is reset, and further connects are refused.
+/// Stops a listener for every descriptor that names it, in any table: what waits in its queue is
+/// reset, and further connects are refused.
 pub fn stop_listening(listener: impl AsFd) {
     let _ = net::shutdown(listener, net::Shutdown::Read);
 }
@@ -67,16 +71,17 @@ pub fn accept(listener: impl AsFd, mode: Mode) -> io::Result<(OwnedFd, SocketAdd
     Ok((socket, peer))
 }
 
-/// Takes a non-blocking connection from the queue of a listener, TCP or Unix. The peer's address is known for TCP only. A TCP connection takes over what was set
-/// on its listener: see [`prepare`].
+/// Takes a non-blocking connection from the queue of a listener, TCP or Unix. The peer's address is
+/// known for TCP only. A TCP connection takes over what was set on its listener: see [`prepare`].
 pub fn accept_prepared(listener: impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (socket, peer) = rustix::io::retry_on_intr(|| net::acceptfrom_with(&listener, Mode::Nonblocking.flags()))?;
     Ok((socket, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
 }
 
-/// Has a TCP connection send small messages at once (TCP_NODELAY), read urgent data in its place in the stream
-/// (SO_OOBINLINE), and find out by itself that its peer has vanished: after `silence` without a byte it is asked
-/// (SO_KEEPALIVE, TCP_KEEPIDLE). Set on a listener it holds for the connections accepted there, at no cost for each (Linux copies the listener's socket).
+/// Has a TCP connection send small messages at once (TCP_NODELAY), read urgent data in its place in
+/// the stream (SO_OOBINLINE), and find out by itself that its peer has vanished: after `silence`
+/// without a byte it is asked (SO_KEEPALIVE, TCP_KEEPIDLE). Set on a listener it holds for the
+/// connections accepted there, at no cost for each (Linux copies the listener's socket).
 pub fn prepare(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_oobinline(&socket, true)?;
@@ -84,26 +89,31 @@ pub fn prepare(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepidle(&socket, silence)?)
 }
 
-/// How many bytes the kernel holds for this connection that its peer has not acknowledged (SIOCOUTQ, tcp(7)); for a Unix socket, that it has not read.
+/// How many bytes the kernel holds for this connection that its peer has not acknowledged
+/// (SIOCOUTQ, tcp(7)); for a Unix socket, that it has not read.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     use std::os::fd::AsRawFd;
     let mut count: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int, whose address is given and lives for the call.
+    // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int, whose address is given and
+    // lives for the call.
     let outcome = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if outcome == 0 { Ok(count.unsigned_abs() as usize) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the peer's end of the stream (FIN) has arrived at a TCP socket of which `read` bytes were read, however many more wait. It tells a clean end from a reset whose error
-/// another call has used up, which read alike. From TCP_INFO's tcpi_bytes_received, which counts the end as a byte (tcp_rcv_nxt_update in the kernel's tcp_input.c), and
-/// SIOCINQ, which does not (tcp(7)).
+/// Whether the peer's end of the stream (FIN) has arrived at a TCP socket of which `read` bytes
+/// were read, however many more wait. It tells a clean end from a reset whose error another call
+/// has used up, which read alike. From TCP_INFO's tcpi_bytes_received, which counts the end as a
+/// byte (tcp_rcv_nxt_update in the kernel's tcp_input.c), and SIOCINQ, which does not (tcp(7)).
 pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
-    /// Of the kernel's struct tcp_info, whose 17th eight bytes are tcpi_bytes_received; what follows is not asked for.
+    /// Of the kernel's struct tcp_info, whose 17th eight bytes are tcpi_bytes_received; what
+    /// follows is not asked for.
     const BYTES_RECEIVED: usize = 16;
     let socket = socket.as_fd().as_raw_fd();
     let mut info = [0_u64; BYTES_RECEIVED + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has, and the length, whose address is given; both live for the call.
+    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has, and the length,
+    // whose address is given; both live for the call.
     let outcome = unsafe {
         libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
     };
@@ -111,7 +121,8 @@ pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     let mut unread: libc::c_int = 0;
-    // SAFETY: SIOCINQ (the same number as FIONREAD) writes one int, whose address is given and lives for the call.
+    // SAFETY: SIOCINQ (the same number as FIONREAD) writes one int, whose address is given and
+    // lives for the call.
     let outcome = unsafe { libc::ioctl(socket, libc::FIONREAD, &raw mut unread) };
     if outcome != 0 {
         return Err(io::Error::last_os_error());
@@ -119,10 +130,11 @@ pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
     Ok(info[BYTES_RECEIVED] > read + u64::from(unread.unsigned_abs()))
 }
 
-/// A socket that has begun to connect. Its outcome is known when it becomes writable: see [`take_error`].
+/// A socket that has begun to connect. Its outcome is known when it becomes writable: see
+/// [`take_error`].
 ///
-/// With a `source` the port is chosen at connect and may be shared between destinations (IP_BIND_ADDRESS_NO_PORT, ip(7)): a plain bind would
-/// use each port once for the whole machine.
+/// With a `source` the port is chosen at connect and may be shared between destinations
+/// (IP_BIND_ADDRESS_NO_PORT, ip(7)): a plain bind would use each port once for the whole machine.
 pub fn connect(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) -> io::Result<OwnedFd> {
     let socket = unconnected(destination, source, mode)?;
     match net::connect(&socket, &destination) {
@@ -131,7 +143,8 @@ pub fn connect(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) -> i
     }
 }
 
-/// A socket to connect to `destination` with, from `source` where that is given, that has not begun to.
+/// A socket to connect to `destination` with, from `source` where that is given, that has not begun
+/// to.
 pub fn unconnected(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(destination.ip()), SocketType::STREAM, mode.flags(), None)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
@@ -142,7 +155,8 @@ pub fn unconnected(destination: SocketAddr, source: Option<IpAddr>, mode: Mode) 
     Ok(socket)
 }
 
-/// Whether an error means that this kernel has no such family of addresses, as IPv6 where it is switched off (EAFNOSUPPORT).
+/// Whether an error means that this kernel has no such family of addresses, as IPv6 where it is
+/// switched off (EAFNOSUPPORT).
 pub fn is_without_family(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
@@ -195,7 +209,8 @@ pub fn write_urgent(socket: impl AsFd, byte: u8) -> io::Result<usize> {
 pub enum Follows {
     /// These are the last bytes for now: they go out.
     Nothing,
-    /// The kernel may hold back a last part that fills no packet, until the rest comes (MSG_MORE, send(2)).
+    /// The kernel may hold back a last part that fills no packet, until the rest comes (MSG_MORE,
+    /// send(2)).
     More,
 }
 
@@ -212,7 +227,8 @@ pub fn write_parts(socket: impl AsFd, parts: &[IoSlice<'_>], follows: Follows) -
 /// Which half of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// Nothing more is read: a blocked read returns, first what has arrived, then the end of the stream.
+    /// Nothing more is read: a blocked read returns, first what has arrived, then the end of the
+    /// stream.
     Read,
     /// Nothing more is written: the peer reads the end of the stream after the last byte.
     Write,
@@ -220,7 +236,8 @@ pub enum Half {
     Both,
 }
 
-/// Ends one half of a connection, or both. A connection that the peer has ended already is no error.
+/// Ends one half of a connection, or both. A connection that the peer has ended already is no
+/// error.
 pub fn shutdown(socket: impl AsFd, half: Half) {
     let how = match half {
         Half::Read => net::Shutdown::Read,
@@ -230,12 +247,14 @@ pub fn shutdown(socket: impl AsFd, half: Half) {
     let _ = net::shutdown(socket, how);
 }
 
-/// Makes the close of this connection a reset (SO_LINGER of 0, socket(7)): unsent bytes are dropped, no TIME_WAIT is left.
+/// Makes the close of this connection a reset (SO_LINGER of 0, socket(7)): unsent bytes are
+/// dropped, no TIME_WAIT is left.
 pub fn reset_on_close(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-/// Bounds how long a blocking write waits (SO_SNDTIMEO); past it the call returns what it has written, or `WouldBlock`.
+/// Bounds how long a blocking write waits (SO_SNDTIMEO); past it the call returns what it has
+/// written, or `WouldBlock`.
 pub fn set_send_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout)?)
 }
@@ -245,7 +264,8 @@ pub fn set_receive_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?)
 }
 
-/// Bounds the bytes that wait here to be read (SO_RCVBUF, socket(7); the kernel doubles it for its own needs), and with them what a peer may send ahead.
+/// Bounds the bytes that wait here to be read (SO_RCVBUF, socket(7); the kernel doubles it for its
+/// own needs), and with them what a peer may send ahead.
 pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_recv_buffer_size(socket, bytes)?)
 }
@@ -257,8 +277,9 @@ fn family(address: IpAddr) -> AddressFamily {
 fn bind_address_no_port(socket: &OwnedFd) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let on: libc::c_int = 1;
-    // SAFETY: the option takes an int, whose address and size are given and live for the call. It serves IPv6 sockets as well (ip(7),
-    // net/ipv4/ip_sockglue.c: SOL_IP options reach every inet socket).
+    // SAFETY: the option takes an int, whose address and size are given and live for the call. It
+    // serves IPv6 sockets as well (ip(7), net/ipv4/ip_sockglue.c: SOL_IP options reach every inet
+    // socket).
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,7 +1,9 @@
-//! Packets of an interface, copied by the kernel into memory that it shares (packet(7); Documentation/networking/packet_mmap.rst, TPACKET_V3).
+//! Packets of an interface, copied by the kernel into memory that it shares (packet(7);
+//! Documentation/networking/packet_mmap.rst, TPACKET_V3).
 //!
-//! The ring is made of blocks. The kernel fills one, hands it over by a word in its head, and goes on with the next; when all are ours it drops, and counts. A block
-//! is handed back when its packets have been seen.
+//! The ring is made of blocks. The kernel fills one, hands it over by a word in its head, and goes
+//! on with the next; when all are ours it drops, and counts. A block is handed back when its
+//! packets have been seen.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,7 +17,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 const BLOCK_BYTES: usize = 1 << 20;
 /// 32 MiB in all: a tenth of a second at 2.5 Gbit/s of whole packets.
 const BLOCKS: usize = 32;
-/// The kernel wants one, and in this version only for its own arithmetic: packets stand as close as their lengths allow.
+/// The kernel wants one, and in this version only for its own arithmetic: packets stand as close as
+/// their lengths allow.
 const FRAME_BYTES: usize = 2048;
 /// A block that is not full is handed over after this long.
 const RETIRE: Duration = Duration::from_millis(20);
@@ -46,12 +49,14 @@ pub struct Ring {
     socket: OwnedFd,
     memory: NonNull<u8>,
     next: usize,
-    /// On the loopback interface each packet passes twice; the way out is left out, as libpcap does.
+    /// On the loopback interface each packet passes twice; the way out is left out, as libpcap
+    /// does.
     is_loopback: bool,
 }
 
 impl Ring {
-    /// Begins to capture the packets of an Ethernet-like interface, each cut to `snap` bytes. Needs CAP_NET_RAW.
+    /// Begins to capture the packets of an Ethernet-like interface, each cut to `snap` bytes. Needs
+    /// CAP_NET_RAW.
     pub fn open(interface: &str, snap: u32) -> io::Result<Ring> {
         // No protocol until it is bound: packets of other interfaces must not come in meanwhile.
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -71,7 +76,8 @@ impl Ring {
             tp_feature_req_word: 0,
         };
         set(&socket, libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice; it is unmapped when the ring is dropped, and nothing borrowed from it outlives that.
+        // SAFETY: a fresh mapping at an address of the kernel's choice; it is unmapped when the
+        // ring is dropped, and nothing borrowed from it outlives that.
         let memory = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -89,10 +95,12 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Shows `see` the packets of the next block that the kernel has handed over, if there is one. Where there is none the descriptor becomes readable with the next.
+    /// Shows `see` the packets of the next block that the kernel has handed over, if there is one.
+    /// Where there is none the descriptor becomes readable with the next.
     pub fn take_block(&mut self, mut see: impl FnMut(Packet<'_>)) -> bool {
-        // SAFETY: `next` is below BLOCKS, so the block lies within the mapping, which is page-aligned and lives as long as `self`. Its status word is
-        // shared with the kernel and only touched atomically.
+        // SAFETY: `next` is below BLOCKS, so the block lies within the mapping, which is
+        // page-aligned and lives as long as `self`. Its status word is shared with the kernel and
+        // only touched atomically.
         let (block, status) = unsafe {
             let block = self.memory.as_ptr().add(self.next * BLOCK_BYTES);
             let head = block.cast::<libc::tpacket_block_desc>();
@@ -101,7 +109,8 @@ impl Ring {
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: the kernel has handed this block over (its status, read with Acquire), and writes nothing to it until it is handed back below.
+        // SAFETY: the kernel has handed this block over (its status, read with Acquire), and writes
+        // nothing to it until it is handed back below.
         let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
         for packet in Packets::of(bytes) {
             if !(self.is_loopback && packet.is_outgoing) {
@@ -157,12 +166,14 @@ impl AsFd for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this address and length, and nothing borrows from it any more.
+        // SAFETY: the mapping was made with this address and length, and nothing borrows from it
+        // any more.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), BLOCK_BYTES * BLOCKS) };
     }
 }
 
-// SAFETY: the ring owns its mapping, and is used through `&mut self` alone; no thread has a claim on it.
+// SAFETY: the ring owns its mapping, and is used through `&mut self` alone; no thread has a claim
+// on it.
 unsafe impl Send for Ring {}
 
 /// The packets of a block, one after another.
@@ -179,7 +190,8 @@ struct Seen<'a> {
 
 impl<'a> Packets<'a> {
     fn of(block: &'a [u8]) -> Packets<'a> {
-        // SAFETY: a block is longer than its head, which holds numbers only; it may be copied from any place.
+        // SAFETY: a block is longer than its head, which holds numbers only; it may be copied from
+        // any place.
         let head: libc::tpacket_block_desc =
             unsafe { block.as_ptr().cast::<libc::tpacket_block_desc>().read_unaligned() };
         // SAFETY: every member of this union is numbers.
@@ -214,7 +226,8 @@ impl Numbers for libc::sockaddr_ll {}
 
 fn number_struct<T: Numbers>(bytes: &[u8]) -> Option<T> {
     let bytes = bytes.get(..size_of::<T>())?;
-    // SAFETY: there are enough bytes (checked above), any bytes are a valid `T` (the trait), and the read asks for no alignment.
+    // SAFETY: there are enough bytes (checked above), any bytes are a valid `T` (the trait), and
+    // the read asks for no alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
@@ -233,7 +246,8 @@ fn describe(socket: &OwnedFd, interface: &str) -> io::Result<(libc::c_int, u16)>
     for (place, byte) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *place = byte as libc::c_char;
     }
-    // SAFETY: both calls read the name from one `ifreq` and write their answer to it; the answer is read as what the call has written.
+    // SAFETY: both calls read the name from one `ifreq` and write their answer to it; the answer is
+    // read as what the call has written.
     unsafe {
         check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request))?;
         let index = request.ifr_ifru.ifru_ifindex;
@@ -242,7 +256,8 @@ fn describe(socket: &OwnedFd, interface: &str) -> io::Result<(libc::c_int, u16)>
     }
 }
 
-/// Lets the kernel copy no more than `snap` bytes of each packet: a filter of one instruction that accepts so many (Documentation/networking/filter.rst).
+/// Lets the kernel copy no more than `snap` bytes of each packet: a filter of one instruction that
+/// accepts so many (Documentation/networking/filter.rst).
 fn cut(socket: &OwnedFd, snap: u32) -> io::Result<()> {
     let mut accept = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: snap };
     let program = libc::sock_fprog { len: 1, filter: &raw mut accept };
@@ -254,7 +269,8 @@ fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
 }
 
 fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the value lives for the call, and the length is its own; what it points to (a filter's instruction) lives in the caller's frame.
+    // SAFETY: the value lives for the call, and the length is its own; what it points to (a
+    // filter's instruction) lives in the caller's frame.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,7 +1,9 @@
-//! Descriptors handed from one table to another (unix(7), SCM_RIGHTS), beside a message that says what they are.
+//! Descriptors handed from one table to another (unix(7), SCM_RIGHTS), beside a message that says
+//! what they are.
 //!
-//! A number means nothing in another table: what arrives is a new descriptor of the same open file, owned by the receiver. A message is one whole: it comes with
-//! all of its descriptors, unless the receiver's table has no room for them.
+//! A number means nothing in another table: what arrives is a new descriptor of the same open file,
+//! owned by the receiver. A message is one whole: it comes with all of its descriptors, unless the
+//! receiver's table has no room for them.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,7 +25,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Sends a message of at least one byte with at most [`MOST`] descriptors, which stay open here. `WouldBlock` where the other end has not taken what was sent before.
+/// Sends a message of at least one byte with at most [`MOST`] descriptors, which stay open here.
+/// `WouldBlock` where the other end has not taken what was sent before.
 pub fn send(end: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); SPACE];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -37,8 +40,8 @@ pub fn send(end: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> i
 
 /// Takes a message: its length, 0 where the other end is closed. Its descriptors are appended.
 ///
-/// Where this table had no room for all of the descriptors the error is EMFILE, as of any other call that makes one; those that came are appended
-/// all the same, and the message is gone.
+/// Where this table had no room for all of the descriptors the error is EMFILE, as of any other
+/// call that makes one; those that came are appended all the same, and the message is gone.
 pub fn receive(end: impl AsFd, message: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); SPACE];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,9 +1,10 @@
-//! Pipes as a place for bytes on their way from one socket to another (pipe(7), splice(2)): they are moved by page, and never copied into
-//! this process.
+//! Pipes as a place for bytes on their way from one socket to another (pipe(7), splice(2)): they
+//! are moved by page, and never copied into this process.
 //!
-//! The traps. EAGAIN from a splice means that the socket is empty *or* that the pipe is full, and nothing says which: a caller that fills only an
-//! empty pipe knows. SPLICE_F_MORE holds small messages back for 200 ms and is never given. A splice into a closed connection raises SIGPIPE, for which
-//! there is no flag: the process must ignore it, as the Rust runtime has it do.
+//! The traps. EAGAIN from a splice means that the socket is empty *or* that the pipe is full, and
+//! nothing says which: a caller that fills only an empty pipe knows. SPLICE_F_MORE holds small
+//! messages back for 200 ms and is never given. A splice into a closed connection raises SIGPIPE,
+//! for which there is no flag: the process must ignore it, as the Rust runtime has it do.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,8 +20,10 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of `wanted` bytes, or of as many as this user may still have: without privilege the pages in pipes larger than the default are limited for each
-    /// user (pipe(7), pipe-user-pages-soft and -hard), and so is one pipe (pipe-max-size). It is halved until the kernel agrees: see [`Pipe::capacity`].
+    /// A pipe of `wanted` bytes, or of as many as this user may still have: without privilege the
+    /// pages in pipes larger than the default are limited for each user (pipe(7),
+    /// pipe-user-pages-soft and -hard), and so is one pipe (pipe-max-size). It is halved until the
+    /// kernel agrees: see [`Pipe::capacity`].
     pub fn new(wanted: usize) -> io::Result<Pipe> {
         let (output, input) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let given = fcntl_getpipe_size(&input)?;
@@ -42,7 +45,8 @@ impl Pipe {
         splice_once(&socket, &self.input, self.capacity)
     }
 
-    /// Moves at most `length` bytes from the pipe to a non-blocking socket. `length` must be no more than the pipe holds.
+    /// Moves at most `length` bytes from the pipe to a non-blocking socket. `length` must be no
+    /// more than the pipe holds.
     pub fn drain(&self, socket: impl AsFd, length: usize) -> io::Result<usize> {
         splice_once(&self.output, &socket, length)
     }

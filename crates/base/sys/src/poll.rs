@@ -8,8 +8,8 @@ use crate::readiness::Interest;
 
 /// One place in the array that [`wait`] takes: a descriptor and what it is waited for.
 ///
-/// It holds a number, not a borrow, as the array outlives every borrow: a number that was closed in the meantime is reported
-/// with an error (POLLNVAL), never followed.
+/// It holds a number, not a borrow, as the array outlives every borrow: a number that was closed in
+/// the meantime is reported with an error (POLLNVAL), never followed.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Place(libc::pollfd);
@@ -38,15 +38,16 @@ impl Place {
     }
 }
 
-/// Waits until a place is ready or the time is over, and returns how many are ready. A signal ends the wait with none.
+/// Waits until a place is ready or the time is over, and returns how many are ready. A signal ends
+/// the wait with none.
 pub fn wait(places: &mut [Place], timeout: Option<Duration>) -> io::Result<usize> {
     let timeout = timeout.map(|duration| libc::timespec {
         tv_sec: duration.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(duration.subsec_nanos()),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `Place` is a transparent `pollfd`, the slice gives a valid array and its length, and the time and the absent signal
-    // mask are null or live until the call returns.
+    // SAFETY: `Place` is a transparent `pollfd`, the slice gives a valid array and its length, and
+    // the time and the absent signal mask are null or live until the call returns.
     let count =
         unsafe { libc::ppoll(places.as_mut_ptr().cast(), places.len() as libc::nfds_t, timeout, std::ptr::null()) };
     match count {

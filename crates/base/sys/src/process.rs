@@ -20,18 +20,20 @@ impl Child {
     }
 }
 
-/// Runs `work` in a copy of this process and returns the copy's number. The copy ends with `work`, whose result is its exit status, and dies
-/// with this process, however that ends. It keeps the descriptors in `keep` and standard input, output and error, and closes all others, so that none is held
-/// open behind its owner's back. Signals that are blocked here are blocked there.
+/// Runs `work` in a copy of this process and returns the copy's number. The copy ends with `work`,
+/// whose result is its exit status, and dies with this process, however that ends. It keeps the
+/// descriptors in `keep` and standard input, output and error, and closes all others, so that none
+/// is held open behind its owner's back. Signals that are blocked here are blocked there.
 ///
-/// Refused where more than one thread runs: the copy would have only the calling one, and every lock that another held would stay locked
-/// for ever (pthread_atfork(3)).
+/// Refused where more than one thread runs: the copy would have only the calling one, and every
+/// lock that another held would stay locked for ever (pthread_atfork(3)).
 pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<Child> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork from a process with several threads"));
     }
     let parent = std::process::id();
-    // SAFETY: the process has one thread (checked above, and that thread is here), so no lock can be left held in the copy.
+    // SAFETY: the process has one thread (checked above, and that thread is here), so no lock can
+    // be left held in the copy.
     let number = unsafe { libc::fork() };
     if let Some(number) = NonZeroI32::new(number) {
         return if number.get() < 0 { Err(io::Error::last_os_error()) } else { Ok(Child(number)) };
@@ -44,19 +46,21 @@ pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<C
             Err(_) => 1,
         }
     }));
-    // SAFETY: _exit ends the process; nothing of ours runs after it, and what the parent registered to run at its exit does not run here.
+    // SAFETY: _exit ends the process; nothing of ours runs after it, and what the parent registered
+    // to run at its exit does not run here.
     unsafe { libc::_exit(code.unwrap_or(101)) }
 }
 
-/// Has every thread of this process go on as another user, with that user's groups (setuid(2), initgroups(3)). The way back
-/// is closed. An unknown name is `NotFound`.
+/// Has every thread of this process go on as another user, with that user's groups (setuid(2),
+/// initgroups(3)). The way back is closed. An unknown name is `NotFound`.
 pub fn become_user(name: &str) -> io::Result<()> {
     let name = std::ffi::CString::new(name)?;
     let mut text = vec![0; 16 * 1024];
     // SAFETY: zeros are a valid passwd: its pointers are null.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are to values that live for the call, and the length is that of the buffer.
+    // SAFETY: all pointers are to values that live for the call, and the length is that of the
+    // buffer.
     let code =
         unsafe { libc::getpwnam_r(name.as_ptr(), &raw mut entry, text.as_mut_ptr(), text.len(), &raw mut found) };
     if code != 0 {
@@ -65,8 +69,9 @@ pub fn become_user(name: &str) -> io::Result<()> {
     if found.is_null() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such user"));
     }
-    // The C library does each of these in every thread (nptl(7)). The group first: a user without privilege may not.
-    // SAFETY: `name` is a string that lives for the call; the other calls take numbers.
+    // The C library does each of these in every thread (nptl(7)). The group first: a user without
+    // privilege may not. SAFETY: `name` is a string that lives for the call; the other calls take
+    // numbers.
     let done = unsafe {
         libc::initgroups(name.as_ptr(), entry.pw_gid) == 0
             && libc::setgid(entry.pw_gid) == 0
@@ -75,28 +80,33 @@ pub fn become_user(name: &str) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets this thread run before every ordinary one, as soon as it has something to do (SCHED_FIFO at its lowest priority, sched(7)); what it forks is ordinary
-/// again. Returns whether the machine lets it: CAP_SYS_NICE, or a limit RLIMIT_RTPRIO.
+/// Lets this thread run before every ordinary one, as soon as it has something to do (SCHED_FIFO at
+/// its lowest priority, sched(7)); what it forks is ordinary again. Returns whether the machine
+/// lets it: CAP_SYS_NICE, or a limit RLIMIT_RTPRIO.
 pub fn run_first() -> bool {
     let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: sched_setscheduler reads one sched_param, which lives for the call; 0 is the calling thread.
+    // SAFETY: sched_setscheduler reads one sched_param, which lives for the call; 0 is the calling
+    // thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) == 0 }
 }
 
 /// The socket that SIGTERM and SIGINT end the reading half of.
 static ENDS_ON_TERMINATION: AtomicI32 = AtomicI32::new(-1);
 
-/// From now on SIGTERM and SIGINT, even those that arrived while they were blocked, end the reading half of `socket` in place of ending this
-/// process: a read that waits returns what has arrived and then the end of the stream, so that the process finishes its work and ends by itself.
+/// From now on SIGTERM and SIGINT, even those that arrived while they were blocked, end the reading
+/// half of `socket` in place of ending this process: a read that waits returns what has arrived and
+/// then the end of the stream, so that the process finishes its work and ends by itself.
 pub fn end_reading_on_termination(socket: BorrowedFd<'_>) -> io::Result<()> {
     extern "C" fn shut_down(_signal: libc::c_int) {
-        // SAFETY: shutdown(2) is async-signal-safe (signal-safety(7)); a closed descriptor only makes it fail.
+        // SAFETY: shutdown(2) is async-signal-safe (signal-safety(7)); a closed descriptor only
+        // makes it fail.
         unsafe { libc::shutdown(ENDS_ON_TERMINATION.load(Ordering::Relaxed), libc::SHUT_RD) };
     }
     ENDS_ON_TERMINATION.store(socket.as_raw_fd(), Ordering::Relaxed);
     for number in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: the action is zeroed, then given a handler of the right type that makes async-signal-safe calls only. SA_RESTART: the read goes on, and finds the
-        // end of the stream.
+        // SAFETY: the action is zeroed, then given a handler of the right type that makes
+        // async-signal-safe calls only. SA_RESTART: the read goes on, and finds the end of the
+        // stream.
         let outcome = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = shut_down as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -111,7 +121,8 @@ pub fn end_reading_on_termination(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Collects one child that has ended, without waiting: its number and how it ended; `None` where none has.
+/// Collects one child that has ended, without waiting: its number and how it ended; `None` where
+/// none has.
 pub fn reap() -> Option<(Child, Ended)> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -147,8 +158,9 @@ pub fn end(child: Child, at_once: bool) {
     let _ = rustix::process::kill_process(pid, if at_once { Signal::KILL } else { Signal::TERM });
 }
 
-/// Makes the kernel end the calling process as soon as the thread that forked it ends (prctl(2), PR_SET_PDEATHSIG), so that nothing outlives a killed
-/// parent. `parent` is the parent's number as it knew it itself: if it died before this call, the process ends here.
+/// Makes the kernel end the calling process as soon as the thread that forked it ends (prctl(2),
+/// PR_SET_PDEATHSIG), so that nothing outlives a killed parent. `parent` is the parent's number as
+/// it knew it itself: if it died before this call, the process ends here.
 pub fn die_with_parent(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if std::os::unix::process::parent_id() != parent {
@@ -162,8 +174,8 @@ pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Keeps the calling thread, and those it starts from now on, on these CPUs (sched_setaffinity(2)). One that does not exist, or that this process may
-/// not use, is an error.
+/// Keeps the calling thread, and those it starts from now on, on these CPUs (sched_setaffinity(2)).
+/// One that does not exist, or that this process may not use, is an error.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus {

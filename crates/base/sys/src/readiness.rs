@@ -27,7 +27,8 @@ pub struct Ready {
     pub readable: bool,
     /// A write would not block, or would fail at once.
     pub writable: bool,
-    /// The peer has ended its half, or the connection failed: reading on until the end of the stream or an error is sure to find it. Only
-    /// edge-triggered epoll needs to know beforehand; select and poll leave it false.
+    /// The peer has ended its half, or the connection failed: reading on until the end of the
+    /// stream or an error is sure to find it. Only edge-triggered epoll needs to know
+    /// beforehand; select and poll leave it false.
     pub ended: bool,
 }

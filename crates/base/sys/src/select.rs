@@ -1,7 +1,8 @@
 //! select(2): three bit sets of a fixed size, rewritten by the kernel at every wait.
 //!
-//! A set has FD_SETSIZE (1024) bits whatever the descriptor limit is. The C macro FD_SET writes past its end when given a larger
-//! descriptor; here that is refused ([`Set::insert`] returns false).
+//! A set has FD_SETSIZE (1024) bits whatever the descriptor limit is. The C macro FD_SET writes
+//! past its end when given a larger descriptor; here that is refused ([`Set::insert`] returns
+//! false).
 
 use std::io;
 use std::os::fd::RawFd;
@@ -49,8 +50,8 @@ impl Set {
     }
 }
 
-/// Waits until a descriptor below `bound` is ready or the time is over; the sets then hold what is ready. Returns how many are. A
-/// signal ends the wait with none.
+/// Waits until a descriptor below `bound` is ready or the time is over; the sets then hold what is
+/// ready. Returns how many are. A signal ends the wait with none.
 pub fn wait(bound: usize, read: &mut Set, write: &mut Set, timeout: Option<Duration>) -> io::Result<usize> {
     assert!(bound <= FD_SETSIZE, "select cannot look past FD_SETSIZE");
     let timeout = timeout.map(|duration| libc::timespec {
@@ -58,8 +59,8 @@ pub fn wait(bound: usize, read: &mut Set, write: &mut Set, timeout: Option<Durat
         tv_nsec: libc::c_long::from(duration.subsec_nanos()),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both sets have the size and layout of `fd_set`, `bound` stays within it, and the time and the absent signal mask are null
-    // or live until the call returns.
+    // SAFETY: both sets have the size and layout of `fd_set`, `bound` stays within it, and the time
+    // and the absent signal mask are null or live until the call returns.
     let count = unsafe {
         libc::pselect(
             bound as libc::c_int,

@@ -1,4 +1,5 @@
-//! Signals as readable events (signalfd(2)), so that a loop meets them where it meets everything else.
+//! Signals as readable events (signalfd(2)), so that a loop meets them where it meets everything
+//! else.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,7 +20,8 @@ pub enum Signal {
 impl Signal {
     const ALL: [Signal; 4] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Child];
 
-    /// The number that signal(7) gives it; a process ended by it exits with 128 more, by the shell's convention.
+    /// The number that signal(7) gives it; a process ended by it exits with 128 more, by the
+    /// shell's convention.
     pub fn number(self) -> i32 {
         match self {
             Signal::Interrupt => libc::SIGINT,
@@ -35,11 +37,13 @@ impl Signal {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks `signals` in the calling thread and those it starts from now on, and returns where to read them. Call it before the first thread
-    /// starts: a thread that does not block a signal would die of it.
+    /// Blocks `signals` in the calling thread and those it starts from now on, and returns where to
+    /// read them. Call it before the first thread starts: a thread that does not block a signal
+    /// would die of it.
     pub fn take(signals: &[Signal]) -> io::Result<Signals> {
         let set = set_of(signals);
-        // SAFETY: `set` is initialised and lives for both calls; the old mask is not asked for; a fresh descriptor is returned, owned by nobody else.
+        // SAFETY: `set` is initialised and lives for both calls; the old mask is not asked for; a
+        // fresh descriptor is returned, owned by nobody else.
         unsafe {
             let error = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
             if error != 0 {
@@ -85,7 +89,8 @@ pub fn release_all() {
 }
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
-    // SAFETY: sigemptyset initialises the zeroed set before sigaddset touches it; the numbers are valid signals.
+    // SAFETY: sigemptyset initialises the zeroed set before sigaddset touches it; the numbers are
+    // valid signals.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);

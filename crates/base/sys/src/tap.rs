@@ -1,12 +1,15 @@
-//! TAP devices (Documentation/networking/tuntap.rst of the kernel): Ethernet frames of a network interface, read and written by a process.
+//! TAP devices (Documentation/networking/tuntap.rst of the kernel): Ethernet frames of a network
+//! interface, read and written by a process.
 //!
-//! The device goes away with its descriptor, however the process ends, and so does its interface, in whichever namespace that has come to stand.
+//! The device goes away with its descriptor, however the process ends, and so does its interface,
+//! in whichever namespace that has come to stand.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Bytes before each frame (`struct virtio_net_hdr`, linux/virtio_net.h): what checksum is still to be made, and how a large segment is to be cut.
+/// Bytes before each frame (`struct virtio_net_hdr`, linux/virtio_net.h): what checksum is still to
+/// be made, and how a large segment is to be cut.
 pub const HEADER_BYTES: usize = 10;
 
 /// Longest interface name (IFNAMSIZ, with its closing zero).
@@ -21,7 +24,8 @@ pub enum Offload {
     Segmentation,
 }
 
-/// The ioctl that opens the network namespace of a device (linux/if_tun.h: `_IO('T', 227)`, which `libc` lacks).
+/// The ioctl that opens the network namespace of a device (linux/if_tun.h: `_IO('T', 227)`, which
+/// `libc` lacks).
 const TUNGETDEVNETNS: libc::Ioctl = 0x54e3;
 
 /// A TAP device. Reads and writes return `WouldBlock` rather than wait.
@@ -41,7 +45,8 @@ struct Counters {
 }
 
 impl Tap {
-    /// Makes the interface `name`, or takes over a persistent one that nobody holds. Needs CAP_NET_ADMIN in the namespace, or to be that one's owner.
+    /// Makes the interface `name`, or takes over a persistent one that nobody holds. Needs
+    /// CAP_NET_ADMIN in the namespace, or to be that one's owner.
     pub fn open(name: &str, offload: Offload) -> io::Result<Tap> {
         // SAFETY: an all-zero `ifreq` is a valid one.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -74,13 +79,15 @@ impl Tap {
         count.checked_sub(HEADER_BYTES).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 
-    /// Hands one frame to the interface, as if it had come by wire. While the interface is down this is an error (EIO).
+    /// Hands one frame to the interface, as if it had come by wire. While the interface is down
+    /// this is an error (EIO).
     pub fn send(&self, header: &[u8; HEADER_BYTES], frame: &[u8]) -> io::Result<()> {
         (&self.file).write_vectored(&[IoSlice::new(header), IoSlice::new(frame)]).map(|_| ())
     }
 
-    /// How many frames the kernel has dropped because the process had not read the earlier ones (`tx_dropped`), in whichever
-    /// namespace the interface stands. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN over that namespace.
+    /// How many frames the kernel has dropped because the process had not read the earlier ones
+    /// (`tx_dropped`), in whichever namespace the interface stands. Needs CAP_NET_ADMIN and
+    /// CAP_SYS_ADMIN over that namespace.
     pub fn transmit_drops(&mut self) -> io::Result<u64> {
         let namespace = self.namespace()?;
         let status = rustix::fs::fstat(&namespace)?;
@@ -119,8 +126,8 @@ impl Tap {
     }
 }
 
-/// Opens `/proc/net/dev` of a namespace: in a thread, as a thread enters a namespace alone (setns(2)), and the file stays with the
-/// namespace in which it was opened.
+/// Opens `/proc/net/dev` of a namespace: in a thread, as a thread enters a namespace alone
+/// (setns(2)), and the file stays with the namespace in which it was opened.
 fn open_in(namespace: OwnedFd) -> io::Result<File> {
     let opened = std::thread::Builder::new().name("namespace".to_owned()).spawn(move || {
         rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(rustix::thread::LinkNameSpaceType::Network))?;

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Opens a non-blocking listener at `path`. A socket that nobody listens at any more, left behind by a program that was killed, is replaced; anything else at
-/// that path is an error (EADDRINUSE). With a `mode` the socket has those permissions, before anybody can connect.
+/// Opens a non-blocking listener at `path`. A socket that nobody listens at any more, left behind
+/// by a program that was killed, is replaced; anything else at that path is an error (EADDRINUSE).
+/// With a `mode` the socket has those permissions, before anybody can connect.
 pub fn listen(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = stream()?;
@@ -26,7 +27,8 @@ pub fn listen(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A non-blocking socket that is connected, or an error: unlike TCP it is known at once. `WouldBlock` where the listener's queue is full.
+/// A non-blocking socket that is connected, or an error: unlike TCP it is known at once.
+/// `WouldBlock` where the listener's queue is full.
 pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     let socket = stream()?;
     net::connect(&socket, &SocketAddrUnix::new(path)?)?;

@@ -1,7 +1,8 @@
 //! Echo messages: random payloads, and the check that what came back is what was sent.
 //!
-//! No connection stores its payload. All payloads are cut from one shared pool of random bytes, and a message is named by where it starts in the pool: four
-//! bytes a connection, whatever the message's size. What comes back is compared with the pool as it arrives.
+//! No connection stores its payload. All payloads are cut from one shared pool of random bytes, and
+//! a message is named by where it starts in the pool: four bytes a connection, whatever the
+//! message's size. What comes back is compared with the pool as it arrives.
 
 /// What a payload is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,9 @@ pub enum Answer {
     Wrong,
 }
 
-/// Different starting places in the pool. An answer to another message of at least four bytes is mistaken for the right one once in
-/// thousands of times at worst (the same place drawn twice), and a pool stays small beside a processor's cache.
+/// Different starting places in the pool. An answer to another message of at least four bytes is
+/// mistaken for the right one once in thousands of times at worst (the same place drawn twice), and
+/// a pool stays small beside a processor's cache.
 const PLACES: usize = 16 * 1024;
 
 /// The messages of a run: all of one size.
@@ -48,7 +50,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Messages of `size` bytes, to each of whose echoes the server appends `postfix`. The same seed gives the same messages.
+    /// Messages of `size` bytes, to each of whose echoes the server appends `postfix`. The same
+    /// seed gives the same messages.
     pub fn new(size: usize, alphabet: Alphabet, postfix: &[u8], verification: Verification, seed: u64) -> Messages {
         let mut state = seed;
         let pool = std::iter::repeat_with(|| next_random(&mut state).to_le_bytes())
@@ -77,7 +80,8 @@ impl Messages {
         self.size + self.postfix.len()
     }
 
-    /// What the answer to `message` is when `bytes` arrive after the first `received`, which were right.
+    /// What the answer to `message` is when `bytes` arrive after the first `received`, which were
+    /// right.
     pub fn check(&self, message: u32, received: usize, bytes: &[u8]) -> Answer {
         let missing = self.answer_length().saturating_sub(received);
         if bytes.len() > missing && self.verification != Verification::None {
@@ -100,7 +104,8 @@ impl Messages {
 
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): five lines, and good enough for bytes that only need to differ.
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): five lines, and good enough for bytes that only
+/// need to differ.
 fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

@@ -24,7 +24,8 @@ pub enum FileError {
     Io(#[from] std::io::Error),
     /// It is not what it should be.
     #[error(
-        "it is not a pcapng file, or damaged after {packets} packets ({error}); `editcap -F pcapng OLD NEW` converts other captures"
+        "it is not a pcapng file, or damaged after {packets} packets ({error}); `editcap -F pcapng OLD NEW` converts \
+         other captures"
     )]
     Damaged {
         /// Packets read before the damage.
@@ -34,7 +35,8 @@ pub enum FileError {
     },
     /// Its packets are not Ethernet frames.
     #[error(
-        "interface {0} of the file does not carry Ethernet frames, and only those are understood; capture on an Ethernet interface"
+        "interface {0} of the file does not carry Ethernet frames, and only those are understood; capture on an \
+         Ethernet interface"
     )]
     NotEthernet(u32),
 }
@@ -61,7 +63,8 @@ impl Writer {
         Ok(Writer(writer))
     }
 
-    /// Writes a packet of `length` bytes, of which `bytes` were captured, seen at `time` since 1970.
+    /// Writes a packet of `length` bytes, of which `bytes` were captured, seen at `time` since
+    /// 1970.
     pub fn packet(&mut self, time: Duration, bytes: &[u8], length: u32) -> Result<(), FileError> {
         let block = EnhancedPacketBlock {
             interface_id: 0,
@@ -78,7 +81,8 @@ impl Writer {
     pub fn finish(mut self, time: Duration, received: u64, drops: u64) -> Result<(), FileError> {
         let block = InterfaceStatisticsBlock {
             interface_id: 0,
-            // The format wants the high half first; the crate writes one number of 64 bits, low half first.
+            // The format wants the high half first; the crate writes one number of 64 bits, low
+            // half first.
             timestamp: (time.as_nanos() as u64).rotate_left(32),
             options: vec![InterfaceStatisticsOption::IsbIfRecv(received), InterfaceStatisticsOption::IsbOsDrop(drops)],
         };
@@ -143,7 +147,8 @@ impl Drops {
     }
 }
 
-/// A section of a file, with the interfaces described so far: a further section numbers its own anew.
+/// A section of a file, with the interfaces described so far: a further section numbers its own
+/// anew.
 #[derive(Debug)]
 struct Section {
     interfaces: Vec<Interface>,
@@ -223,7 +228,8 @@ impl Section {
                 return Ok(true);
             }
             Block::SimplePacket(packet) => {
-                // It is of the first interface, and tells neither its time nor how much of it was kept.
+                // It is of the first interface, and tells neither its time nor how much of it was
+                // kept.
                 let snap = self.interface(0)?.snap;
                 let kept = if snap == 0 { packet.original_len } else { packet.original_len.min(snap) };
                 if packet.data.len() < kept as usize {
@@ -240,7 +246,8 @@ impl Section {
                     }
                     _ => None,
                 });
-                // Each counts from the beginning of the capture, so the last statistics hold for all before them.
+                // Each counts from the beginning of the capture, so the last statistics hold for
+                // all before them.
                 interface.counted = drops.reduce(u64::saturating_add).or(interface.counted);
             }
             _ => {}

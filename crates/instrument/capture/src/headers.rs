@@ -96,7 +96,8 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
     })
 }
 
-/// Whether a packet without a readable transport header should have had one of TCP. A fragment but the first has none.
+/// Whether a packet without a readable transport header should have had one of TCP. A fragment but
+/// the first has none.
 fn unread(packet: &LaxSlicedPacket<'_>) -> Content {
     match packet.ip_payload() {
         Some(payload) if payload.ip_number == etherparse::IpNumber::TCP && !payload.fragmented => Content::Unreadable,

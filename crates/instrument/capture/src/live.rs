@@ -67,7 +67,8 @@ impl CaptureError {
 /// How long the kernel may keep a packet in a block that is not full, with room to spare.
 const LAG: Duration = Duration::from_millis(100);
 
-/// More than the ring has, so that a turn takes all that had come when it began; bounded, so that a flood cannot keep the capture from ending.
+/// More than the ring has, so that a turn takes all that had come when it began; bounded, so that a
+/// flood cannot keep the capture from ending.
 const BLOCKS_A_TURN: usize = 64;
 
 const PACKETS: u64 = 0;
@@ -105,7 +106,8 @@ impl Capture {
         Ok(Capture { config, ring, epoll: Epoll::new(2)?, sink, received: 0, drops: 0 })
     }
 
-    /// Captures until the time is over or a signal comes. `report` is called with each interval that is over, by its number.
+    /// Captures until the time is over or a signal comes. `report` is called with each interval
+    /// that is over, by its number.
     pub fn run(mut self, signals: &Signals, mut report: impl FnMut(usize, Interval)) -> Result<Summary, CaptureError> {
         self.epoll.add(&self.ring, PACKETS, Interest::READ, Trigger::Level)?;
         self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::headers::{self, Content, Segment};
 use crate::tcp::{self, Analysis, Faults};
 
-/// More intervals than this are not kept: a wrong time in a file must not fill the memory. Packets after them are counted apart.
+/// More intervals than this are not kept: a wrong time in a file must not fill the memory. Packets
+/// after them are counted apart.
 const INTERVALS_MAX: usize = 1 << 20;
 
 /// The packets of an interval.
@@ -75,11 +76,14 @@ pub struct Summary {
     pub packets: u64,
     /// Their bytes, from the Ethernet header on, those that were cut off included.
     pub bytes: u64,
-    /// Packets that the kernel dropped because they were not taken in time; `None` where a file does not say.
+    /// Packets that the kernel dropped because they were not taken in time; `None` where a file
+    /// does not say.
     pub kernel_drops: Option<u64>,
-    /// TCP packets whose headers were cut off or malformed; they count in the totals, and in nothing of TCP.
+    /// TCP packets whose headers were cut off or malformed; they count in the totals, and in
+    /// nothing of TCP.
     pub unreadable: u64,
-    /// Packets that a file has without a time; they count in the totals, and in no interval and nothing of TCP.
+    /// Packets that a file has without a time; they count in the totals, and in no interval and
+    /// nothing of TCP.
     pub untimed: u64,
     /// Packets after the last interval that is kept; they count everywhere else.
     pub after_intervals: u64,
@@ -87,7 +91,8 @@ pub struct Summary {
     pub elapsed_s: f64,
     /// Pairs of address and port that sent or were sent a TCP segment.
     pub endpoints: usize,
-    /// Whether there were more endpoints than can be counted, so that `endpoints` is the least that there were.
+    /// Whether there were more endpoints than can be counted, so that `endpoints` is the least that
+    /// there were.
     pub endpoints_at_least: bool,
     /// TCP segments with each flag.
     pub flags: Flags,
@@ -150,7 +155,8 @@ impl Statistics {
         self.bytes += u64::from(length);
         let first = *self.first.get_or_insert(time);
         self.last = self.last.max(time);
-        // A packet from before the first counts with it: times of one interface are in order, and those of several nearly.
+        // A packet from before the first counts with it: times of one interface are in order, and
+        // those of several nearly.
         let number = time.saturating_sub(first).as_nanos() / self.length.as_nanos().max(1);
         match usize::try_from(number).ok().filter(|number| *number < INTERVALS_MAX) {
             None => self.after_intervals += 1,

@@ -1,10 +1,11 @@
 //! What went wrong with TCP, judged from the segments that passed one point.
 //!
-//! Each figure is defined as Wireshark defines the analysis flag of the same name, so that the two can be compared; `docs/capture.md` states the
-//! definitions. Where a segment fits several, the order in `Connection::judge_data` decides. Pure: times are the packets' own.
+//! Each figure is defined as Wireshark defines the analysis flag of the same name, so that the two
+//! can be compared; `docs/capture.md` states the definitions. Where a segment fits several, the
+//! order in `Connection::judge_data` decides. Pure: times are the packets' own.
 //!
-//! Memory is bounded, whatever passes: a flood of connections that nobody completes must not end a capture. [`Counts`] says
-//! what was forgotten.
+//! Memory is bounded, whatever passes: a flood of connections that nobody completes must not end a
+//! capture. [`Counts`] says what was forgotten.
 
 use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -49,10 +50,11 @@ pub struct Counts {
     pub faults: Faults,
     /// Connections whose SYN was answered by neither a SYN nor a reset.
     pub unanswered_syn: u64,
-    /// Connections that were forgotten to bound the memory, over or without a handshake: a later segment of one counts as the
-    /// first of a new one.
+    /// Connections that were forgotten to bound the memory, over or without a handshake: a later
+    /// segment of one counts as the first of a new one.
     pub forgotten: u64,
-    /// Segments of connections that came while as many as can be remembered were open: nothing is said of these.
+    /// Segments of connections that came while as many as can be remembered were open: nothing is
+    /// said of these.
     pub unjudged: u64,
 }
 
@@ -70,7 +72,8 @@ pub struct Judgement {
 struct Bounds {
     /// Connections without a complete handshake. Past it the oldest is forgotten.
     half_open: usize,
-    /// Connections that are over, for segments that come late. Past it the first to end is forgotten.
+    /// Connections that are over, for segments that come late. Past it the first to end is
+    /// forgotten.
     closed: usize,
     /// Connections of all kinds. Past it no further one is taken up.
     connections: usize,
@@ -78,17 +81,19 @@ struct Bounds {
     endpoints: usize,
 }
 
-/// Half-open and closed connections take at most some 60 MiB, endpoints 38 MiB. Two million connections are the most that this
-/// project opens at once between two programs.
+/// Half-open and closed connections take at most some 60 MiB, endpoints 38 MiB. Two million
+/// connections are the most that this project opens at once between two programs.
 const BOUNDS: Bounds = Bounds { half_open: 65_536, closed: 131_072, connections: 2_200_000, endpoints: 3_500_000 };
 
-/// Within this much of the furthest segment one behind it is out of order, where the connection's first round trip was not seen.
+/// Within this much of the furthest segment one behind it is out of order, where the connection's
+/// first round trip was not seen.
 const OUT_OF_ORDER_WITHIN: Duration = Duration::from_millis(3);
 
 /// After duplicate acknowledgements a repetition within this much is a fast retransmission.
 const FAST_WITHIN: Duration = Duration::from_millis(20);
 
-/// An address and port. IPv4 addresses are mapped (RFC 4291, section 2.5.5.2), as this is half as large as a `SocketAddr`.
+/// An address and port. IPv4 addresses are mapped (RFC 4291, section 2.5.5.2), as this is half as
+/// large as a `SocketAddr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Endpoint {
     address: [u8; 16],
@@ -113,19 +118,22 @@ type Pair = (Endpoint, Endpoint);
 pub struct Analysis {
     bounds: Bounds,
     connections: HashMap<Pair, Connection>,
-    /// Connections in the order in which they began, with their numbers, and those that are no longer half-open among them.
+    /// Connections in the order in which they began, with their numbers, and those that are no
+    /// longer half-open among them.
     begun: VecDeque<(Pair, u64)>,
     half_open: usize,
     /// Connections in the order in which they ended, with their numbers.
     closed: VecDeque<(Pair, u64)>,
     /// Counts the connections that began.
     number: u64,
-    /// A hash of each endpoint. That two of three million have the same 64 bits is less likely than one in a million.
+    /// A hash of each endpoint. That two of three million have the same 64 bits is less likely than
+    /// one in a million.
     endpoints: HashSet<u64>,
     hasher: RandomState,
     missed_endpoints: bool,
     faults: Faults,
-    /// Those of connections that are forgotten, or whose addresses and ports have been used again since.
+    /// Those of connections that are forgotten, or whose addresses and ports have been used again
+    /// since.
     unanswered_before: u64,
     forgotten: u64,
     unjudged: u64,
@@ -258,7 +266,8 @@ impl Analysis {
         judgement
     }
 
-    /// How many pairs of address and port sent or were sent a segment, and whether there were more than could be counted.
+    /// How many pairs of address and port sent or were sent a segment, and whether there were more
+    /// than could be counted.
     pub fn endpoints(&self) -> (usize, bool) {
         (self.endpoints.len(), self.missed_endpoints)
     }
@@ -288,7 +297,8 @@ impl Analysis {
         new
     }
 
-    /// Forgets the oldest of the connections that nothing more is expected of, where there are too many.
+    /// Forgets the oldest of the connections that nothing more is expected of, where there are too
+    /// many.
     fn keep_bounds(&mut self) {
         while self.half_open > self.bounds.half_open {
             let Some((pair, number)) = self.begun.pop_front() else { break };
@@ -376,7 +386,8 @@ impl Connection {
         self.answered |= begun_by_other && (segment.syn || segment.rst);
     }
 
-    /// A segment with data, SYN or FIN that goes back behind what has passed is out of order or sent again. Which of them is a guess from times.
+    /// A segment with data, SYN or FIN that goes back behind what has passed is out of order or
+    /// sent again. Which of them is a guess from times.
     fn judge_data(&self, time: Duration, segment: &Segment, side: usize, faults: &mut Faults) {
         let (flow, back) = (&self.flows[side], &self.flows[1 - side]);
         let Some((next, next_at)) = flow.next else { return };

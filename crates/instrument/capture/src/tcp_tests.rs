@@ -154,7 +154,8 @@ fn a_closed_window_counts_each_time_it_is_told_and_a_probe_is_no_data() {
     assert_eq!(conversation.counts(), of(Faults { zero_windows: 2, ..Faults::default() }));
 }
 
-/// How the answer differs from an acknowledgement, and the unanswered SYNs and resets there are after it.
+/// How the answer differs from an acknowledgement, and the unanswered SYNs and resets there are
+/// after it.
 type Answer = (fn(&mut Segment), u64, u64);
 
 #[test]
@@ -286,7 +287,8 @@ fn connections_that_are_over_are_forgotten_in_the_order_in_which_they_ended() {
         }
         assert_eq!(crowd.0.counts().forgotten, 5000 - SMALL.closed as u64);
         assert_eq!(crowd.0.half_open, 0);
-        // A FIN that comes late is sent again where the connection is remembered, and nothing where it is not.
+        // A FIN that comes late is sent again where the connection is remembered, and nothing where
+        // it is not.
         for (port, again) in [(5000, 1), (1, 0)] {
             let late = crowd.says(port, true, |segment| (segment.sequence, segment.fin) = (7, true));
             assert_eq!(late.faults.retransmissions, again, "port {port}");
@@ -342,7 +344,10 @@ proptest! {
 
     #[test]
     fn no_segments_panic(
-        numbers in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u16>(), 0_u32..70_000, any::<[bool; 5]>(), any::<u64>()), 0..100),
+        numbers in prop::collection::vec(
+            (any::<u32>(), any::<u32>(), any::<u16>(), 0_u32..70_000, any::<[bool; 5]>(), any::<u64>()),
+            0..100,
+        ),
     ) {
         let mut conversation = Conversation::default();
         for (sequence, acknowledgement, window, length, [from_a, syn, ack, fin, rst], time) in numbers {

@@ -1,5 +1,5 @@
-//! The network that is asked for: TOML or JSON in, a typed configuration out. What is unknown, out of range or inconsistent is
-//! refused.
+//! The network that is asked for: TOML or JSON in, a typed configuration out. What is unknown, out
+//! of range or inconsistent is refused.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,8 @@ const QUEUE_PACKETS: u32 = 100;
 /// A full Ethernet frame, by which the delay-bandwidth product is counted in packets.
 const FULL_FRAME_BYTES: u64 = 1514;
 
-/// From this rate on the cutting of large segments costs more than it shows: one of 64 KiB then takes half a millisecond to send.
+/// From this rate on the cutting of large segments costs more than it shows: one of 64 KiB then
+/// takes half a millisecond to send.
 const WHOLE_SEGMENTS_RATE: u64 = 1_000_000_000;
 
 /// Why a configuration is refused.
@@ -69,7 +70,8 @@ pub struct Link {
     pub back: Shape,
 }
 
-/// A network whose every part is known and in range. Links and switches form trees: there is one way from device to device.
+/// A network whose every part is known and in range. Links and switches form trees: there is one
+/// way from device to device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Losses and jitter follow from it.
@@ -87,7 +89,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a configuration: JSON where its first character is a brace, with which no TOML begins, and TOML otherwise.
+    /// Reads a configuration: JSON where its first character is a brace, with which no TOML begins,
+    /// and TOML otherwise.
     pub fn read(text: &str) -> Result<Config, ConfigError> {
         let raw: RawConfig = if text.trim_start().starts_with('{') {
             serde_json::from_str(text)?
@@ -192,7 +195,8 @@ impl RawConfig {
     }
 }
 
-/// Whether a host could not tell a large segment carried whole from one cut up: nothing is lost from its middle, and it does not hold up the line.
+/// Whether a host could not tell a large segment carried whole from one cut up: nothing is lost
+/// from its middle, and it does not hold up the line.
 fn carries_whole(shape: &Shape) -> bool {
     shape.loss == 0.0 && shape.order == Order::Kept && shape.rate.is_none_or(|rate| rate >= WHOLE_SEGMENTS_RATE)
 }
@@ -202,7 +206,8 @@ fn names(devices: &[String], switches: &[String]) -> Result<HashMap<String, End>
     let devices = devices.iter().enumerate().map(|(number, name)| (name, End::Device(number)));
     let switches = switches.iter().enumerate().map(|(number, name)| (name, End::Switch(number)));
     for (name, end) in devices.chain(switches) {
-        // What the kernel allows in an interface's name (dev_valid_name in net/core/dev.c); a `%` would be a pattern.
+        // What the kernel allows in an interface's name (dev_valid_name in net/core/dev.c); a `%`
+        // would be a pattern.
         let is_valid = !name.is_empty()
             && name.len() <= NAME_BYTES
             && ![".", ".."].contains(&name.as_str())
@@ -261,7 +266,8 @@ impl RawShape {
         let loss = self.loss.as_deref().map_or(Ok(0.0), units::ratio).map_err(|error| quantity(link, "loss", error))?;
         if jitter > delay {
             return refuse(
-                "`jitter` is more than `delay`, and nothing arrives before it was sent; raise `delay`, or lower `jitter`",
+                "`jitter` is more than `delay`, and nothing arrives before it was sent; raise `delay`, or lower \
+                 `jitter`",
             );
         }
         if loss > 1.0 {
@@ -272,13 +278,15 @@ impl RawShape {
         }
         if self.queue.is_some() && rate.is_none() {
             return refuse(
-                "`queue` needs a `rate`: nothing waits where nothing takes time to send; add a rate, or leave the queue out",
+                "`queue` needs a `rate`: nothing waits where nothing takes time to send; add a rate, or leave the \
+                 queue out",
             );
         }
         let order = if matches!(self.order, Some(RawOrder::Free)) { Order::Free } else { Order::Kept };
         if order == Order::Free && jitter.is_zero() {
             return refuse(
-                "`order` is \"free\", but without `jitter` nothing changes places; add a jitter, or leave the order out",
+                "`order` is \"free\", but without `jitter` nothing changes places; add a jitter, or leave the order \
+                 out",
             );
         }
         let queue = self.queue.unwrap_or_else(|| rate.map_or(u32::MAX, |rate| default_queue(rate, delay)));

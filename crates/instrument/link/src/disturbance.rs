@@ -1,6 +1,7 @@
 //! When the emulator was not the network that was asked for: late, or at fault for lost frames.
 //!
-//! Pure: instants are arguments. Troubles that follow one another closely are one disturbance, which is reported once it is over.
+//! Pure: instants are arguments. Troubles that follow one another closely are one disturbance,
+//! which is reported once it is over.
 
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,8 @@ use crate::queue::Wire;
 /// Longest frame: a segment of 64 KiB with its Ethernet and VLAN headers.
 pub const FRAME_BYTES: usize = 65_536 + 18;
 
-/// Most frames fit in this; larger ones have buffers of their own, so that a small frame does not hold 64 KiB.
+/// Most frames fit in this; larger ones have buffers of their own, so that a small frame does not
+/// hold 64 KiB.
 const SMALL_BYTES: usize = 2048;
 
 /// How many buffers of a kind are kept for reuse.
@@ -26,13 +27,15 @@ pub struct Frame {
 pub type Address = [u8; 6];
 
 impl Frame {
-    /// The hardware addresses of receiver and sender, or `None` where the frame is too short to be one.
+    /// The hardware addresses of receiver and sender, or `None` where the frame is too short to be
+    /// one.
     pub fn addresses(&self) -> Option<(Address, Address)> {
         let (receiver, rest) = self.bytes.split_first_chunk()?;
         Some((*receiver, *rest.first_chunk()?))
     }
 
-    /// What the frame is on the wire. A large segment is cut into packets of `gso_size` bytes of payload, each with the headers of all.
+    /// What the frame is on the wire. A large segment is cut into packets of `gso_size` bytes of
+    /// payload, each with the headers of all.
     pub fn wire(&self) -> Wire {
         let length = self.bytes.len() as u64;
         self.segment().map_or(Wire { bytes: length, packets: 1 }, |segment| {
@@ -42,8 +45,9 @@ impl Frame {
         })
     }
 
-    /// Cuts a large segment after its first `packets`, and returns what came after them on the wire. `None` where nothing is to be cut, nothing would be
-    /// left, or the headers are none that can be rewritten.
+    /// Cuts a large segment after its first `packets`, and returns what came after them on the
+    /// wire. `None` where nothing is to be cut, nothing would be left, or the headers are none
+    /// that can be rewritten.
     pub fn shorten(&mut self, packets: u32) -> Option<Wire> {
         let whole = self.wire();
         if packets == 0 || packets >= whole.packets {
@@ -64,18 +68,22 @@ impl Frame {
         Some(Wire { bytes: whole.bytes - left.bytes, packets: whole.packets - left.packets })
     }
 
-    /// Where the parts of a large segment are; `None` for any other frame, and where the header lies.
+    /// Where the parts of a large segment are; `None` for any other frame, and where the header
+    /// lies.
     fn segment(&self) -> Option<Segment> {
         let field = |at: usize| usize::from(u16::from_ne_bytes([self.header[at], self.header[at + 1]]));
         let (kind, payload, tcp) = (self.header[1], field(4), field(6));
-        // A segment always has its checksum to be made, so `csum_start` (at 6) is where its TCP header begins; the high half of that header's
-        // byte 12 is its length in words (RFC 9293, section 3.1).
+        // A segment always has its checksum to be made, so `csum_start` (at 6) is where its TCP
+        // header begins; the high half of that header's byte 12 is its length in words (RFC 9293,
+        // section
+        // 3.1).
         let words = self.bytes.get(tcp + 12).map_or(0, |byte| byte >> 4);
         let headers = tcp + usize::from(words) * 4;
         (kind != 0 && payload != 0 && headers < self.bytes.len()).then_some(Segment { tcp, headers, payload })
     }
 
-    /// Writes into the headers that the frame has `kept` bytes; whether they are headers that it can be written into.
+    /// Writes into the headers that the frame has `kept` bytes; whether they are headers that it
+    /// can be written into.
     fn relabel(&mut self, segment: &Segment, kept: usize) -> bool {
         let Some(ip) = self.network_header() else { return false };
         // An IPv6 header has 40 bytes, and tells how much comes after it (RFC 8200, section 3).
@@ -90,7 +98,8 @@ impl Frame {
             self.put(ip + 10, checksum);
         }
         self.put(place, length);
-        // This one holds the sum over the pseudo-header alone, uncomplemented, for whoever completes it (CHECKSUM_PARTIAL, linux/skbuff.h).
+        // This one holds the sum over the pseudo-header alone, uncomplemented, for whoever
+        // completes it (CHECKSUM_PARTIAL, linux/skbuff.h).
         let sum = !adjusted_checksum(!self.word(segment.tcp + 16), before, after);
         self.put(segment.tcp + 16, sum);
         // FIN and PSH are the last packet's, which is not among those kept.
@@ -210,7 +219,8 @@ mod tests {
         ((folded & 0xffff) + (folded >> 16)) as u16
     }
 
-    /// The sum over a pseudo-header, with a TCP length below 64 KiB (RFC 9293, section 3.1; RFC 8200, section 8.1).
+    /// The sum over a pseudo-header, with a TCP length below 64 KiB (RFC 9293, section 3.1; RFC
+    /// 8200, section 8.1).
     fn pseudo(addresses: &[u8], length: usize) -> u16 {
         let mut bytes = addresses.to_vec();
         bytes.extend([0, 6]);

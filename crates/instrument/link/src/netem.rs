@@ -1,7 +1,9 @@
-//! The same network made of what the kernel offers: bridges, pairs of virtual devices, htb(8) for the rate and netem(8) for the rest.
+//! The same network made of what the kernel offers: bridges, pairs of virtual devices, htb(8) for
+//! the rate and netem(8) for the rest.
 //!
-//! Pure: a configuration in, the commands that make it out. A link is a bridge of its own between two pairs, so that both of its directions are shaped where
-//! this process is, whatever namespace the hosts' devices are moved to:
+//! Pure: a configuration in, the commands that make it out. A link is a bridge of its own between
+//! two pairs, so that both of its directions are shaped where this process is, whatever namespace
+//! the hosts' devices are moved to:
 //!
 //! ```text
 //! h1-eth0 === p0x [p0] p0y === p0b [s1]
@@ -23,8 +25,9 @@ pub type Command = Vec<String>;
 pub struct Step {
     /// The command.
     pub command: Command,
-    /// Removes what the command made, and is to be run only if the command succeeded: a device of the same name that was
-    /// there before belongs to somebody else. `None` for a command that changes a device that an earlier step made.
+    /// Removes what the command made, and is to be run only if the command succeeded: a device of
+    /// the same name that was there before belongs to somebody else. `None` for a command that
+    /// changes a device that an earlier step made.
     pub undo: Option<Command>,
 }
 
@@ -109,9 +112,11 @@ fn plug(config: &Config, number: usize, end: End, inner: char, port: char) -> Ve
         End::Switch(_) => format!("p{number}{port}"),
     };
     let mut steps = vec![
-        // The outer end may be moved to a host's namespace; the inner one stays here, and the pair goes with it.
+        // The outer end may be moved to a host's namespace; the inner one stays here, and the pair
+        // goes with it.
         Step::make(&["ip", "link", "add", "name", &outer, "type", "veth", "peer", "name", &inner], &inner),
-        // Rates are charged for each packet that a queue sees, so large segments are cut before they come to one.
+        // Rates are charged for each packet that a queue sees, so large segments are cut before
+        // they come to one.
         Step::change(&["ip", "link", "set", &outer, "gso_max_segs", "1"]),
         Step::change(&["ip", "link", "set", &inner, "gso_max_segs", "1"]),
         Step::change(&["ip", "link", "set", &inner, "master", &format!("p{number}"), "up"]),
@@ -122,7 +127,8 @@ fn plug(config: &Config, number: usize, end: End, inner: char, port: char) -> Ve
     steps
 }
 
-/// htb for the rate above netem for delay, jitter, loss and the bound of the queue, as Mininet's TCLink has them.
+/// htb for the rate above netem for delay, jitter, loss and the bound of the queue, as Mininet's
+/// TCLink has them.
 fn shape(device: &str, shape: &Shape) -> Vec<Step> {
     let qdisc = ["tc", "qdisc", "add", "dev", device];
     let class = ["tc", "class", "add", "dev", device];
@@ -148,7 +154,8 @@ fn shape(device: &str, shape: &Shape) -> Vec<Step> {
     }
     steps.push(Step::change(&netem));
     if shape.order == Order::Kept && !shape.jitter.is_zero() {
-        // netem sends in the order of its queue; its own is sorted by time, a plain one is not (tc-netem(8)).
+        // netem sends in the order of its queue; its own is sorted by time, a plain one is not
+        // (tc-netem(8)).
         let plain = ["parent", "10:", "handle", "20:", "pfifo", "limit", &limit];
         steps.push(Step::change(&[&qdisc[..], &plain].concat()));
     }

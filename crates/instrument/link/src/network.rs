@@ -1,7 +1,7 @@
 //! Links and switches joined: frames in from devices, frames out to devices, each at its time.
 //!
-//! Pure: it is handed the time and the frames. Between links a frame goes on at the moment it was due, not at the moment somebody looked, so that late
-//! wake-ups do not add up on the way.
+//! Pure: it is handed the time and the frames. Between links a frame goes on at the moment it was
+//! due, not at the moment somebody looked, so that late wake-ups do not add up on the way.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,8 @@ use crate::frame::{Buffers, Frame};
 use crate::queue::{Counts, Fate, Queue};
 use crate::switch::Table;
 
-/// Bytes of frames under way, over all links, past which the emulator drops and says that it was at fault: half a second of 10 Gbit/s.
+/// Bytes of frames under way, over all links, past which the emulator drops and says that it was at
+/// fault: half a second of 10 Gbit/s.
 const UNDER_WAY_BYTES_MAX: usize = 640 << 20;
 
 /// One direction of a link.
@@ -20,7 +21,8 @@ const UNDER_WAY_BYTES_MAX: usize = 640 << 20;
 struct Way {
     queue: Queue,
     to: End,
-    /// Which of the switch's ports it comes in by, where it leads to a switch: the way that leaves by that port.
+    /// Which of the switch's ports it comes in by, where it leads to a switch: the way that leaves
+    /// by that port.
     port: usize,
 }
 
@@ -103,7 +105,8 @@ impl Network {
                 [(link.ends[0], link.ends[1], &link.there), (link.ends[1], link.ends[0], &link.back)]
             {
                 let number = network.ways.len();
-                // Each direction draws from a sequence of its own, so that traffic on one does not change the fate of another's.
+                // Each direction draws from a sequence of its own, so that traffic on one does not
+                // change the fate of another's.
                 let queue = Queue::new(shape.clone(), config.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
                 network.ways.push(Way { queue, to, port: number ^ 1 });
                 match from {
@@ -125,7 +128,8 @@ impl Network {
         self.flights.peek().map(|Reverse(flight)| flight.due)
     }
 
-    /// The next frame that is due at a device by `now`. What becomes of it is to be told by [`Network::delivered`].
+    /// The next frame that is due at a device by `now`. What becomes of it is to be told by
+    /// [`Network::delivered`].
     pub fn deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.next_due().is_some_and(|due| due <= now) {
             let Reverse(Flight { due, way, frame, .. }) = self.flights.pop()?;
@@ -141,7 +145,8 @@ impl Network {
         None
     }
 
-    /// Notes what became of a delivery: handed over at `now`, or refused by the device. Returns by how much it was late, if beyond tolerance.
+    /// Notes what became of a delivery: handed over at `now`, or refused by the device. Returns by
+    /// how much it was late, if beyond tolerance.
     pub fn delivered(&mut self, now: Instant, delivery: Delivery, accepted: bool) -> Option<Duration> {
         let queue = &mut self.ways[delivery.way].queue;
         let wire = delivery.frame.wire();
@@ -166,7 +171,8 @@ impl Network {
         std::mem::take(&mut self.faults)
     }
 
-    /// The counts of each link in the order of the configuration: from its first end to its second, and back.
+    /// The counts of each link in the order of the configuration: from its first end to its second,
+    /// and back.
     pub fn counts(&self) -> impl Iterator<Item = [Counts; 2]> + '_ {
         self.ways.chunks_exact(2).map(|ways| [ways[0].queue.counts(), ways[1].queue.counts()])
     }
@@ -193,7 +199,8 @@ impl Network {
 
     fn offer(&mut self, now: Instant, way: usize, mut frame: Frame) {
         let queue = &mut self.ways[way].queue;
-        // A large segment stands for packets that come one after another: those at its head find room, those at its end do not.
+        // A large segment stands for packets that come one after another: those at its head find
+        // room, those at its end do not.
         if let Some(rest) = frame.shorten(queue.room(now)) {
             queue.refuse(rest);
         }

@@ -1,7 +1,9 @@
 //! One direction of one link: when does a packet that is offered now arrive, if it does?
 //!
-//! A packet waits until all before it have departed, departs at the link's rate, and arrives after the delay. So one that finds the queue full is dropped, and one
-//! that is lost on the wire has used the wire all the same. Pure: the time is an argument, and the same seed gives the same fates.
+//! A packet waits until all before it have departed, departs at the link's rate, and arrives after
+//! the delay. So one that finds the queue full is dropped, and one that is lost on the wire has
+//! used the wire all the same. Pure: the time is an argument, and the same seed gives the same
+//! fates.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,7 +15,8 @@ use serde::Serialize;
 /// What a frame is on the wire: several packets where the kernel handed over a large segment uncut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
-    /// Bytes from the Ethernet header on, as tc(8) counts them: no preamble, checksum or gap (24 bytes more a packet on a real wire).
+    /// Bytes from the Ethernet header on, as tc(8) counts them: no preamble, checksum or gap (24
+    /// bytes more a packet on a real wire).
     pub bytes: u64,
     /// Packets.
     pub packets: u32,
@@ -22,7 +25,8 @@ pub struct Wire {
 /// What one direction of a link does to packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Bits a second, each packet charged by its [`Wire`] bytes; `None` is a wire without a limit, and without a queue.
+    /// Bits a second, each packet charged by its [`Wire`] bytes; `None` is a wire without a limit,
+    /// and without a queue.
     pub rate: Option<u64>,
     /// From departure to arrival.
     pub delay: Duration,
@@ -56,7 +60,8 @@ pub enum Fate {
     Lost,
 }
 
-/// What has become of all packets so far. Of those offered, what is in none of the other counts is under way.
+/// What has become of all packets so far. Of those offered, what is in none of the other counts is
+/// under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Packets that came to the link, those among them that the emulator did not read in time.
@@ -67,10 +72,12 @@ pub struct Counts {
     pub dropped_by_queue: u64,
     /// Packets lost on the wire.
     pub dropped_by_loss: u64,
-    /// Packets that the emulator itself lost: it ran out of memory, a device refused them, or a device dropped them because the
-    /// emulator had not read the earlier ones (a large segment then counts as one). On a sound run, none.
+    /// Packets that the emulator itself lost: it ran out of memory, a device refused them, or a
+    /// device dropped them because the emulator had not read the earlier ones (a large segment
+    /// then counts as one). On a sound run, none.
     pub dropped_by_fault: u64,
-    /// Packets handed to a host later than they were due by more than the tolerance: the emulator's doing. They are among the delivered.
+    /// Packets handed to a host later than they were due by more than the tolerance: the emulator's
+    /// doing. They are among the delivered.
     pub released_late: u64,
     /// Wire bytes of the packets that were offered and read.
     pub offered_bytes: u64,
@@ -145,7 +152,8 @@ impl Queue {
         Fate::Arrives(arrival)
     }
 
-    /// How many packets of a frame offered at `now` there is room for. One that is larger is to be cut there, and its rest [refused](Queue::refuse).
+    /// How many packets of a frame offered at `now` there is room for. One that is larger is to be
+    /// cut there, and its rest [refused](Queue::refuse).
     pub fn room(&mut self, now: Instant) -> u32 {
         if self.shape.rate.is_none() {
             return u32::MAX;
@@ -160,7 +168,8 @@ impl Queue {
         self.counts.dropped_by_queue += u64::from(wire.packets);
     }
 
-    /// Notes that a frame has arrived, and whether that was later than it should have been by more than is tolerated.
+    /// Notes that a frame has arrived, and whether that was later than it should have been by more
+    /// than is tolerated.
     pub fn delivered(&mut self, wire: Wire, late: bool) {
         self.counts.delivered += u64::from(wire.packets);
         self.counts.delivered_bytes += wire.bytes;
@@ -185,10 +194,12 @@ impl Queue {
         self.counts
     }
 
-    /// When a frame offered at `now` has departed, or `None` where the queue has no room for all of it.
+    /// When a frame offered at `now` has departed, or `None` where the queue has no room for all of
+    /// it.
     fn depart(&mut self, now: Instant, wire: Wire) -> Option<Instant> {
         let Some(rate) = self.shape.rate else { return Some(now) };
-        // An empty queue takes a frame of any size: one that cannot be cut must not be unable to ever pass.
+        // An empty queue takes a frame of any size: one that cannot be cut must not be unable to
+        // ever pass.
         let backlog = self.backlog(now);
         if backlog > 0 && backlog + wire.packets > self.shape.queue {
             return None;

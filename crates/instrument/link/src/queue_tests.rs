@@ -170,7 +170,8 @@ proptest! {
                 last = at;
             }
             if let Some(rate) = shape.rate {
-                // All that has arrived had to be sent since the start; a nanosecond a packet for rounding.
+                // All that has arrived had to be sent since the start; a nanosecond a packet for
+                // rounding.
                 let sending = (at - start + shape.jitter).saturating_sub(shape.delay) + Duration::from_nanos(arrived);
                 if shape.order == Order::Kept || shape.jitter.is_zero() {
                     prop_assert!(arrived_bytes as f64 * 8.0 <= sending.as_secs_f64() * rate as f64 + 1.0);

@@ -1,6 +1,8 @@
-//! The network between TAP devices, in real time: one event loop that reads frames, waits, and hands them on when they are due.
+//! The network between TAP devices, in real time: one event loop that reads frames, waits, and
+//! hands them on when they are due.
 //!
-//! Its rule: it never waits for anything but time, frames and signals. Reports go to a callback that must not block.
+//! Its rule: it never waits for anything but time, frames and signals. Reports go to a callback
+//! that must not block.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,10 +21,12 @@ use crate::frame::{FRAME_BYTES, Frame};
 use crate::network::{Delivery, Network};
 use crate::queue::Counts;
 
-/// Frames read from a device before the other devices are read and frames that are due are handed over.
+/// Frames read from a device before the other devices are read and frames that are due are handed
+/// over.
 const READS_PER_ROUND: usize = 32;
 
-/// Frames handed over before the devices are read and signals are taken: more may fall due while these are handed over.
+/// Frames handed over before the devices are read and signals are taken: more may fall due while
+/// these are handed over.
 const DELIVERIES_PER_ROUND: usize = 256;
 
 /// How often the devices are asked what they dropped, at least.
@@ -87,17 +91,19 @@ pub enum Report {
         /// Each direction of each link.
         links: Vec<WayCounts>,
     },
-    /// What a device dropped cannot be read, so frames that the emulator did not read in time are not counted.
+    /// What a device dropped cannot be read, so frames that the emulator did not read in time are
+    /// not counted.
     DropsUnknown {
         /// The device.
         device: String,
         /// Why.
         why: String,
     },
-    /// The emulator was late, or lost frames, and so was not the network that was asked for. Sent once that has been over for a
-    /// tenth of a second.
+    /// The emulator was late, or lost frames, and so was not the network that was asked for. Sent
+    /// once that has been over for a tenth of a second.
     Disturbance {
-        /// When it began: the first late frame's due time, or the latest time before the first loss, in seconds since 1970.
+        /// When it began: the first late frame's due time, or the latest time before the first
+        /// loss, in seconds since 1970.
         from_unix_s: f64,
         /// When the last frame of it was handed over, or was lost at the latest.
         to_unix_s: f64,
@@ -129,7 +135,8 @@ struct Device {
 }
 
 impl Link {
-    /// Makes the devices. They are down, and where this process is: whoever wants them elsewhere moves them.
+    /// Makes the devices. They are down, and where this process is: whoever wants them elsewhere
+    /// moves them.
     pub fn open(config: Config) -> Result<Link, LinkError> {
         let offload = if config.whole_segments { Offload::Segmentation } else { Offload::Checksum };
         let mut devices = Vec::new();
@@ -145,7 +152,8 @@ impl Link {
         Ok(Link { network, config, devices, epoll, disturbances: Disturbances::default(), drops_read: Instant::now() })
     }
 
-    /// Carries frames until a signal to end comes, and returns the final counts. `report` is called with the counts every `interval`, and with each disturbance.
+    /// Carries frames until a signal to end comes, and returns the final counts. `report` is called
+    /// with the counts every `interval`, and with each disturbance.
     pub fn run(
         mut self,
         signals: &Signals,
@@ -153,7 +161,8 @@ impl Link {
         mut report: impl FnMut(Report),
     ) -> Result<Vec<WayCounts>, LinkError> {
         self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
-        // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would be the link's delay.
+        // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would
+        // be the link's delay.
         clock::sharpen_timers();
         let mut next_report = interval.map(|interval| Instant::now() + interval);
         let mut buffer = vec![0; FRAME_BYTES];
@@ -261,8 +270,8 @@ impl Link {
     }
 }
 
-/// Hands over frames that are due, a round's worth at most, by `send`; notes which were late or refused. An error is the number
-/// of a device that is gone.
+/// Hands over frames that are due, a round's worth at most, by `send`; notes which were late or
+/// refused. An error is the number of a device that is gone.
 fn hand_over(
     network: &mut Network,
     disturbances: &mut Disturbances,
@@ -279,13 +288,14 @@ fn hand_over(
         }
         if let Some(error) = refusal {
             disturbances.lost(due, now, 1);
-            // EBADFD: the interface behind the descriptor has been deleted. Any other refusal is of this frame: the interface may
-            // just be down.
+            // EBADFD: the interface behind the descriptor has been deleted. Any other refusal is of
+            // this frame: the interface may just be down.
             if error.raw_os_error() == Some(EBADFD) {
                 return Err(device);
             }
         }
-        // Read anew for each frame: handing over runs the receiver's protocol stack, and frames fall due meanwhile.
+        // Read anew for each frame: handing over runs the receiver's protocol stack, and frames
+        // fall due meanwhile.
         now = clock();
     }
     match network.take_faults() {
@@ -318,10 +328,9 @@ fn unix_s(instant: Instant) -> f64 {
 fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "/dev/net/tun is missing; load the kernel module `tun`".to_owned(),
-        io::ErrorKind::PermissionDenied => {
-            "it needs CAP_NET_ADMIN; run as root, or in a user and network namespace of your own (unshare -rn)"
-                .to_owned()
-        }
+        io::ErrorKind::PermissionDenied => "it needs CAP_NET_ADMIN; run as root, or in a user and network namespace \
+                                            of your own (unshare -rn)"
+            .to_owned(),
         io::ErrorKind::ResourceBusy => {
             "an interface of this name is in use; end the other program, or choose another name".to_owned()
         }

@@ -10,7 +10,8 @@ use crate::frame::Address;
 /// An address not heard from for this long is forgotten (IEEE 802.1D's default).
 const AGE: Duration = Duration::from_secs(300);
 
-/// Past this many addresses none is learnt, and what is for the others is flooded: a sender of forged addresses must not fill the memory.
+/// Past this many addresses none is learnt, and what is for the others is flooded: a sender of
+/// forged addresses must not fill the memory.
 const ADDRESSES_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! What to do about a lost connection: open it again at once, after a while, or not at all. Pure.
 //!
-//! The rule: the generator waits only where connects fail, or where connections end without a single
-//! answer. A server that ends each connection after an answer is asked again at once: otherwise the
-//! wait would be measured, and not the server.
+//! The rule: the generator waits only where connects fail, or where connections end without a
+//! single answer. A server that ends each connection after an answer is asked again at once:
+//! otherwise the wait would be measured, and not the server.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::config::{Config, Recovery};
 /// Attempts in a row before a connection that was never up is given up, and one that was.
 const FIRST_ATTEMPTS: u16 = 3;
 const ATTEMPTS: u16 = 10;
-/// The wait after the first failure; it doubles with each further one, up to the longest. Half of it is
-/// random, so that connections lost together do not come back together.
+/// The wait after the first failure; it doubles with each further one, up to the longest. Half of
+/// it is random, so that connections lost together do not come back together.
 const WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(3200);
 

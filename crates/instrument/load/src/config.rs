@@ -55,18 +55,19 @@ impl Part {
     /// The only one.
     pub const ALONE: Part = Part { number: 0, of: 1 };
 
-    /// By how much of a distance requests at fixed distances are moved, so that no two processes send together.
+    /// By how much of a distance requests at fixed distances are moved, so that no two processes
+    /// send together.
     pub(crate) fn phase(self) -> f64 {
         self.number as f64 / self.of as f64
     }
 }
 
-/// Requests a second up to which one event loop sends each in time: it wakes for each that is due, and more
-/// loops would wake more often.
+/// Requests a second up to which one event loop sends each in time: it wakes for each that is due,
+/// and more loops would wake more often.
 const RATE_OF_ONE_LOOP: f64 = 50_000.0;
 
-/// How many event loops a run has unless told otherwise: one a CPU, and in an open loop no more than its
-/// rate needs.
+/// How many event loops a run has unless told otherwise: one a CPU, and in an open loop no more
+/// than its rate needs.
 pub fn default_workers(pace: Pace, cpus: usize) -> usize {
     match pace {
         Pace::Closed { .. } => cpus,
@@ -75,13 +76,15 @@ pub fn default_workers(pace: Pace, cpus: usize) -> usize {
 }
 
 impl Config {
-    /// The place in `targets` of the server that a connection goes to. Generators that carry a load together number their connections on from one another.
+    /// The place in `targets` of the server that a connection goes to. Generators that carry a load
+    /// together number their connections on from one another.
     pub(crate) fn target(&self, connection: usize) -> usize {
         (self.part.number + connection) % self.targets.len()
     }
 
-    /// Whether no connection is closed before the last has done what it had to do: behind a barrier all are up together, for the server too, which may
-    /// accept the last of them when the first has long been answered. An open loop ends by itself, connection by connection.
+    /// Whether no connection is closed before the last has done what it had to do: behind a barrier
+    /// all are up together, for the server too, which may accept the last of them when the
+    /// first has long been answered. An open loop ends by itself, connection by connection.
     pub fn stays_whole(&self) -> bool {
         self.opening.barrier && !self.pace.is_open() && self.extent.is_count()
     }
@@ -137,7 +140,8 @@ pub enum Pace {
         /// How connections that start together go on.
         phase: Phase,
     },
-    /// Requests are due at instants of their own, whatever becomes of those before; one that finds no connection free waits for one.
+    /// Requests are due at instants of their own, whatever becomes of those before; one that finds
+    /// no connection free waits for one.
     Open {
         /// How many, over all connections.
         rate: Rate,
@@ -147,7 +151,8 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Whether requests are due at instants that the generator can be late for. In a closed loop without pauses they are due when the answer came.
+    /// Whether requests are due at instants that the generator can be late for. In a closed loop
+    /// without pauses they are due when the answer came.
     pub fn has_schedule(self) -> bool {
         match self {
             Pace::Closed { think, phase } => think != Think::None || phase == Phase::Lockstep,
@@ -170,12 +175,14 @@ pub enum Phase {
     Lockstep,
 }
 
-/// What a connection of [`Extent::Each`] does after a failure; in other runs it is always opened again.
+/// What a connection of [`Extent::Each`] does after a failure; in other runs it is always opened
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// What it had left is never sent.
     GiveUp,
-    /// It is opened again and starts its requests over, this many times at most (tcpbenchmark's rule).
+    /// It is opened again and starts its requests over, this many times at most (tcpbenchmark's
+    /// rule).
     Restart {
         /// Connects in a row without a completed sequence.
         attempts: u16,
@@ -187,8 +194,8 @@ pub enum Recovery {
 pub struct Opening {
     /// Connections a second; `None` is as fast as they are accepted.
     pub rate: Option<f64>,
-    /// Whether requests wait until every connection is up, or has finally failed. In an open loop they always do: before, what waits for a connection
-    /// would wait for the generator.
+    /// Whether requests wait until every connection is up, or has finally failed. In an open loop
+    /// they always do: before, what waits for a connection would wait for the generator.
     pub barrier: bool,
     /// A connection for each request, opened when the request is due; response times include that.
     pub reconnect: bool,

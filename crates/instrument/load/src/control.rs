@@ -1,4 +1,5 @@
-//! What the coordinator and the event loops tell each other, without locks: instants to act at, what is left to do, how far things are.
+//! What the coordinator and the event loops tell each other, without locks: instants to act at,
+//! what is left to do, how far things are.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -94,8 +95,8 @@ impl Control {
         self.origin + std::time::Duration::from_nanos(at)
     }
 
-    /// Claims a request of the run's count, if one is left. One at a time: a loop that claimed more would
-    /// keep them from another loop's free connections.
+    /// Claims a request of the run's count, if one is left. One at a time: a loop that claimed more
+    /// would keep them from another loop's free connections.
     pub(crate) fn claim(&self) -> bool {
         self.budget.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).is_ok()
     }
@@ -161,7 +162,8 @@ impl Control {
     }
 }
 
-/// What an event loop shows of its progress, once a turn. Each has a cache line pair of its own, so that showing costs no other loop anything.
+/// What an event loop shows of its progress, once a turn. Each has a cache line pair of its own, so
+/// that showing costs no other loop anything.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Gauge {

@@ -1,5 +1,5 @@
-//! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the generator or the machine was the limit
-//! make the result invalid.
+//! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the
+//! generator or the machine was the limit make the result invalid.
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::times::TimesSummary;
@@ -10,13 +10,15 @@ use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
 
-/// An event loop that used this much of a core had no time left to ask for more: what it could not ask for, the server was not asked for.
+/// An event loop that used this much of a core had no time left to ask for more: what it could not
+/// ask for, the server was not asked for.
 const SATURATED_CORES: f64 = 0.95;
 /// Waiting for a CPU during this share of the window is no accident.
 const RUN_QUEUE_NOTICED: f64 = 0.1;
 /// Pool wait below this is within what a timer and a scheduler do on an idle machine.
 const WAIT_NOTICED_US: f64 = 1000.0;
-/// From this share of a percentile of the response time on, that percentile is the generator's more than the server's.
+/// From this share of a percentile of the response time on, that percentile is the generator's more
+/// than the server's.
 const LAG_SHARE_INVALID: f64 = 0.5;
 /// From this share on it is worth knowing.
 const LAG_SHARE_NOTICED: f64 = 0.1;
@@ -24,7 +26,8 @@ const LAG_SHARE_NOTICED: f64 = 0.1;
 const OFFERED_SHARE: f64 = 0.98;
 /// A percentile that fewer samples than this lie beyond says little.
 const SAMPLES_BEYOND: u64 = 10;
-/// Connections that could be used for less than this share of the time were not the number asked for.
+/// Connections that could be used for less than this share of the time were not the number asked
+/// for.
 const AVAILABLE_NOTICED: f64 = 0.99;
 
 /// What a run amounts to, doubts included.
@@ -101,7 +104,8 @@ fn saturation(summary: &Summary, cpus: usize) -> Option<Warning> {
     ))
 }
 
-/// A published percentile: its words, how many samples have one beyond it, its value of a set of times.
+/// A published percentile: its words, how many samples have one beyond it, its value of a set of
+/// times.
 type Percentile = (&'static str, u64, fn(&TimesSummary) -> f64);
 const PERCENTILES: [Percentile; 6] = [
     ("median", 2, |times| times.p50),
@@ -111,12 +115,12 @@ const PERCENTILES: [Percentile; 6] = [
     ("99.9th percentile", 1000, |times| times.p99_9),
     ("99.99th percentile", 10_000, |times| times.p99_99),
 ];
-/// A lag further out is an accident of a few requests: it is said of that percentile, which is not the server's,
-/// and leaves the others valid.
+/// A lag further out is an accident of a few requests: it is said of that percentile, which is not
+/// the server's, and leaves the others valid.
 const FURTHEST_THAT_INVALIDATES: u64 = 100;
 
-/// The published percentile of which this lag makes up the largest share, of those that enough samples lie
-/// beyond: its words, how many samples have one beyond it, the lag there and the share.
+/// The published percentile of which this lag makes up the largest share, of those that enough
+/// samples lie beyond: its words, how many samples have one beyond it, the lag there and the share.
 fn largest_share(lag: &TimesSummary, response: &TimesSummary, furthest: u64) -> Option<(&'static str, f64, f64)> {
     let told = PERCENTILES.iter().filter(|(_, one_in, _)| *one_in <= furthest && lag.count / one_in >= SAMPLES_BEYOND);
     // One late request of ten is an accident, so of fewer the median is judged.
@@ -134,11 +138,13 @@ fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
     let any = if invalid { near } else { largest_share(lag, response, u64::MAX) };
     let (name, lag, share) = any?;
     let message = format!(
-        "requests were sent later than they were due: the {name} of the generator's own lag is {}, {} of that of the response time",
+        "requests were sent later than they were due: the {name} of the generator's own lag is {}, {} of that of the \
+         response time",
         time(lag),
         percent(share)
     );
-    let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every connection due at once";
+    let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes \
+                  every connection due at once";
     Some((warning("generator_late", message, remedy), invalid))
 }
 
@@ -149,11 +155,13 @@ fn late_stamps(summary: &Summary) -> Option<Warning> {
         warning(
             "answers_stamped_late",
             format!(
-                "answers waited for the generator to handle those before them: the {name} of that wait is {}, {} of that of the response time",
+                "answers waited for the generator to handle those before them: the {name} of that wait is {}, {} of \
+                 that of the response time",
                 time(lag),
                 percent(share)
             ),
-            "response times are shorter than reported by up to that much; use fewer --connections, or more event loops (--workers)",
+            "response times are shorter than reported by up to that much; use fewer --connections, or more event \
+             loops (--workers)",
         )
     })
 }
@@ -164,20 +172,26 @@ fn contention(summary: &Summary) -> Option<Warning> {
     (ratio >= RUN_QUEUE_NOTICED).then(|| {
         warning(
             "cpu_contended",
-            format!("an event loop of the generator was ready and waited for a CPU during {} of the window", percent(ratio)),
-            "more runs on this machine than it has CPUs for: give generator and server CPUs of their own (--cpus, taskset, another host)",
+            format!(
+                "an event loop of the generator was ready and waited for a CPU during {} of the window",
+                percent(ratio)
+            ),
+            "more runs on this machine than it has CPUs for: give generator and server CPUs of their own (--cpus, \
+             taskset, another host)",
         )
     })
 }
 
-/// Open loop: requests that waited for a connection. It is the server's doing, and belongs in its response time; but who sees it may want more connections.
+/// Open loop: requests that waited for a connection. It is the server's doing, and belongs in its
+/// response time; but who sees it may want more connections.
 fn crowding(summary: &Summary) -> Option<Warning> {
     let wait = summary.pool_wait_us.p99;
     (wait >= WAIT_NOTICED_US && wait >= LAG_SHARE_NOTICED * summary.response_time_us.p99).then(|| {
         warning(
             "connections_busy",
             format!("one request in a hundred waited {} or more until a connection was free", time(wait)),
-            "it is the server's response time that keeps them busy; with more --connections requests would wait in the server instead",
+            "it is the server's response time that keeps them busy; with more --connections requests would wait in \
+             the server instead",
         )
     })
 }
@@ -188,7 +202,8 @@ fn shortfall(summary: &Summary, outcome: &Outcome) -> Option<Warning> {
     let counted = summary.requests.unsent == 0 && outcome.offered_for < outcome.elapsed;
     let seconds = if counted { outcome.offered_for.as_secs_f64() } else { summary.elapsed_s };
     let intended = summary.intended_rate? * seconds;
-    // Poisson arrivals vary by the square root of their number; three times that is chance once in 700 runs.
+    // Poisson arrivals vary by the square root of their number; three times that is chance once in
+    // 700 runs.
     let least = (intended * OFFERED_SHARE).min(intended - 3.0 * intended.sqrt());
     let offered = summary.offered_rate * summary.elapsed_s;
     (offered < least).then(|| {
@@ -200,7 +215,8 @@ fn shortfall(summary: &Summary, outcome: &Outcome) -> Option<Warning> {
                 three_digits(offered / seconds),
                 three_digits(summary.intended_rate.unwrap_or_default())
             ),
-            "where pool wait is high the server was too slow for this rate on so many connections; where schedule lag is, the generator was",
+            "where pool wait is high the server was too slow for this rate on so many connections; where schedule lag \
+             is, the generator was",
         )
     })
 }
@@ -213,23 +229,30 @@ fn unavailability(summary: &Summary) -> Option<Warning> {
         warning(
             "connections_unavailable",
             format!(
-                "connections could be used for {} of the time: a closed loop asked for nothing meanwhile, and requests that were never sent are in no failed_ratio",
+                "connections could be used for {} of the time: a closed loop asked for nothing meanwhile, and \
+                 requests that were never sent are in no failed_ratio",
                 percent(summary.available_ratio)
             ),
-            "see what the server says about the connections it ended or refused; --limit 'available_ratio > 99%' makes this a failure",
+            "see what the server says about the connections it ended or refused; --limit 'available_ratio > 99%' \
+             makes this a failure",
         )
     })
 }
 
-/// A server that ends connections after an answer or two, without saying so: a request sent meanwhile is lost.
+/// A server that ends connections after an answer or two, without saying so: a request sent
+/// meanwhile is lost.
 fn closing(summary: &Summary) -> Option<Warning> {
     let (reopened, completed) = (summary.connections.reopened, summary.requests.completed);
     let ended = summary.connections.ended_idle + summary.errors.closed + summary.errors.read;
     (reopened > summary.connections.established && 2 * ended.min(reopened) >= completed && completed > 0).then(|| {
         warning(
             "connections_closed",
-            format!("the server ended connections after an answer or two: {reopened} were opened again for {completed} answers"),
-            "use --reconnect (or --http 1.0), which opens a connection for each request and sends none on one that is about to end",
+            format!(
+                "the server ended connections after an answer or two: {reopened} were opened again for {completed} \
+                 answers"
+            ),
+            "use --reconnect (or --http 1.0), which opens a connection for each request and sends none on one that is \
+             about to end",
         )
     })
 }
@@ -259,16 +282,19 @@ fn explain(number: i32) -> (String, &'static str) {
         "emfile" => "the limit of open descriptors is too low for even one table: raise it (ulimit -n)",
         "enfile" => "the machine's limit of open files is reached: raise fs.file-max",
         "eaddrnotavail" => {
-            "no local port is left to this destination, or the source address is not this machine's: add --source-ip addresses, or widen net.ipv4.ip_local_port_range"
+            "no local port is left to this destination, or the source address is not this machine's: add --source-ip \
+             addresses, or widen net.ipv4.ip_local_port_range"
         }
         "enomem" | "enobufs" => {
             "the kernel has no memory for more sockets: raise net.ipv4.tcp_mem, or use fewer connections"
         }
         "etimedout" => {
-            "the server's backlog is full, or packets are dropped on the way: raise net.core.somaxconn there, or open connections more slowly (--connect-rate)"
+            "the server's backlog is full, or packets are dropped on the way: raise net.core.somaxconn there, or open \
+             connections more slowly (--connect-rate)"
         }
         "eproto" => {
-            "the TLS handshake failed: see the warning tls_failed; without one, the server ended the connection during the handshake, and may speak no TLS there"
+            "the TLS handshake failed: see the warning tls_failed; without one, the server ended the connection during \
+             the handshake, and may speak no TLS there"
         }
         "enetunreach" | "ehostunreach" => "there is no route to that address: correct it, or the network",
         _ => SERVER_LOG,
@@ -296,7 +322,8 @@ fn silence(summary: &Summary) -> Option<Warning> {
         warning(
             "nothing_completed",
             format!("not one request was completed: {what}"),
-            "check the address, the path and the protocol (an echo server sends back just what it gets; see --postfix and --verify)",
+            "check the address, the path and the protocol (an echo server sends back just what it gets; see --postfix \
+             and --verify)",
         )
     })
 }

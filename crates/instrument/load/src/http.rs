@@ -16,7 +16,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// Requests for each target; `to_head` says that they are HEAD requests, whose answers have no body.
+    /// Requests for each target; `to_head` says that they are HEAD requests, whose answers have no
+    /// body.
     pub fn new(requests: Vec<Arc<[Vec<u8>]>>, to_head: bool) -> Http {
         Http { requests, to_head }
     }
@@ -54,7 +55,8 @@ impl Protocol for Http {
     }
 
     fn idle(&self, _session: &mut (), bytes: &[u8]) -> Reply {
-        // A server may say that it gives up an idle connection (RFC 9110, section 15.5.9), which is no answer to any request.
+        // A server may say that it gives up an idle connection (RFC 9110, section 15.5.9), which is
+        // no answer to any request.
         Reply::Failed(if response::is_request_timeout(bytes) { Cause::Closed } else { Cause::Mismatch })
     }
 

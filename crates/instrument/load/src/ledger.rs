@@ -1,10 +1,10 @@
 //! What becomes of every request and connection: the one place where a run is counted. Pure: the
 //! instants are arguments, in nanoseconds from the run's origin.
 //!
-//! The rule: an engine says what has happened (`due`, `sent`, `answered`, `lost`, `established`), and
-//! when; the ledger decides what is counted, in which span. A request belongs to the span in which it
-//! ends. One that is under way when the window opens is carried into it, and one that is under way
-//! when the window closes is in flight.
+//! The rule: an engine says what has happened (`due`, `sent`, `answered`, `lost`, `established`),
+//! and when; the ledger decides what is counted, in which span. A request belongs to the span in
+//! which it ends. One that is under way when the window opens is carried into it, and one that is
+//! under way when the window closes is in flight.
 
 use plimsoll_measure::tally::{Cause, Connections, Tally};
 
@@ -170,8 +170,8 @@ impl Ledger {
         self.last_begun = now;
     }
 
-    /// Open loop: a request found a connection after so long a wait, of which connections waited to be
-    /// opened again for a part.
+    /// Open loop: a request found a connection after so long a wait, of which connections waited to
+    /// be opened again for a part.
     pub(crate) fn waited(&mut self, wait: u64, backoff: u64) {
         self.tally.pool_wait.record_ns(wait - backoff);
         if backoff > 0 {
@@ -198,7 +198,8 @@ impl Ledger {
         count_unsent(end.saturating_sub(due), self.timeout, &mut self.tally);
     }
 
-    /// A closed loop's request was due, and the generator had not come to send it when the window closed.
+    /// A closed loop's request was due, and the generator had not come to send it when the window
+    /// closed.
     pub(crate) fn not_sent_yet(&mut self, due: u64, end: u64) {
         self.tally.unanswered.record_ns(end.saturating_sub(due));
         self.never_sent(1);
@@ -210,8 +211,8 @@ impl Ledger {
         self.tally.requests.unsent += count;
     }
 
-    /// A request is answered: the last byte came at `came`, and the wait that reported it returned at
-    /// `reported`, or `None` where the kernel itself took the time.
+    /// A request is answered: the last byte came at `came`, and the wait that reported it returned
+    /// at `reported`, or `None` where the kernel itself took the time.
     pub(crate) fn answered(&mut self, request: Request, answer: Answer, came: u64, reported: Option<u64>) {
         let response = came.saturating_sub(request.intended);
         let failed = answer.status >= 400;

@@ -1,7 +1,8 @@
 //! The load generator.
 //!
-//! Three things meet here and know nothing of each other: a *protocol* (bytes to send, bytes expected: [`protocol`]), a *pace* (when requests
-//! are due: [`config::Pace`]) and an *engine* (how sockets are driven: [`config::Engine`]). A coordinator ([`run`]) opens and closes the window;
+//! Three things meet here and know nothing of each other: a *protocol* (bytes to send, bytes
+//! expected: [`protocol`]), a *pace* (when requests are due: [`config::Pace`]) and an *engine* (how
+//! sockets are driven: [`config::Engine`]). A coordinator ([`run`]) opens and closes the window;
 //! what was counted in it becomes the summary, and what speaks against it a warning ([`doubt`]).
 //!
 //! It must never import a server of ours: the instrument does not know what it measures.

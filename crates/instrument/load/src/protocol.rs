@@ -1,11 +1,13 @@
-//! What a protocol is to the engines: bytes to send, and what the bytes that come back mean. No socket, no clock.
+//! What a protocol is to the engines: bytes to send, and what the bytes that come back mean. No
+//! socket, no clock.
 
 use plimsoll_measure::summary::Handshakes;
 use plimsoll_measure::tally::Cause;
 
 /// A protocol, with the messages of one run.
 pub trait Protocol: Send + Sync + 'static {
-    /// What is remembered of a connection from request to request. It stands in every connection's slot: what is large is boxed.
+    /// What is remembered of a connection from request to request. It stands in every connection's
+    /// slot: what is large is boxed.
     type Session: Default + Send;
 
     /// What is remembered of a request under way; the same goes for it.
@@ -14,7 +16,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// Whether the time from send to last byte is reported as transmission time.
     const TELLS_TRANSMISSION: bool;
 
-    /// What is exchanged on a new connection before it is usable, such as a TLS handshake; none for most.
+    /// What is exchanged on a new connection before it is usable, such as a TLS handshake; none for
+    /// most.
     fn greet(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
         let _ = target;
         None
@@ -23,7 +26,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// Begins a request on a connection, of whose output so far `written` bytes are written.
     fn begin(&self, session: &mut Self::Session, turn: Turn, written: usize) -> Self::Exchange;
 
-    /// The bytes of the request from `written` on; empty once all are written. It may return less than all of them.
+    /// The bytes of the request from `written` on; empty once all are written. It may return less
+    /// than all of them.
     fn output<'a>(&'a self, session: &'a Self::Session, exchange: &'a Self::Exchange, written: usize) -> &'a [u8];
 
     /// Takes bytes that have arrived, split anywhere.
@@ -37,7 +41,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// Takes the end of the stream while a request is under way.
     fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply;
 
-    /// Takes bytes that arrived while no request was under way: `Partial` where they are in order, `Failed` where the connection is of no more use. Never `Whole`.
+    /// Takes bytes that arrived while no request was under way: `Partial` where they are in order,
+    /// `Failed` where the connection is of no more use. Never `Whole`.
     fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
         let _ = (session, bytes);
         Reply::Failed(Cause::Mismatch)
@@ -86,7 +91,8 @@ pub enum Reply {
         payload: u64,
         /// Whether the connection carries another request.
         keep: bool,
-        /// Its status, where answers have one, or 0. From 400 on the request has failed, and the connection is none the worse.
+        /// Its status, where answers have one, or 0. From 400 on the request has failed, and the
+        /// connection is none the worse.
         status: u16,
     },
     /// The request has failed, and the connection is of no more use.

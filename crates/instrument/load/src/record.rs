@@ -140,7 +140,8 @@ pub struct Second {
     pub response: Times,
 }
 
-/// What became of one connection. Its *sequence* is the requests it has to carry in a row (`--each`).
+/// What became of one connection. Its *sequence* is the requests it has to carry in a row
+/// (`--each`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sequence {
     /// Its number.
@@ -182,7 +183,8 @@ impl Recorder {
         Recorder { records: records.clone(), unix_origin, batch: Vec::new(), second, sequences }
     }
 
-    /// When the second is over, in nanoseconds from the run's origin; `None` where nothing is recorded.
+    /// When the second is over, in nanoseconds from the run's origin; `None` where nothing is
+    /// recorded.
     pub(crate) fn next(&self) -> Option<u64> {
         let wanted = self.records.seconds.is_some() || self.records.requests.is_some();
         wanted.then_some((self.second.number + 1) * SECOND_NS)

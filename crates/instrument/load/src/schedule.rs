@@ -1,8 +1,8 @@
 //! The open loop's requests as they fall due: one schedule for all event loops of a process.
 //!
-//! A loop, or a thread, with a free connection takes the next arrival and sends it when it is due. So
-//! no request waits in one loop while another loop has a connection free, and the instants do not
-//! depend on the number of loops. What nobody takes waits here: that is *pool wait*.
+//! A loop, or a thread, with a free connection takes the next arrival and sends it when it is due.
+//! So no request waits in one loop while another loop has a connection free, and the instants do
+//! not depend on the number of loops. What nobody takes waits here: that is *pool wait*.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,7 +57,8 @@ impl Schedule {
         self.lock().start.get_or_insert(start);
     }
 
-    /// Takes the next arrival; none before the schedule begins, and none that falls due at `end` or later.
+    /// Takes the next arrival; none before the schedule begins, and none that falls due at `end` or
+    /// later.
     pub(crate) fn take(&self, end: Option<u64>) -> Option<Due> {
         self.lock().take(end.unwrap_or(u64::MAX))
     }
@@ -128,7 +129,8 @@ struct Waits {
     past: VecDeque<(u64, u64)>,
 }
 
-/// Spans kept. A request that waited for longer than all of them has its older part called pool wait.
+/// Spans kept. A request that waited for longer than all of them has its older part called pool
+/// wait.
 const SPANS: usize = 1024;
 
 impl Waits {

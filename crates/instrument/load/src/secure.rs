@@ -1,4 +1,5 @@
-//! TLS under any protocol, by rustls: it turns bytes into bytes and knows no socket, so it is a protocol around a protocol.
+//! TLS under any protocol, by rustls: it turns bytes into bytes and knows no socket, so it is a
+//! protocol around a protocol.
 
 mod complaints;
 
@@ -38,7 +39,8 @@ pub struct Security {
     pub trust: Trust,
     /// The client's own certificate, with those that lead to its authority, and its key.
     pub identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
-    /// Whether a connection may resume the session of an earlier one, which costs the server less than a full handshake.
+    /// Whether a connection may resume the session of an earlier one, which costs the server less
+    /// than a full handshake.
     pub resume: bool,
 }
 
@@ -52,7 +54,8 @@ pub enum Trust {
 }
 
 impl<P: Protocol> Secure<P> {
-    /// `inner` over TLS to servers of these names, one a target. Fails where the key is not that of the client's certificate.
+    /// `inner` over TLS to servers of these names, one a target. Fails where the key is not that of
+    /// the client's certificate.
     pub fn new(inner: P, names: Vec<ServerName<'static>>, security: Security) -> Result<Secure<P>, rustls::Error> {
         let config = Arc::new(security.client_config()?);
         let (full, resumed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -195,7 +198,8 @@ impl<P: Protocol> Protocol for Secure<P> {
     }
 
     fn end(&self, _session: &mut Self::Session, _exchange: &mut Self::Exchange) -> Reply {
-        // The end of the connection without close_notify may be an attacker's, so what came before it is not known to be all (RFC 9112, section 9.8).
+        // The end of the connection without close_notify may be an attacker's, so what came before
+        // it is not known to be all (RFC 9112, section 9.8).
         Reply::Failed(Cause::Closed)
     }
 

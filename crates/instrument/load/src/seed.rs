@@ -1,9 +1,9 @@
 //! Random streams that are independent by construction: one seed, split by the path of who draws.
 //!
 //! Sums such as `seed + loop` make the streams of neighbouring seeds equal: loop 1 of seed 1 draws
-//! what loop 0 of seed 2 draws. Here each part of the path is mixed into the state by a generator of
-//! its own (rand's `seed_from_u64`, whose PCG spreads 64 bits over ChaCha's key), so that any two
-//! different paths give unrelated streams.
+//! what loop 0 of seed 2 draws. Here each part of the path is mixed into the state by a generator
+//! of its own (rand's `seed_from_u64`, whose PCG spreads 64 bits over ChaCha's key), so that any
+//! two different paths give unrelated streams.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -1,5 +1,5 @@
-//! What the engines share: what they work from, what the coordinator asks of them, and what they have
-//! counted in the end.
+//! What the engines share: what they work from, what the coordinator asks of them, and what they
+//! have counted in the end.
 
 use std::io;
 use std::time::Duration;
@@ -25,9 +25,9 @@ pub(crate) struct Shared<P> {
 }
 
 impl<P> Shared<P> {
-    /// How many requests a connection has to send before any other may send them: all of `--each`, or the
-    /// first of the run's `-n`, so that as many connections as it can employ are at work at once. In an
-    /// open loop any connection carries any request.
+    /// How many requests a connection has to send before any other may send them: all of `--each`,
+    /// or the first of the run's `-n`, so that as many connections as it can employ are at work
+    /// at once. In an open loop any connection carries any request.
     pub(crate) fn first_claim(&self, number: usize) -> u64 {
         first_claim(&self.config, number)
     }

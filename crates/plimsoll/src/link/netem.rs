@@ -1,5 +1,5 @@
-//! `plimsoll link --backend netem`: the kernel emulates; this process makes what it needs, counts, and removes at the end
-//! what it made, and nothing else.
+//! `plimsoll link --backend netem`: the kernel emulates; this process makes what it needs, counts,
+//! and removes at the end what it made, and nothing else.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::outcome::Environment;
 
-/// One direction of one link, as its devices count it. netem does not say when it was late, and counts the packets that it
-/// lost and those that found its queue full together.
+/// One direction of one link, as its devices count it. netem does not say when it was late, and
+/// counts the packets that it lost and those that found its queue full together.
 #[derive(Debug, Serialize)]
 pub(super) struct DeviceCounts {
     pub(super) from: String,
@@ -70,7 +70,8 @@ impl Made {
         Ok(Made { ways: netem::ways(config), _devices: devices })
     }
 
-    /// Waits for a signal to end, and calls `report` with the counts every interval; returns the last ones.
+    /// Waits for a signal to end, and calls `report` with the counts every interval; returns the
+    /// last ones.
     pub(super) fn run(
         &self,
         signals: &Signals,
@@ -127,7 +128,8 @@ fn refuse_what_is_missing() -> anyhow::Result<()> {
         return Ok(());
     }
     Err(anyhow!(Environment(format!(
-        "--backend netem needs what is missing here: {}; load the module, use a kernel that has it, or leave --backend out for the emulator over TAP devices",
+        "--backend netem needs what is missing here: {}; load the module, use a kernel that has it, or leave \
+         --backend out for the emulator over TAP devices",
         missing.join("; ")
     ))))
 }

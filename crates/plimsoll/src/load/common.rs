@@ -39,19 +39,22 @@ pub(super) struct Common {
     /// N requests on each connection, then it closes.
     #[arg(long, value_name = "N", value_parser = units::count)]
     each: Option<u64>,
-    /// Pause between an answer and the next request; `exp:D` draws it from an exponential distribution of mean D.
+    /// Pause between an answer and the next request; `exp:D` draws it from an exponential
+    /// distribution of mean D.
     #[arg(long, alias = "delay", value_name = "DURATION", default_value = "0", value_parser = think)]
     think: Think,
     /// All connections think from the same instant [default: their phases are spread].
     #[arg(long)]
     lockstep: bool,
-    /// Open loop: N requests a second in all, sent when they are due, whether or not earlier ones are answered. `A:B` changes evenly from one rate to another over the window.
+    /// Open loop: N requests a second in all, sent when they are due, whether or not earlier ones
+    /// are answered. `A:B` changes evenly from one rate to another over the window.
     #[arg(short = 'R', long, value_name = "N|A:B", value_parser = rate, conflicts_with_all = ["think", "lockstep"])]
     rate: Option<Rate>,
     /// Open loop: how requests are spaced around their rate.
     #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
-    /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a process for each connection.
+    /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a
+    /// process for each connection.
     #[arg(long, value_enum, default_value = "epoll")]
     engine: EngineName,
     /// Event loops [default: one a CPU; with --rate one for each 50k requests a second].
@@ -75,7 +78,8 @@ pub(super) struct Common {
     /// Seed of all that is random: payloads, arrivals, think times.
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// What must hold, such as 'response_time.p99 < 250ms' or 'statuses.404 == 0' (repeatable). A limit that is missed makes the exit code 3.
+    /// What must hold, such as 'response_time.p99 < 250ms' or 'statuses.404 == 0' (repeatable). A
+    /// limit that is missed makes the exit code 3.
     #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
     pub(super) limit: Vec<Limit>,
     /// Connections opened per second [default: as fast as they are accepted].
@@ -87,7 +91,8 @@ pub(super) struct Common {
     /// No request before every connection is up.
     #[arg(long, help_heading = "Connections")]
     barrier: bool,
-    /// Local address, or a CIDR range of them, to connect from in turn (repeatable) [default: the kernel's choice, and several addresses of loopback where its ports would run out].
+    /// Local address, or a CIDR range of them, to connect from in turn (repeatable) [default: the
+    /// kernel's choice, and several addresses of loopback where its ports would run out].
     #[arg(long, value_name = "ADDR|CIDR", help_heading = "Connections")]
     source_ip: Vec<String>,
     #[command(flatten)]
@@ -107,7 +112,8 @@ pub(super) struct Common {
     attempts: u16,
     #[command(flatten)]
     pub(super) files: Wanted,
-    /// Print the summary as one row of CSV: every figure, or tcpbenchmark's columns (its threads are our connections).
+    /// Print the summary as one row of CSV: every figure, or tcpbenchmark's columns (its threads
+    /// are our connections).
     #[arg(
         long,
         value_name = "FORM",
@@ -145,7 +151,8 @@ enum Arrivals {
 /// Connections that a run's slots can number.
 const MOST_CONNECTIONS: u64 = 100_000_000;
 impl Common {
-    /// The addresses that connections go to in turn, each with the place of its server among `servers`.
+    /// The addresses that connections go to in turn, each with the place of its server among
+    /// `servers`.
     pub(super) fn deal(&self, servers: &[String]) -> anyhow::Result<Vec<(usize, SocketAddr)>> {
         let mut resolved = Vec::new();
         for name in servers {
@@ -158,7 +165,8 @@ impl Common {
         match deal(&resolved, self.connections.max(1) as usize) {
             Some(dealt) => Ok(dealt),
             None => usage(format!(
-                "--connections {}: of {} servers some would have none; give a connection to each, or load fewer servers",
+                "--connections {}: of {} servers some would have none; give a connection to each, or load fewer \
+                 servers",
                 self.connections,
                 servers.len()
             )),
@@ -225,7 +233,8 @@ impl Common {
         let may_use = |cpu: usize| std::thread::spawn(move || process::pin_to_cpus(&[cpu])).join();
         match cpus.iter().find(|cpu| !matches!(may_use(**cpu), Ok(Ok(())))) {
             Some(cpu) => usage(format!(
-                "--cpus: there is no CPU {cpu} for this process to use; name some of those that `nproc` and `taskset -p $$` show"
+                "--cpus: there is no CPU {cpu} for this process to use; name some of those that `nproc` and `taskset \
+                 -p $$` show"
             )),
             None => Ok(cpus.clone()),
         }
@@ -236,7 +245,8 @@ impl Common {
         self.engine == EngineName::Fork
     }
 
-    /// The engine of this process. Where it forks, each copy drives its one connection by an event loop.
+    /// The engine of this process. Where it forks, each copy drives its one connection by an event
+    /// loop.
     fn engine(&self) -> anyhow::Result<Engine> {
         let each = match self.engine {
             EngineName::Epoll => return Ok(Engine::Epoll),
@@ -254,7 +264,8 @@ impl Common {
         }
         if self.barrier {
             return usage(
-                "--barrier needs connections that know of each other, and processes share nothing; use --engine threads or epoll",
+                "--barrier needs connections that know of each other, and processes share nothing; use --engine \
+                 threads or epoll",
             );
         }
         if self.files.any_while_it_runs() || self.csv == Some(Form::Tcpbenchmark) {
@@ -306,7 +317,8 @@ impl Common {
         match at.filter(|at| *at > SystemTime::now()) {
             Some(at) => Ok(Some(at)),
             None => usage(format!(
-                "--start-at {seconds}: that instant has passed, so generators would not start together; give one a few seconds ahead"
+                "--start-at {seconds}: that instant has passed, so generators would not start together; give one a \
+                 few seconds ahead"
             )),
         }
     }
@@ -318,7 +330,8 @@ impl Common {
                 Some(addresses) => all.extend(addresses),
                 None => {
                     return usage(format!(
-                        "--source-ip {text}: not an address or CIDR range; write one of this machine's, such as 192.0.2.7 or 192.0.2.16/28"
+                        "--source-ip {text}: not an address or CIDR range; write one of this machine's, such as \
+                         192.0.2.7 or 192.0.2.16/28"
                     ));
                 }
             }

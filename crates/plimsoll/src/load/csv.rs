@@ -91,9 +91,13 @@ pub(super) fn write_connections(out: &mut impl Write, sequences: &[Sequence], co
     Ok(())
 }
 
-const HEADER: &str = "thread,success,failedConnect,failedSendRecvLoop,failedSendRecv,connectTime(total),connectTime(average),connectTime(sample variance),connectTime(max),sendRecvTime(total),sendRecvTime(average),sendRecvTime(sample variance),sendRecvTime(max),benchmarkTime(include failed)";
+const HEADER: &str = "thread,success,failedConnect,failedSendRecvLoop,failedSendRecv,connectTime(total),\
+                      connectTime(average),connectTime(sample \
+                      variance),connectTime(max),sendRecvTime(total),sendRecvTime(average),sendRecvTime(sample \
+                      variance),sendRecvTime(max),benchmarkTime(include failed)";
 
-/// tcpbenchmark's header and row. Its times are of the connections that succeeded, a sample each; the last column is from the common start to the end.
+/// tcpbenchmark's header and row. Its times are of the connections that succeeded, a sample each;
+/// the last column is from the common start to the end.
 pub(super) fn write_tcpbenchmark(out: &mut impl Write, sequences: &[Sequence], elapsed: Duration) -> io::Result<()> {
     let sum = |count: fn(&Sequence) -> u64| sequences.iter().map(count).sum::<u64>();
     let counts = [

@@ -43,7 +43,8 @@ enum Verify {
     None,
 }
 
-/// The largest echo message: it, and a buffer of its size in the server, must fit in memory beside everything else.
+/// The largest echo message: it, and a buffer of its size in the server, must fit in memory beside
+/// everything else.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Arguments {
@@ -60,7 +61,8 @@ impl Arguments {
     pub(super) fn messages(&self, seed: u64) -> anyhow::Result<Messages> {
         if self.size == 0 || self.size > MOST_BYTES {
             return usage(format!(
-                "--size {}: an echo needs at least one byte and at most 1GiB, or there is no answer to wait for; give a size such as 64B",
+                "--size {}: an echo needs at least one byte and at most 1GiB, or there is no answer to wait for; give \
+                 a size such as 64B",
                 self.size
             ));
         }

@@ -1,4 +1,5 @@
-//! The files that a run writes beside its summary, each by a thread of its own, so that no disk holds up an event loop.
+//! The files that a run writes beside its summary, each by a thread of its own, so that no disk
+//! holds up an event loop.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -126,7 +127,8 @@ struct Line {
     response_time_us: TimesSummary,
 }
 
-/// Seconds that loops may be behind each other: they hand each over as it ends, but a busy one comes to it late.
+/// Seconds that loops may be behind each other: they hand each over as it ends, but a busy one
+/// comes to it late.
 const PATIENCE: u64 = 2;
 
 fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Result<()> {

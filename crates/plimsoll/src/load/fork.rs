@@ -1,5 +1,6 @@
-//! `--engine fork`: a process for each connection, as http-saturation's client has it. Each is a generator of one connection, and their records are
-//! merged as those of generators on several hosts are; nothing is shared while they run.
+//! `--engine fork`: a process for each connection, as http-saturation's client has it. Each is a
+//! generator of one connection, and their records are merged as those of generators on several
+//! hosts are; nothing is shared while they run.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,7 +22,8 @@ use plimsoll_sys::signal::{Signal, Signals};
 
 use crate::outcome::Environment;
 
-/// A fork of this program takes less; a common start after all of them keeps the first from running alone.
+/// A fork of this program takes less; a common start after all of them keeps the first from running
+/// alone.
 const FORK_TIME: Duration = Duration::from_micros(500);
 
 /// What the processes yielded together.
@@ -41,7 +43,8 @@ struct Member {
     result: Option<String>,
 }
 
-/// Runs a process for each connection. `announce` hears when the first window opens and the last one closes.
+/// Runs a process for each connection. `announce` hears when the first window opens and the last
+/// one closes.
 pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn Observer) -> anyhow::Result<Forked> {
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
     let start = config.start_at.unwrap_or_else(|| SystemTime::now() + FORK_TIME * config.connections as u32);
@@ -55,7 +58,8 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
             Err(error) => {
                 members.iter().for_each(|member| process::end(member.child, true));
                 return Err(anyhow!(Environment(format!(
-                    "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine epoll",
+                    "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine \
+                     epoll",
                     config.connections
                 ))));
             }
@@ -225,7 +229,8 @@ impl Member {
     }
 }
 
-/// Collects the processes, which have closed their pipes and are about to end, so that their CPU time is counted as ours.
+/// Collects the processes, which have closed their pipes and are about to end, so that their CPU
+/// time is counted as ours.
 fn reap(count: usize) {
     let mut reaped = 0;
     while reaped < count {
@@ -239,13 +244,15 @@ fn reap(count: usize) {
 fn record((member, number): (&Member, usize)) -> anyhow::Result<Summary> {
     let Some(line) = &member.result else {
         bail!(
-            "process {number} ended without a result; it may have been killed, or found no memory: look into the kernel's log"
+            "process {number} ended without a result; it may have been killed, or found no memory: look into the \
+             kernel's log"
         );
     };
     serde_json::from_str(line).with_context(|| format!("the result of process {number} cannot be read"))
 }
 
-/// What several processes have to say is said once. How few requests each one made says nothing of them all.
+/// What several processes have to say is said once. How few requests each one made says nothing of
+/// them all.
 fn once_each(warnings: &[Warning], processes: usize) -> Vec<Warning> {
     let mut once: Vec<Warning> = Vec::new();
     for warning in warnings.iter().filter(|warning| warning.code != "few_samples") {

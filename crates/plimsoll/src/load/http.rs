@@ -17,15 +17,18 @@ use crate::outcome::usage;
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// What to fetch: `http://HOST:PORT/PATH` or `https://...`. Several are fetched in turn, from all addresses of a name.
+    /// What to fetch: `http://HOST:PORT/PATH` or `https://...`. Several are fetched in turn, from
+    /// all addresses of a name.
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     #[command(flatten)]
     request: request::Form,
-    /// Look up where each URL leads before the run, and load that [default: a redirect counts as the answer].
+    /// Look up where each URL leads before the run, and load that [default: a redirect counts as
+    /// the answer].
     #[arg(long, help_heading = "HTTP")]
     follow: bool,
-    /// Connect to ADDR:PORT for URLs of HOST:PORT (repeatable). An empty part matches any, or changes nothing.
+    /// Connect to ADDR:PORT for URLs of HOST:PORT (repeatable). An empty part matches any, or
+    /// changes nothing.
     #[arg(long, value_name = "HOST:PORT:ADDR:PORT", value_parser = ConnectTo::parse, help_heading = "HTTP")]
     connect_to: Vec<ConnectTo>,
     #[command(flatten)]
@@ -86,7 +89,8 @@ impl Arguments {
         self.deal(servers, secure, template.method() == "HEAD")
     }
 
-    /// Connections are dealt over the addresses of all servers. Each sends the requests of its own server in turn.
+    /// Connections are dealt over the addresses of all servers. Each sends the requests of its own
+    /// server in turn.
     fn deal(&self, servers: Vec<Server>, secure: bool, to_head: bool) -> anyhow::Result<Plan> {
         let reach = |url: &Url| ConnectTo::reach(&self.connect_to, &url.host, url.port);
         let addresses: Vec<String> = servers.iter().map(|server| reach(&server.url)).collect();

@@ -1,4 +1,5 @@
-//! What is shown while a run goes on: a status line on a terminal, plain lines elsewhere, events for programs.
+//! What is shown while a run goes on: a status line on a terminal, plain lines elsewhere, events
+//! for programs.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,8 @@ use serde::Serialize;
 use super::csv;
 use crate::Output;
 
-/// Where there is no terminal a line a second would fill a log: one every so often says that the run lives.
+/// Where there is no terminal a line a second would fill a log: one every so often says that the
+/// run lives.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 /// A status line four times a second; events wake the coordinator more often.
 const LIVE_INTERVAL: Duration = Duration::from_millis(240);

@@ -48,10 +48,12 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
     Ok(rate)
 }
 
-/// More addresses than this out of one range would never be reached: each carries some 14,000 connections.
+/// More addresses than this out of one range would never be reached: each carries some 14,000
+/// connections.
 const MOST_SOURCES: u128 = 8192;
 
-/// The addresses of a CIDR range, without network and broadcast address where it has them, or the one address.
+/// The addresses of a CIDR range, without network and broadcast address where it has them, or the
+/// one address.
 pub(super) fn addresses(text: &str) -> Option<Vec<IpAddr>> {
     let Some((address, length)) = text.split_once('/') else { return Some(vec![text.parse().ok()?]) };
     let length: u32 = length.parse().ok()?;

@@ -35,17 +35,20 @@ pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> an
             ask(&url, route, template).with_context(|| format!("cannot look up where {url} leads"))?;
         let Some(location) = location.filter(|_| [301, 302, 303, 307, 308].contains(&status)) else { return Ok(url) };
         let next = url.join(&location);
-        // Other methods become GET on the way (RFC 9110, section 15.4), which would be another load.
+        // Other methods become GET on the way (RFC 9110, section 15.4), which would be another
+        // load.
         if !["GET", "HEAD"].contains(&template.method()) && ![307, 308].contains(&status) {
             return usage(format!(
-                "{url} answers {} with {status}, which leads to a GET of {next}; load that URL without a body, or leave --follow out",
+                "{url} answers {} with {status}, which leads to a GET of {next}; load that URL without a body, or \
+                 leave --follow out",
                 template.method()
             ));
         }
         url = Url::parse(&next)?;
     }
     usage(format!(
-        "{first} leads to more than {MOST_REDIRECTS} redirects in a row; correct the server, or give the URL that is meant"
+        "{first} leads to more than {MOST_REDIRECTS} redirects in a row; correct the server, or give the URL that is \
+         meant"
     ))
 }
 

@@ -11,19 +11,23 @@ use crate::outcome::usage;
 /// What a request says.
 #[derive(Args, Debug)]
 pub(super) struct Form {
-    /// The version asked in. 1.0 closes each connection after its answer, unless a header asks to keep it.
+    /// The version asked in. 1.0 closes each connection after its answer, unless a header asks to
+    /// keep it.
     #[arg(long, value_enum, default_value = "1.1", help_heading = "HTTP")]
     http: Version,
-    /// A header field, such as 'Accept: text/html' (repeatable). 'NAME:' leaves out a field that is sent by default, and 'NAME;' sends an empty one.
+    /// A header field, such as 'Accept: text/html' (repeatable). 'NAME:' leaves out a field that is
+    /// sent by default, and 'NAME;' sends an empty one.
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field, help_heading = "HTTP")]
     headers: Vec<Field>,
     /// The method [default: GET, or POST with a body].
     #[arg(short, long, value_name = "METHOD", help_heading = "HTTP")]
     method: Option<String>,
-    /// A file that is sent as the body of every request: with its length, or with -H 'Transfer-Encoding: chunked' in chunks.
+    /// A file that is sent as the body of every request: with its length, or with -H
+    /// 'Transfer-Encoding: chunked' in chunks.
     #[arg(short, long, value_name = "FILE", conflicts_with = "data", help_heading = "HTTP")]
     body: Option<PathBuf>,
-    /// A text that is sent as the body of every request. Its type is yours to give: -H 'Content-Type: ...'.
+    /// A text that is sent as the body of every request. Its type is yours to give: -H
+    /// 'Content-Type: ...'.
     #[arg(long, value_name = "TEXT", help_heading = "HTTP")]
     data: Option<String>,
 }
@@ -121,7 +125,9 @@ impl Template<'_> {
             // So that the server ends the connection, and the port stays taken on its side.
             fields.push(("Connection", "close".to_owned()));
         }
-        // These methods expect a body, so that one of no length is said to have none (RFC 9110, section 8.6).
+        // These methods expect a body, so that one of no length is said to have none (RFC 9110,
+        // section
+        // 8.6).
         let expects_body = ["POST", "PUT", "PATCH"].contains(&self.method);
         if !self.has_transfer_encoding() && (self.body.is_some() || expects_body) {
             fields.push(("Content-Length", self.body.as_ref().map_or(0, Vec::len).to_string()));

@@ -53,15 +53,16 @@ impl Server {
 
 /// The addresses of HOST:PORT.
 ///
-/// All addresses of one IP version are used. Where a name has both versions, it is the first that the
-/// resolver names (RFC 6724), unless only the other accepts a connection: a server on 127.0.0.1 is
-/// found by the name localhost, though that is ::1 first.
+/// All addresses of one IP version are used. Where a name has both versions, it is the first that
+/// the resolver names (RFC 6724), unless only the other accepts a connection: a server on 127.0.0.1
+/// is found by the name localhost, though that is ::1 first.
 pub(super) fn resolve(text: &str, family: Family) -> anyhow::Result<Server> {
     let found = match text.to_socket_addrs() {
         Ok(found) => found,
         Err(error) => {
             return usage(format!(
-                "cannot load `{text}`: {error}; write ADDR:PORT of a server that can be reached, such as 127.0.0.1:7000 or [::1]:7000"
+                "cannot load `{text}`: {error}; write ADDR:PORT of a server that can be reached, such as \
+                 127.0.0.1:7000 or [::1]:7000"
             ));
         }
     };
@@ -91,8 +92,9 @@ fn choose(found: Vec<SocketAddr>, family: Family, accepts: impl Fn(&SocketAddr) 
     Some(Server { addresses: others, refusing: addresses })
 }
 
-/// The addresses that connections go to, one after the other, each with its server's place. Every server comes before
-/// any server's second address. `None` where there are fewer connections than servers.
+/// The addresses that connections go to, one after the other, each with its server's place. Every
+/// server comes before any server's second address. `None` where there are fewer connections than
+/// servers.
 pub(super) fn deal(servers: &[Server], connections: usize) -> Option<Vec<(usize, SocketAddr)>> {
     let rounds = servers.iter().map(|server| server.addresses.len()).max().unwrap_or(0);
     let mut dealt = Vec::new();
@@ -105,8 +107,8 @@ pub(super) fn deal(servers: &[Server], connections: usize) -> Option<Vec<(usize,
     (dealt.len() >= servers.len()).then_some(dealt)
 }
 
-/// Connections for one host and port that go to another, as curl has it: HOST:PORT:ADDR:PORT. An empty part in front
-/// matches any, and an empty part behind changes nothing.
+/// Connections for one host and port that go to another, as curl has it: HOST:PORT:ADDR:PORT. An
+/// empty part in front matches any, and an empty part behind changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConnectTo {
     from: (String, Option<u16>),
@@ -117,7 +119,8 @@ impl ConnectTo {
     pub(super) fn parse(text: &str) -> Result<ConnectTo, String> {
         let wrong = || {
             format!(
-                "'{text}' is not HOST:PORT:ADDR:PORT; write one such as shop.example:443:127.0.0.1:8443, with IPv6 addresses in brackets"
+                "'{text}' is not HOST:PORT:ADDR:PORT; write one such as shop.example:443:127.0.0.1:8443, with IPv6 \
+                 addresses in brackets"
             )
         };
         let mut inside = false;
@@ -136,7 +139,8 @@ impl ConnectTo {
         Ok(ConnectTo { from: (host(from_host), port(from_port)?), to: (host(to_host), port(to_port)?) })
     }
 
-    /// ADDR:PORT where the server of this host and port is reached by these rules, of which the first that matches counts.
+    /// ADDR:PORT where the server of this host and port is reached by these rules, of which the
+    /// first that matches counts.
     pub(super) fn reach(rules: &[ConnectTo], host: &str, port: u16) -> String {
         rules.iter().find_map(|rule| rule.apply(host, port)).unwrap_or_else(|| with_port(host, port))
     }

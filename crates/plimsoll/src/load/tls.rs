@@ -67,7 +67,8 @@ impl Flags {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             return usage(
-                "this machine trusts no certificate authority, so it can trust no server; install ca-certificates, name authorities with --cacert, or use --insecure",
+                "this machine trusts no certificate authority, so it can trust no server; install ca-certificates, \
+                 name authorities with --cacert, or use --insecure",
             );
         }
         Ok(Trust::Roots(roots.into()))

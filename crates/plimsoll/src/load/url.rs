@@ -59,7 +59,8 @@ impl Url {
         format!("{}:{}", bracketed(&self.host), self.port)
     }
 
-    /// What the Host field says: without the port where it is the default one (RFC 9110, section 7.2).
+    /// What the Host field says: without the port where it is the default one (RFC 9110, section
+    /// 7.2).
     pub(super) fn authority(&self) -> String {
         if self.port == if self.secure { 443 } else { 80 } { bracketed(&self.host) } else { self.server() }
     }

@@ -1,4 +1,5 @@
-//! The summary as a person wants to read it: what was asked, what came back, how long it took, what speaks against it.
+//! The summary as a person wants to read it: what was asked, what came back, how long it took, what
+//! speaks against it.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -31,7 +32,8 @@ pub(super) fn write_connection(out: &mut impl Write, sequence: &Sequence) -> io:
     let outcome = if success { "done" } else { "not done" };
     writeln!(
         out,
-        "connection {number}: {outcome}, {} requests, established in {}, served in {} in all; failed: {failed_connects} connects, {failed_requests} requests, {failed_sequences} sequences",
+        "connection {number}: {outcome}, {} requests, established in {}, served in {} in all; failed: \
+         {failed_connects} connects, {failed_requests} requests, {failed_sequences} sequences",
         grouped(completed),
         time(sequence.connect_ns as f64 / 1000.0),
         time(sequence.exchange_ns as f64 / 1000.0)

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::server::Server;
 
-/// One who floods has hundreds of requests under way at any time, and one who stalls asks for a gigabyte and takes nothing of it. Gone when dropped.
+/// One who floods has hundreds of requests under way at any time, and one who stalls asks for a
+/// gigabyte and takes nothing of it. Gone when dropped.
 struct Disturbance {
     flooding: TcpStream,
     stalled: TcpStream,
@@ -40,10 +41,12 @@ impl Drop for Disturbance {
     }
 }
 
-/// Each costs the server a millisecond of CPU time, so that what is measured is whose turn it is, and little else.
+/// Each costs the server a millisecond of CPU time, so that what is measured is whose turn it is,
+/// and little else.
 const REQUEST: &str = "GET /burn/1ms/100 HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// The 99th percentile of the times of 208 answers, of requests that sixteen connections make together.
+/// The 99th percentile of the times of 208 answers, of requests that sixteen connections make
+/// together.
 fn p99(streams: &mut [TcpStream]) -> Duration {
     let mut times = Vec::new();
     let mut answer = vec![0; 1 << 16];
@@ -68,7 +71,8 @@ fn beside_one_who_floods_and_one_who_stalls_the_others_p99_stays_within_twice_th
         let server = Server::http(model, &["--synthetic", "--workers", "1"]);
         let mut streams: Vec<TcpStream> = (0..16).map(|_| server.connect()).collect();
         let (mut quiet, mut disturbed) = (Duration::MAX, Duration::MAX);
-        // In turn, and the best of each: whatever else this machine does meanwhile is in neither. Where it does much, more rounds find a quiet moment.
+        // In turn, and the best of each: whatever else this machine does meanwhile is in neither.
+        // Where it does much, more rounds find a quiet moment.
         for round in 0..10 * rounds {
             if round >= rounds && disturbed < 2 * quiet {
                 break;
@@ -79,7 +83,8 @@ fn beside_one_who_floods_and_one_who_stalls_the_others_p99_stays_within_twice_th
             drop(disturbance);
         }
         eprintln!("{model}: p99 {quiet:?}, beside a flood and a stall {disturbed:?}");
-        // Half a second of the flood's work is under way at any time; served in the order of arrival, all would wait for it.
+        // Half a second of the flood's work is under way at any time; served in the order of
+        // arrival, all would wait for it.
         assert!(disturbed < 2 * quiet, "{model}: {disturbed:?} beside them, {quiet:?} without");
     }
 }

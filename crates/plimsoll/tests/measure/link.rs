@@ -1,4 +1,5 @@
-//! How near an emulated link is to what it was asked for. Needs root. `bench/link_grid.py` has more settings.
+//! How near an emulated link is to what it was asked for. Needs root. `bench/link_grid.py` has more
+//! settings.
 
 use crate::skip_without_namespaces;
 use crate::support::network::Pair;
@@ -10,14 +11,16 @@ fn requests_take_the_round_trip_of_the_link() {
     let (_server, address) = pair.echo();
     let summary = pair.load(&address, &["-c", "1", "-n", "2000"]);
     let median = summary["response_time_us"]["p50"].as_f64().expect("a number");
-    // 2 ms of delay, 40 us of sending a frame each way, and the stacks, wake-ups and programs of both hosts.
+    // 2 ms of delay, 40 us of sending a frame each way, and the stacks, wake-ups and programs of
+    // both hosts.
     assert!((2000.0..2600.0).contains(&median), "{median} us");
 }
 
 #[test]
 fn goodput_is_the_rate_less_the_headers() {
     skip_without_namespaces!();
-    // Whole segments at 1 Gbit/s, cut ones at 50 Mbit/s: both are charged by what they are on the wire.
+    // Whole segments at 1 Gbit/s, cut ones at 50 Mbit/s: both are charged by what they are on the
+    // wire.
     for (rate, whole, bits, size) in [("1Gbit", "whole", 1e9, "4MiB"), ("50Mbit", "cut", 50e6, "512KiB")] {
         let pair = Pair::new(&format!(r#", "rate": "{rate}", "delay": "100us", "queue": 2000"#));
         assert_eq!(pair.link.ready["large_segments"], whole);

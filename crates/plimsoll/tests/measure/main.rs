@@ -1,5 +1,5 @@
-//! Tests of times, which measure the machine as well as the program: `make measure` runs them one after another, on a machine
-//! that does nothing else. `make test` leaves them out.
+//! Tests of times, which measure the machine as well as the program: `make measure` runs them one
+//! after another, on a machine that does nothing else. `make test` leaves them out.
 #![allow(clippy::print_stderr, reason = "a timed test prints what it saw")]
 
 #[path = "../whole/support/mod.rs"]

@@ -1,4 +1,5 @@
-//! Times as the generator measures them, near to what they are; and that a stop is told as the doing of whoever was stopped.
+//! Times as the generator measures them, near to what they are; and that a stop is told as the
+//! doing of whoever was stopped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use crate::support::peer::{Run, command, echo, load, outcome, serve};
 use crate::support::server::Server;
 
-/// Whether two of three runs show what they have to: another machine on the same hardware may hold one up.
+/// Whether two of three runs show what they have to: another machine on the same hardware may hold
+/// one up.
 fn assert_shown_in_two_of_three(mut run: impl FnMut() -> Run, shows: impl Fn(&Run) -> bool) {
     let runs: Vec<Run> = (0..3).map(|_| run()).collect();
     let shown = runs.iter().filter(|run| shows(run)).count();
@@ -80,7 +82,8 @@ fn a_server_frozen_for_one_second_of_ten_shows_as_pool_wait_and_response_time_an
             let told = run.summary();
             let times = |name: &str| run.figure(&format!("{name}_us.p99")) / 1e6;
             let (response, wait, lag) = (times("response_time"), times("pool_wait"), times("schedule_lag"));
-            // A tenth of the requests were due while it was frozen, the first of them for all of the second: of all requests one in a hundred waited for 0.9 s or more.
+            // A tenth of the requests were due while it was frozen, the first of them for all of
+            // the second: of all requests one in a hundred waited for 0.9 s or more.
             assert!(response >= 0.8, "{told}");
             // Only the eight under way when it froze took that long from their send on.
             assert!(run.figure("service_time_us.max") >= 0.9e6, "{told}");

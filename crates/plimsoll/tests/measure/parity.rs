@@ -1,4 +1,5 @@
-//! Parity with other generators: the same server, asked at the same rate, is found to answer in the same time.
+//! Parity with other generators: the same server, asked at the same rate, is found to answer in the
+//! same time.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -10,14 +11,16 @@ use std::time::Duration;
 
 use crate::support::peer::{command, outcome, serve};
 
-/// Requests a second over 16 connections: each is free for most of the time, so that no generator queues.
+/// Requests a second over 16 connections: each is free for most of the time, so that no generator
+/// queues.
 const RATE: &str = "160";
 /// wrk2 measures nothing in its first ten seconds.
 const SECONDS: &str = "16";
 /// How far two generators may lie apart.
 const TOLERANCE: f64 = 0.10;
 
-/// An HTTP server whose answers take 20 ms, and one in twenty 80 ms: longer than what any generator adds of its own (wrk2's timers are of whole milliseconds).
+/// An HTTP server whose answers take 20 ms, and one in twenty 80 ms: longer than what any generator
+/// adds of its own (wrk2's timers are of whole milliseconds).
 fn slow_server() -> SocketAddr {
     let requests = AtomicUsize::new(0);
     serve(move |mut stream| {
@@ -58,7 +61,8 @@ fn output(program: &PathBuf, arguments: &[&str]) -> String {
 
 fn fortio(program: &PathBuf, url: &str) -> Percentiles {
     let time = format!("{SECONDS}s");
-    // fortio's buckets are a tenth to a quarter of a value wide, and it interpolates between their ends: counted from just below the server's times they are fine enough.
+    // fortio's buckets are a tenth to a quarter of a value wide, and it interpolates between their
+    // ends: counted from just below the server's times they are fine enough.
     let histogram = ["-offset", "19ms", "-r", "0.0001", "-p", "50,99", "-json", "-"];
     let load = ["load", "-quiet", "-c", "16", "-qps", RATE, "-t", &time, "-uniform"];
     let arguments = [&load[..], &histogram, &[url]].concat();

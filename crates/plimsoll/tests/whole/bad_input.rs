@@ -1,10 +1,12 @@
-//! What a person gets to see who asks for what cannot be: one line with what, why and how to fix it, and the right exit code.
+//! What a person gets to see who asks for what cannot be: one line with what, why and how to fix
+//! it, and the right exit code.
 
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
-/// Runs `plimsoll` and returns its exit code and what it said, which must be one line of its own or clap's.
+/// Runs `plimsoll` and returns its exit code and what it said, which must be one line of its own or
+/// clap's.
 fn refuse(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(arguments).output().expect("it starts");
     assert!(output.stdout.is_empty(), "{output:?}");

@@ -1,4 +1,5 @@
-//! Captures of an interface, and their agreement with Wireshark's own analysis. Live ones need root.
+//! Captures of an interface, and their agreement with Wireshark's own analysis. Live ones need
+//! root.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -21,7 +22,8 @@ fn capture(pair: &Pair, file: &Scratch, traffic: impl FnOnce()) -> Value {
     capture.stop()
 }
 
-/// TCP segments that the hosts' kernels have sent again (`RetransSegs` in /proc/net/snmp, RFC 4022).
+/// TCP segments that the hosts' kernels have sent again (`RetransSegs` in /proc/net/snmp, RFC
+/// 4022).
 fn sent_again(pair: &Pair) -> u64 {
     let of = |host: &crate::support::network::Namespace| {
         let output = host.command("cat").arg("/proc/net/snmp").output().expect("it starts");
@@ -86,7 +88,8 @@ fn every_packet_between_two_hosts_is_captured_once() {
     // A handshake of 3, a request and a reply of 5 times 1 at least, and an end of 3 at least.
     assert!(summary["packets"].as_u64() >= Some(40 * (3 + 10 + 3)), "{summary}");
     assert_eq!((&summary["kernel_drops"], &summary["unreadable"]), (&Value::from(0), &Value::from(0)));
-    // None on a quiet machine; one that holds the emulator up for long makes the kernels send again, and they count it.
+    // None on a quiet machine; one that holds the emulator up for long makes the kernels send
+    // again, and they count it.
     let again = summary["tcp"]["retransmissions"].as_u64().zip(summary["tcp"]["out_of_order"].as_u64());
     assert_eq!(again.map(|(retransmitted, reordered)| retransmitted + reordered), Some(sent_again(&pair)), "{summary}");
     assert_eq!(summary["tcp"]["unanswered_syn"], 0, "{summary}");
@@ -151,7 +154,8 @@ fn tshark(path: &str) -> HashMap<&'static str, u64> {
     ])
 }
 
-/// What tshark counts in each interval of 100 ms since the first packet, in the form of our own summary.
+/// What tshark counts in each interval of 100 ms since the first packet, in the form of our own
+/// summary.
 fn tshark_intervals(path: &str, count: usize) -> Vec<Value> {
     const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
     const FAULTS: [&str; 3] = ["retransmissions", "out_of_order", "duplicate_acks"];

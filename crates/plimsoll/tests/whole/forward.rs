@@ -23,7 +23,8 @@ fn rows(path: &std::path::Path, count: usize) -> Vec<Vec<String>> {
     lines.map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
-/// A forwarder with a table of one rule and these settings, its log, and the connections that come through.
+/// A forwarder with a table of one rule and these settings, its log, and the connections that come
+/// through.
 struct Setting {
     forwarder: Forwarder,
     listener: TcpListener,
@@ -255,7 +256,8 @@ fn a_destination_that_does_not_answer_delays_nobody_else() {
     let (alive, serving) = listener();
     let folder = Folder::new();
     let table = format!(
-        "[defaults]\nconnect_timeout = \"1s\"\n[forward]\n\"127.0.0.1:0\" = \"{serving}\"\n\"127.0.0.2:0\" = \"{silent}\"\n"
+        "[defaults]\nconnect_timeout = \"1s\"\n[forward]\n\"127.0.0.1:0\" = \"{serving}\"\n\"127.0.0.2:0\" = \
+         \"{silent}\"\n"
     );
     let log = folder.path("log.csv");
     let forwarder = Forwarder::start(&[
@@ -278,7 +280,8 @@ fn a_destination_that_does_not_answer_delays_nobody_else() {
 
 #[test]
 fn a_killed_destination_and_a_killed_client_have_the_right_row() {
-    // A destination that has read everything when it is killed ends its stream; a client that has not resets.
+    // A destination that has read everything when it is killed ends its stream; a client that has
+    // not resets.
     let folder = Folder::new();
     let log = folder.path("log.csv");
     let mut server = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -318,7 +321,8 @@ fn a_killed_destination_and_a_killed_client_have_the_right_row() {
     assert_eq!(setting.last_end(1), "client_reset");
 }
 
-/// Whether a connection to this remote port has bytes that its owner has not read (proc_net_tcp in the kernel's documentation).
+/// Whether a connection to this remote port has bytes that its owner has not read (proc_net_tcp in
+/// the kernel's documentation).
 fn has_unread(table: &str, port: u16) -> bool {
     table.lines().skip(1).any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,5 @@
-//! What every accept strategy must do: relay, spread, outgrow a table, follow a reload, and lose nobody who was queued.
+//! What every accept strategy must do: relay, spread, outgrow a table, follow a reload, and lose
+//! nobody who was queued.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

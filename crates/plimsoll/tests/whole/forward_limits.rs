@@ -40,7 +40,8 @@ fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second(
 
 #[test]
 fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
-    // A table of 24 descriptors holds three connections, and the coordinator's own has room for a few tables only.
+    // A table of 24 descriptors holds three connections, and the coordinator's own has room for a
+    // few tables only.
     let mapping = format!("127.0.0.1:0={}", echo());
     for accept in ["single", "handoff", "exclusive"] {
         let workers = if accept == "exclusive" { "2" } else { "1" };
@@ -120,7 +121,8 @@ fn a_full_disk_loses_log_rows_and_nothing_else() {
 #[test]
 fn ten_thousand_half_open_connections_slow_nobody() {
     const HALF_OPEN: usize = 10_000;
-    // Nobody accepts them behind the forwarder: they stand in the kernel's queues, which hold some 4000 each (net.core.somaxconn).
+    // Nobody accepts them behind the forwarder: they stand in the kernel's queues, which hold some
+    // 4000 each (net.core.somaxconn).
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let queues = [(); 3].map(|()| net::listen(any, net::Sharing::Alone).expect("a free port"));
     let queued_at = |queue| net::local_address(queue).expect("it is bound");
@@ -149,7 +151,8 @@ fn ten_thousand_half_open_connections_slow_nobody() {
 
 #[test]
 fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
-    // Without privilege 64 MiB of pipes are allowed: 64 of 1 MiB each (pipe(7), pipe-user-pages-soft).
+    // Without privilege 64 MiB of pipes are allowed: 64 of 1 MiB each (pipe(7),
+    // pipe-user-pages-soft).
     let (listener, server) = listener();
     let mapping = format!("127.0.0.1:0={server}");
     let unprivileged = |arguments: &[&str]| {
@@ -170,7 +173,8 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
             (client, accept(&listener))
         })
         .collect();
-    // The servers do not read, so bytes stay in pipes. More than a few are held, and then nothing more fits anywhere for a while: by then all have asked for one.
+    // The servers do not read, so bytes stay in pipes. More than a few are held, and then nothing
+    // more fits anywhere for a while: by then all have asked for one.
     let (piece, mut quiet) = (vec![7; 1 << 20], 0);
     until("everything is full", || {
         let before = forwarder.cost().0;
@@ -193,7 +197,8 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
     assert!(summary["pipes_shrunk"].as_u64().expect("a count") > 0, "{summary}");
 }
 
-/// A forwarder of one worker to which io_uring is not to be had, or None where this machine lets no program filter its system calls.
+/// A forwarder of one worker to which io_uring is not to be had, or None where this machine lets no
+/// program filter its system calls.
 fn without_io_uring(mapping: &str) -> Option<Forwarder> {
     let python = |arguments: &[&str]| {
         let mut command = Command::new("python3");

@@ -1,4 +1,5 @@
-//! Programs of other houses through the forwarder: no errors, and as many transactions as were asked for. Where a program is absent its test says so and is skipped.
+//! Programs of other houses through the forwarder: no errors, and as many transactions as were
+//! asked for. Where a program is absent its test says so and is skipped.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -94,9 +95,10 @@ fn nginx_answers_every_request() {
     let config = folder.write(
         "nginx.conf",
         &format!(
-            "daemon off; pid {path}/pid; error_log {path}/error.log; user root; events {{}} http {{ access_log off; client_body_temp_path {path}/a; \
-             proxy_temp_path {path}/b; fastcgi_temp_path {path}/c; uwsgi_temp_path {path}/d; scgi_temp_path {path}/e; \
-             server {{ listen {address}; root {path}; keepalive_requests 100000; }} }}"
+            "daemon off; pid {path}/pid; error_log {path}/error.log; user root; events {{}} http {{ access_log off; \
+             client_body_temp_path {path}/a; proxy_temp_path {path}/b; fastcgi_temp_path {path}/c; uwsgi_temp_path \
+             {path}/d; scgi_temp_path {path}/e; server {{ listen {address}; root {path}; keepalive_requests 100000; \
+             }} }}"
         ),
     );
     let _nginx = Peer::start(Command::new(nginx).args(["-c", &config]));

@@ -57,8 +57,8 @@ fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether the other side cuts the connection off without a byte. The reset is told to whichever call comes first: a read
-/// after a write that was told of it sees an end of the stream.
+/// Whether the other side cuts the connection off without a byte. The reset is told to whichever
+/// call comes first: a read after a write that was told of it sees an end of the stream.
 fn is_cut_off(mut stream: TcpStream) -> bool {
     let is_reset = |kind: ErrorKind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
     match stream.write_all(b"?").and_then(|()| stream.read(&mut [0])) {
@@ -67,7 +67,8 @@ fn is_cut_off(mut stream: TcpStream) -> bool {
     }
 }
 
-/// A listener that no connection gets through to: its queue is full, and the kernel drops what else is sent to it.
+/// A listener that no connection gets through to: its queue is full, and the kernel drops what else
+/// is sent to it.
 struct Silent {
     _listener: TcpListener,
     _queued: Vec<TcpStream>,
@@ -321,16 +322,15 @@ fn a_proxys_header_is_believed_from_those_that_are_named_and_from_nobody_else() 
     assert!(log.contains(",192.0.2.1:1111,"), "{log}");
 }
 
-/// A server in Python at a Unix socket, whose queue has room for two. It takes them when its input ends.
+/// A server in Python at a Unix socket, whose queue has room for two. It takes them when its input
+/// ends.
 struct SlowUnixServer(Child);
 
 impl SlowUnixServer {
     fn start(path: &str) -> SlowUnixServer {
-        const SCRIPT: &str = "import socket,sys\n\
-            s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1); print('ready', flush=True)\n\
-            sys.stdin.read()\n\
-            while True:\n\
-            \x20   c, _ = s.accept(); c.sendall(c.recv(5)); c.close()\n";
+        const SCRIPT: &str = "import socket,sys\ns = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1); \
+                              print('ready', flush=True)\nsys.stdin.read()\nwhile True:\n\x20   c, _ = s.accept(); \
+                              c.sendall(c.recv(5)); c.close()\n";
         let mut command = Command::new("python3");
         let command = command.args(["-c", SCRIPT, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("python3 runs");
@@ -381,7 +381,8 @@ fn one_rules_idle_clients_leave_the_others_their_part_of_max_connections() {
         let folder = Folder::new();
         let server = echo();
         let table = format!(
-            "[defaults]\nmax_connections = 32\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n\"127.0.0.2:0\" = \"{server}\"\n"
+            "[defaults]\nmax_connections = 32\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n\"127.0.0.2:0\" = \
+             \"{server}\"\n"
         );
         let config = folder.write("forward.toml", &table);
         let workers = if accept == "exclusive" { "2" } else { "1" };

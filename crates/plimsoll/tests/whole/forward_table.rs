@@ -186,7 +186,8 @@ fn ten_thousand_rules_reload_at_less_than_a_second_of_cpu_and_have_one_listener_
     const RULES: usize = 10_000;
     let folder = Folder::new();
     let servers = [answer(b'1'), answer(b'2')];
-    // Half of the rules stay where they are, half move to another address and back. Another run of this test beside this one has other addresses.
+    // Half of the rules stay where they are, half move to another address and back. Another run of
+    // this test beside this one has other addresses.
     let home = 2 + std::process::id() as usize % 60 * 2;
     let away = home + 1;
     let table = |host: usize, to: SocketAddr| {

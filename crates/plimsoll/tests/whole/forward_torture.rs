@@ -1,7 +1,8 @@
-//! Seeded torture: sizes, pauses, orders of closing, resets. Direct TCP is the oracle: each case is run without the forwarder first, and what both sides
-//! see through it must be the same.
+//! Seeded torture: sizes, pauses, orders of closing, resets. Direct TCP is the oracle: each case is
+//! run without the forwarder first, and what both sides see through it must be the same.
 //!
-//! `PLIMSOLL_TORTURE_CONNECTIONS` says how many (10,000 unless told), `PLIMSOLL_TORTURE_SEED` from which seed. A case that fails names its seed.
+//! `PLIMSOLL_TORTURE_CONNECTIONS` says how many (10,000 unless told), `PLIMSOLL_TORTURE_SEED` from
+//! which seed. A case that fails names its seed.
 
 use std::io;
 use std::io::Write;
@@ -25,7 +26,8 @@ enum Finish {
     Stay,
     /// Resets when its bytes are acknowledged and it has received this many.
     ResetAfter(usize),
-    /// Ends its stream, and resets when the bytes and the end are acknowledged and it has received this many.
+    /// Ends its stream, and resets when the bytes and the end are acknowledged and it has received
+    /// this many.
     HalfThenResetAfter(usize),
     /// Resets as soon as it has sent all.
     ResetAtOnce,
@@ -118,7 +120,8 @@ fn script(seed: u64) -> ([Script; 2], bool) {
         answers: answers[side],
         persists: persists[side],
         finish: finish[side],
-        // Pieces small and large, but never so many that the test's own calls are all that is tested.
+        // Pieces small and large, but never so many that the test's own calls are all that is
+        // tested.
         most_a_write: (1 << (4 + noise.below(16))).max(sends[side] / 200),
         most_a_read: (1 << (9 + noise.below(9))).max(sends[1 - side] / 200),
         pauses: [0, 0, 0, 5, 50][noise.below(5)],
@@ -140,7 +143,8 @@ struct Peer {
     outcome: Outcome,
 }
 
-/// Bytes of a stream, by their place in it: a stretch of noise over and over, of a prime length, begun at a place of the stream's own.
+/// Bytes of a stream, by their place in it: a stretch of noise over and over, of a prime length,
+/// begun at a place of the stream's own.
 struct Pattern {
     noise: &'static [u8],
     start: usize,
@@ -352,7 +356,8 @@ fn torture(listener: &TcpListener, direct: SocketAddr, forwarded: SocketAddr, se
     for side in 0..2 {
         let (mut oracle, mut outcome) = (oracle[side], outcome[side]);
         if !certain {
-            // How much is out before a reset is a race in TCP itself. That it was a prefix has been checked.
+            // How much is out before a reset is a race in TCP itself. That it was a prefix has been
+            // checked.
             (oracle.received, outcome.received) = (0, 0);
         }
         if !matches!(scripts[side].finish, Finish::Half | Finish::Stay) {
@@ -444,7 +449,8 @@ fn reloads_new_descriptor_tables_and_few_descriptors_change_nothing_of_that() {
             format!("[forward]\n{rules}{extra}")
         };
         let config = folder.write("forward.toml", &table(""));
-        // At this limit a table has 16 listeners and room for a few connections: more tables are added as they come.
+        // At this limit a table has 16 listeners and room for a few connections: more tables are
+        // added as they come.
         let arguments = ["--config", config.as_str(), "--accept", accept, "--workers", workers];
         let mut forwarder = Forwarder::start_with_limit(descriptors, &arguments);
         let addresses = forwarder.addresses();

@@ -62,7 +62,8 @@ fn frames_that_the_link_was_too_slow_to_read_are_counted_and_are_a_disturbance()
     pair.load(&address, &["-c", "1", "-n", "1"]);
     let link = pair.link.child.id().to_string();
     run("kill", &["-STOP", &link]);
-    // More than the device's queue holds (1,000 packets, txqueuelen); the address is known since the request above.
+    // More than the device's queue holds (1,000 packets, txqueuelen); the address is known since
+    // the request above.
     let send = "exec 3>/dev/udp/10.0.0.2/9; for each in $(seq 3000); do echo >&3; done";
     let sent = pair.hosts[0].command("bash").args(["-c", send]).output().expect("it starts");
     run("kill", &["-CONT", &link]);
@@ -111,7 +112,8 @@ fn a_device_that_is_in_use_or_gone_is_named() {
     assert!(said.contains(&format!("`{other}` is gone")), "{said}");
 }
 
-/// A namespace in which the kernel seems to have netem: `ip` is the real one, and `tc` accepts everything.
+/// A namespace in which the kernel seems to have netem: `ip` is the real one, and `tc` accepts
+/// everything.
 struct NetemHost {
     namespace: Namespace,
     programs: ScratchFolder,

@@ -1,5 +1,5 @@
-//! The generator's counts against a server's own books: every engine x protocol x pace x stop rule, with
-//! every option beside each of them. Counts only: no assertion depends on the clock.
+//! The generator's counts against a server's own books: every engine x protocol x pace x stop rule,
+//! with every option beside each of them. Counts only: no assertion depends on the clock.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -41,8 +41,8 @@ fn refused(cell: Cell) -> bool {
     }
 }
 
-/// Every engine x protocol x pace x stop rule, with two of the options each, so that every option meets
-/// every value of the others.
+/// Every engine x protocol x pace x stop rule, with two of the options each, so that every option
+/// meets every value of the others.
 fn cells() -> Vec<Cell> {
     let mut all = Vec::new();
     for (a, engine) in ENGINES.into_iter().enumerate() {
@@ -115,7 +115,8 @@ fn check(cell: Cell) {
         "--each 10" => assert_eq!((of("completed"), of("unsent")), (EACH * CONNECTIONS, 0), "{told}"),
         _ if cell.pace.starts_with("-R") && cell.option != "--warm-up 50ms" => {
             let due = RATE * 3 / 10;
-            // Each process of `fork` has a window of its own, which may begin a moment after its requests.
+            // Each process of `fork` has a window of its own, which may begin a moment after its
+            // requests.
             let slack = if cell.engine == "fork" { CONNECTIONS } else { 0 };
             assert!(of("scheduled").abs_diff(due) <= slack, "{told}");
         }
@@ -182,7 +183,8 @@ fn a_count_reaches_as_many_connections_at_once_as_it_can_employ() {
             if !more.is_empty() && matches!(engine, "threads" | "fork") {
                 continue;
             }
-            // Nobody is answered before eight requests are there; held up for ever, the run would time out.
+            // Nobody is answered before eight requests are there; held up for ever, the run would
+            // time out.
             let barrier = Arc::new(Barrier::new(8));
             let target = serve(move |mut stream| {
                 let mut message = [0; 64];
@@ -232,7 +234,8 @@ fn a_server_that_ends_each_connection_is_asked_again_at_once() {
         let run = load(serve(answer_once), &format!("-n 200 -c 2 --engine {engine}"));
         let (completed, failed) = (run.count("requests.completed"), run.count("requests.failed"));
         assert_eq!(completed + failed, 200, "{engine}: {}", run.summary());
-        // Each of the waits of before, of 50 to 100 ms for every answer, would add up to 5 s and more.
+        // Each of the waits of before, of 50 to 100 ms for every answer, would add up to 5 s and
+        // more.
         assert!(run.figure("elapsed_s") < 4.0, "{engine}: {}", run.summary());
         let errors = ["read", "write", "closed"].map(|cause| run.count(&format!("errors.{cause}")));
         assert_eq!(errors.iter().sum::<u64>(), failed, "the errors are the causes of what failed");

@@ -1,5 +1,6 @@
-//! Nothing vanishes: whatever a server does, and whichever engine and pace meet it, every request that was due ends as one of five things, and each of its
-//! failures has its cause. [`crate::support::peer::Run::summary`] holds every summary to the sum.
+//! Nothing vanishes: whatever a server does, and whichever engine and pace meet it, every request
+//! that was due ends as one of five things, and each of its failures has its cause.
+//! [`crate::support::peer::Run::summary`] holds every summary to the sum.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -37,7 +38,8 @@ fn echo_then(answers: usize, after: impl Fn(TcpStream) + Send + Sync + 'static) 
     })
 }
 
-/// An HTTP server that answers every request with these pieces, and then goes on, or ends the connection.
+/// An HTTP server that answers every request with these pieces, and then goes on, or ends the
+/// connection.
 fn http(pieces: &'static [&'static str], ends: bool) -> SocketAddr {
     serve(move |mut stream| {
         let mut head = Vec::new();
@@ -123,7 +125,8 @@ fn check(misfortune: &Misfortune, engine: &str, pace: &str) {
             .map(|name| run.count(&format!("requests.{name}")));
     for cause in ["connect", "read", "write", "mismatch", "closed", "status", "timeout"] {
         let count = run.count(&format!("errors.{cause}"));
-        // A connection may be closed while nothing is under way on it; where answers may take 300 ms only, so may connects.
+        // A connection may be closed while nothing is under way on it; where answers may take 300
+        // ms only, so may connects.
         let possible = cause == "closed" || cause == "connect" && misfortune.causes.contains(&"timeout");
         assert!(count == 0 || misfortune.causes.contains(&cause) || possible, "{cause}: {told}");
     }

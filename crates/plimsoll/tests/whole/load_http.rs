@@ -1,4 +1,5 @@
-//! `plimsoll load http` against servers that answer in every way HTTP/1.x allows, and in some that it does not.
+//! `plimsoll load http` against servers that answer in every way HTTP/1.x allows, and in some that
+//! it does not.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -23,7 +24,8 @@ fn request(stream: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// Answers every request with the same bytes, in the given pieces; closes after an answer where told to.
+/// Answers every request with the same bytes, in the given pieces; closes after an answer where
+/// told to.
 fn answering(pieces: &'static [&'static str], close: bool) -> SocketAddr {
     serve(move |mut stream| {
         stream.set_nodelay(true).expect("the socket is open");
@@ -33,7 +35,8 @@ fn answering(pieces: &'static [&'static str], close: bool) -> SocketAddr {
                     return;
                 }
                 if pieces.len() > 1 {
-                    // So that the pieces arrive apart: what matters is that they may, not that they do.
+                    // So that the pieces arrive apart: what matters is that they may, not that they
+                    // do.
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -116,7 +119,8 @@ fn an_error_status_is_a_failure_of_its_connection_under_every_engine() {
     }
 }
 
-/// Gives its first connection up at once, as a server does that found it idle for too long; the others are served.
+/// Gives its first connection up at once, as a server does that found it idle for too long; the
+/// others are served.
 fn impatient() -> SocketAddr {
     let first = AtomicBool::new(true);
     serve(move |mut stream| {

@@ -1,4 +1,5 @@
-//! The open loop and the truth of its times: a frozen server shows as pool wait, a late generator as lag, a known delay as itself.
+//! The open loop and the truth of its times: a frozen server shows as pool wait, a late generator
+//! as lag, a known delay as itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -44,7 +45,8 @@ fn a_rate_is_offered_and_a_count_of_requests_ends_it() {
         assert_eq!(run.code, Some(0), "{:?}", run.warnings());
         assert_eq!(run.count("requests.completed"), 1000);
         let seconds = run.figure("elapsed_s");
-        // The thousandth of a Poisson process at 2000 a second is due after 0.5 s, give or take 0.016; the machine may make it later, and nothing sooner.
+        // The thousandth of a Poisson process at 2000 a second is due after 0.5 s, give or take
+        // 0.016; the machine may make it later, and nothing sooner.
         assert!(seconds >= 0.40, "1000 at 2000 a second took {seconds}");
         assert_eq!(run.count("pool_wait_us.count"), 1000);
         assert_eq!(run.figure("intended_rate"), 2000.0);
@@ -76,8 +78,8 @@ fn freeze(process: u32, time: Duration) {
     kill("CONT");
 }
 
-/// Requests of a thousand a second that were due while something was stopped for a sixth of the run waited for it, whatever
-/// else the machine did meanwhile; `make measure` tells whose doing it was.
+/// Requests of a thousand a second that were due while something was stopped for a sixth of the run
+/// waited for it, whatever else the machine did meanwhile; `make measure` tells whose doing it was.
 fn assert_the_stop_is_in_the_response_times(run: &Run) {
     assert!(run.figure("response_time_us.p99") >= 450_000.0, "{}", run.summary());
 }
@@ -130,7 +132,8 @@ fn a_request_that_finds_no_connection_in_time_times_out() {
     let [scheduled, timed_out, unsent] =
         ["scheduled", "timed_out", "unsent"].map(|name| run.count(&format!("requests.{name}")));
     assert!((495..=505).contains(&scheduled), "{scheduled}");
-    // All but those of the last 200 ms, where the machine lets the generator come to it before the window ends.
+    // All but those of the last 200 ms, where the machine lets the generator come to it before the
+    // window ends.
     assert!(timed_out >= 100, "{timed_out}");
     assert!(unsent >= 50, "{unsent}");
     assert_eq!(run.count("requests.completed"), 0);
@@ -162,6 +165,7 @@ fn what_is_due_after_the_window_is_not_counted_however_long_closing_takes() {
     let run = outcome(&limited.output().expect("the binary runs"));
     assert!(matches!(run.code, Some(0 | 4)), "{:?}", run.warnings());
     assert!(run.count("generator.tables") > 1);
-    // Whether they were sent in time or not, as many were due as the rate says; each table's share may round.
+    // Whether they were sent in time or not, as many were due as the rate says; each table's share
+    // may round.
     assert!(run.count("requests.scheduled").abs_diff(20_000) <= 4, "{}", run.count("requests.scheduled"));
 }

@@ -171,7 +171,10 @@ Thread(2): true
   failedSendRecvLoopNum = 0
   failedSendRecvNum = 0
 -----
-thread,success,failedConnect,failedSendRecvLoop,failedSendRecv,connectTime(total),connectTime(average),connectTime(sample variance),connectTime(max),sendRecvTime(total),sendRecvTime(average),sendRecvTime(sample variance),sendRecvTime(max),benchmarkTime(include failed)
+thread,success,failedConnect,failedSendRecvLoop,failedSendRecv,connectTime(total),connectTime(average),\
+                            connectTime(sample \
+                            variance),connectTime(max),sendRecvTime(total),sendRecvTime(average),sendRecvTime(sample \
+                            variance),sendRecvTime(max),benchmarkTime(include failed)
 3,3,0,0,0,0.######,0.######,0.######,0.######,0.######,0.######,0.######,0.######,0.######
 -----
 ";

@@ -1,4 +1,5 @@
-//! The generator under Valgrind: no invalid access, nothing lost, with servers that end, break and mistake connections.
+//! The generator under Valgrind: no invalid access, nothing lost, with servers that end, break and
+//! mistake connections.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::support::peer::{outcome, serve};
 use plimsoll_sys::net::reset_on_close;
 
-/// Of four connections one is honest, one ends, one breaks and one is wrong, each after some requests.
+/// Of four connections one is honest, one ends, one breaks and one is wrong, each after some
+/// requests.
 fn moody() -> std::net::SocketAddr {
     let accepted = AtomicUsize::new(0);
     serve(move |mut stream| {
@@ -33,7 +35,8 @@ fn moody() -> std::net::SocketAddr {
     })
 }
 
-/// An HTTP server that ends every body in one of four ways, in pieces that arrive apart, and now and then answers with what is no HTTP or with a body cut short.
+/// An HTTP server that ends every body in one of four ways, in pieces that arrive apart, and now
+/// and then answers with what is no HTTP or with a body cut short.
 fn moody_http() -> std::net::SocketAddr {
     const ANSWERS: [&[&str]; 4] = [
         &["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"],
@@ -73,7 +76,8 @@ fn is_here() -> bool {
     here
 }
 
-/// Runs `plimsoll load` under Valgrind, which must find nothing; at least so many requests are completed.
+/// Runs `plimsoll load` under Valgrind, which must find nothing; at least so many requests are
+/// completed.
 fn assert_clean(target: &[&str], arguments: &str, completed: u64) {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
@@ -94,7 +98,8 @@ fn the_generator_is_clean_under_valgrind() {
         "-c 20 --engine threads",
         "-c 20 --engine threads -R 500",
         "-c 20 --reconnect",
-        // One loop: Valgrind 3.19 does not know that io_uring_enter blocks, and lets no other thread run meanwhile.
+        // One loop: Valgrind 3.19 does not know that io_uring_enter blocks, and lets no other
+        // thread run meanwhile.
         "-c 40 -t 1 --engine uring",
         "-c 20 -t 1 --engine uring --reconnect",
     ] {

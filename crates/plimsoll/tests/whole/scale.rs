@@ -1,5 +1,5 @@
-//! A hundred thousand connections between one server command and one generator command, past RLIMIT_NOFILE on both sides. `make million` is the same with
-//! ten times as many.
+//! A hundred thousand connections between one server command and one generator command, past
+//! RLIMIT_NOFILE on both sides. `make million` is the same with ten times as many.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -10,7 +10,8 @@ use plimsoll_sys::descriptor;
 use serde_json::Value;
 
 const CONNECTIONS: u64 = 100_000;
-/// What the kernel needs for the two ends of a connection on loopback (8.6 KiB measured), and something to spare.
+/// What the kernel needs for the two ends of a connection on loopback (8.6 KiB measured), and
+/// something to spare.
 const KIB_A_CONNECTION: u64 = 12;
 
 fn skip_reason() -> Option<String> {

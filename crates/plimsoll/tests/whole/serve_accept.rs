@@ -94,7 +94,8 @@ fn a_worker_of_a_handoff_grows_by_tables() {
 #[test]
 fn a_connection_on_its_way_to_a_worker_does_not_stay_open_in_a_table_that_is_added_meanwhile() {
     for model in ["poll", "epoll", "epoll-et", "uring"] {
-        // So few descriptors may be on their way at once that there is always one in the acceptor's hand, while tables are added.
+        // So few descriptors may be on their way at once that there is always one in the acceptor's
+        // hand, while tables are added.
         let server = Server::echo_with_limit(model, 64, &["--accept", "handoff", "--workers", "1"]);
         let mut streams: Vec<TcpStream> = (0..400).map(|_| server.connect()).collect();
         for stream in &mut streams {
@@ -158,7 +159,8 @@ fn past_the_most_connections_accepting_pauses_and_goes_on_when_one_ends() {
             rest.remove(0);
         }
         drop(streams);
-        // Where each worker has a queue of its own, whose place is free may not be where one waits: they end one by one.
+        // Where each worker has a queue of its own, whose place is free may not be where one waits:
+        // they end one by one.
         for mut stream in rest.drain(..) {
             if arguments.contains(&"reuseport") {
                 let _ = stream.shutdown(std::net::Shutdown::Write);

@@ -182,7 +182,8 @@ fn too_few_descriptors_neither_crash_nor_spin_it(model: &str) {
     // Those that are served answer; the others wait at the listener.
     assert_echoes(&mut streams[0], b"the first is served");
     let ticks = || server.processes().iter().map(|process| process.ticks).sum::<u64>();
-    // A second in which it does next to nothing: those before it may still be those in which it took what it could.
+    // A second in which it does next to nothing: those before it may still be those in which it
+    // took what it could.
     let idles = || {
         let (before, since) = (ticks(), Instant::now());
         std::thread::sleep(Duration::from_secs(1));
@@ -239,7 +240,8 @@ fn several_addresses_are_listened_on(model: &str) {
         assert_ne!(address.port(), 0);
         assert_echoes(&mut connect(address), b"here?");
     }
-    // One of them may be busy while nobody asks at the others: more connections than any loop keeps accepts waiting.
+    // One of them may be busy while nobody asks at the others: more connections than any loop keeps
+    // accepts waiting.
     for address in addresses {
         let mut streams: Vec<TcpStream> = (0..100).map(|_| connect(address)).collect();
         for stream in &mut streams {
@@ -326,13 +328,8 @@ fn forks_children_die_with_their_killed_parent() {
 #[test]
 fn foreign_clients_are_served() {
     let server = Server::echo("epoll", &[]);
-    let script = "import socket, sys\n\
-        s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
-        s.sendall(b'x' * 100000)\n\
-        s.shutdown(socket.SHUT_WR)\n\
-        n = 0\n\
-        while d := s.recv(65536):\n    n += len(d)\n\
-        print(n)";
+    let script = "import socket, sys\ns = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\ns.sendall(b'x' * \
+                  100000)\ns.shutdown(socket.SHUT_WR)\nn = 0\nwhile d := s.recv(65536):\n    n += len(d)\nprint(n)";
     let output = std::process::Command::new("python3")
         .args(["-c", script, &server.address().port().to_string()])
         .output()

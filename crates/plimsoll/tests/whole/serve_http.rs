@@ -1,4 +1,5 @@
-//! What every model must do over HTTP under every accept strategy, as any client sees it. One suite runs them all; what does not depend on the model is tested at the service.
+//! What every model must do over HTTP under every accept strategy, as any client sees it. One suite
+//! runs them all; what does not depend on the model is tested at the service.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -66,7 +67,8 @@ impl Drop for Site {
     }
 }
 
-/// A client that knows only what it was told: it reads heads to the empty line, and bodies by their length.
+/// A client that knows only what it was told: it reads heads to the empty line, and bodies by their
+/// length.
 struct Client {
     writer: TcpStream,
     reader: BufReader<TcpStream>,
@@ -357,7 +359,8 @@ const TAKES_NOTHING: Duration = Duration::from_millis(700);
 fn a_reader_that_takes_a_little_now_and_then_is_served(model: &str) {
     let server = Server::http(model, &["--synthetic", "--send-timeout", "3s"]);
     let mut client = Client::new(&server);
-    // Small, so that its window opens for what little is read. It may send what nobody reads meanwhile, which is no progress.
+    // Small, so that its window opens for what little is read. It may send what nobody reads
+    // meanwhile, which is no progress.
     net::set_receive_buffer(&client.writer, 4096).expect("a buffer can be set");
     client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
     let (start, mut taken) = (Instant::now(), [0; 2048]);
@@ -406,7 +409,8 @@ fn malformed_requests_leave_it_serving(model: &str) {
     let server = Server::http(model, &["--synthetic"]);
     let corpus = corpus();
     assert!(corpus.len() > 20, "the corpus is there");
-    // How connections find their worker makes no difference to a request: the models have ten thousand each, the strategies fewer.
+    // How connections find their worker makes no difference to a request: the models have ten
+    // thousand each, the strategies fewer.
     let rounds = if model.contains('/') { 500 } else { 10_000 };
     let mut noise = Noise::new(rounds);
     for round in 0..rounds as usize {
@@ -517,7 +521,8 @@ fn descriptors_come_back(model: &str) {
         }
     };
     let open = || server.processes().iter().map(|process| process.descriptors().len()).sum::<usize>();
-    // A worker may begin, and open what it waits with, after another has served. What connections leave behind is a hundred at least, and comes again.
+    // A worker may begin, and open what it waits with, after another has served. What connections
+    // leave behind is a hundred at least, and comes again.
     let within = |most: usize| {
         until("as many descriptors are open as before", || server.processes().len() == 1 && open() <= most);
         open()

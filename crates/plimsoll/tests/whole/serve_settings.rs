@@ -1,4 +1,5 @@
-//! The settings that make a reference server other than the plainest, and what other people's clients find.
+//! The settings that make a reference server other than the plainest, and what other people's
+//! clients find.
 #![allow(clippy::print_stderr, reason = "a skipped test says why, and a timed one what it saw")]
 
 use std::io::{Read, Write};
@@ -38,7 +39,8 @@ fn an_idle_connection_is_closed(model: &str) {
     for _ in 0..50 {
         let mut stream = server.connect();
         let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
-        // Each byte begins the time anew. Where this process was held up for nearly as long, the server may be right to close: then once more.
+        // Each byte begins the time anew. Where this process was held up for nearly as long, the
+        // server may be right to close: then once more.
         while start.elapsed() < 2 * IDLE && longest < IDLE / 2 {
             last = Instant::now();
             if stream.write_all(b"awake").and_then(|()| stream.read_exact(&mut [0; 5])).is_err() {
@@ -76,11 +78,10 @@ fn number_after(text: &str, label: &str) -> Option<u64> {
     rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-const PYTHON: &str = "import http.client, sys\n\
-    c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1].split(':')[2].split('/')[0]))\n\
-    n = 0\n\
-    for _ in range(200):\n    c.request('GET', '/file.txt'); r = c.getresponse(); n += r.status == 200 and len(r.read()) == 75672\n\
-    print('ok', n)";
+const PYTHON: &str = "import http.client, sys\nc = http.client.HTTPConnection('127.0.0.1', \
+                      int(sys.argv[1].split(':')[2].split('/')[0]))\nn = 0\nfor _ in range(200):\n    \
+                      c.request('GET', '/file.txt'); r = c.getresponse(); n += r.status == 200 and len(r.read()) == \
+                      75672\nprint('ok', n)";
 
 const FOREIGN: [Foreign; 5] = [
     ("curl", &["-sS", "-o", "/dev/null", "-w", "ok %{num_connects} %{http_code} 1"], |text| {
@@ -121,15 +122,15 @@ fn foreign_clients_agree(model: &str) {
 const PAGE: [(&str, &str); 4] = [
     (
         "index.html",
-        "<!doctype html><title>page</title><link rel=stylesheet href=style.css><p id=said>nothing</p>\
-        <img id=image src='picture.svg'><script src='code.js'></script>",
+        "<!doctype html><title>page</title><link rel=stylesheet href=style.css><p id=said>nothing</p><img id=image \
+         src='picture.svg'><script src='code.js'></script>",
     ),
     ("style.css", "p { color: rgb(1, 2, 3) }"),
     ("picture.svg", "<svg xmlns='http://www.w3.org/2000/svg' width='17' height='5'></svg>"),
     (
         "code.js",
         "window.onload = () => { const said = document.getElementById('said'); said.textContent = 'width ' + \
-        document.getElementById('image').naturalWidth + ' colour ' + getComputedStyle(said).color }",
+         document.getElementById('image').naturalWidth + ' colour ' + getComputedStyle(said).color }",
     ),
 ];
 

@@ -1,4 +1,5 @@
-//! One connection's walk through each model, as strace(1) sees it: which system calls it is made of, and which it is not.
+//! One connection's walk through each model, as strace(1) sees it: which system calls it is made
+//! of, and which it is not.
 //!
 //! `PLIMSOLL_WALKS=FOLDER` writes each walk there, for docs/models.md.
 
@@ -12,9 +13,10 @@ use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may
 
 for_every_model!(one_connection_makes_the_calls_of_its_model, a_large_file_goes_out_by_sendfile);
 
-/// Calls that wait, carry bytes, or make and end something. A question mark: not on every architecture.
-const TRACED: &str = "--trace=accept4,recvfrom,sendto,sendmsg,sendfile,close,clone,?clone3,wait4,exit,exit_group,\
-    ?select,pselect6,?poll,ppoll,epoll_ctl,?epoll_wait,epoll_pwait,?epoll_pwait2,?io_uring_enter";
+/// Calls that wait, carry bytes, or make and end something. A question mark: not on every
+/// architecture.
+const TRACED: &str = "--trace=accept4,recvfrom,sendto,sendmsg,sendfile,close,clone,?clone3,wait4,exit,exit_group,?\
+                      select,pselect6,?poll,ppoll,epoll_ctl,?epoll_wait,epoll_pwait,?epoll_pwait2,?io_uring_enter";
 
 /// What a model waits by, in the thread or process that serves.
 fn waits_by(model: &str) -> &'static [&'static str] {
@@ -27,7 +29,8 @@ fn waits_by(model: &str) -> &'static [&'static str] {
     }
 }
 
-/// The steps of a connection that says `hello` once, in order: the calls that may make each, and what must stand in its line.
+/// The steps of a connection that says `hello` once, in order: the calls that may make each, and
+/// what must stand in its line.
 fn steps(model: &str) -> Vec<(&'static [&'static str], &'static str)> {
     let waits = waits_by(model);
     let echo: [(&'static [&'static str], &'static str); 3] =
@@ -41,7 +44,8 @@ fn steps(model: &str) -> Vec<(&'static [&'static str], &'static str)> {
             let begun: [(&[&str], &str); 2] = [(&["accept4"], "sin_port"), (&["clone", "clone3"], "SIGCHLD")];
             [&begun[..], &echo, &[(&["exit_group"], ""), (&["wait4"], "WIFEXITED")]].concat()
         }
-        // It connects, its bytes come, they are sent, its end comes, it is closed: the ring says no more than that something was done.
+        // It connects, its bytes come, they are sent, its end comes, it is closed: the ring says no
+        // more than that something was done.
         "uring" => vec![(waits, ""); 5],
         _ => {
             let begun: [(&[&str], &str); 2] = [(&["accept4"], "sin_port"), (waits, "")];
@@ -113,7 +117,8 @@ impl Drop for Traced {
     }
 }
 
-/// The part of `calls` from the first step to the last, if all are there in order, and the call before it that waited.
+/// The part of `calls` from the first step to the last, if all are there in order, and the call
+/// before it that waited.
 fn walk<'a>(calls: &'a [Call], steps: &[(&'static [&'static str], &'static str)]) -> Option<&'a [Call]> {
     let (mut first, mut from) = (None, 0);
     for step in steps {
@@ -142,7 +147,8 @@ fn one_connection_makes_the_calls_of_its_model(model: &str) {
     until("every step was seen", || walk(&calls(), &steps).is_some());
     let calls = calls();
     let walk = walk(&calls, &steps).expect("just seen");
-    // Every other model's way of waiting is absent from the thread that serves; its coordinator waits for signals by poll.
+    // Every other model's way of waiting is absent from the thread that serves; its coordinator
+    // waits for signals by poll.
     let others: Vec<&str> =
         ["select", "poll", "epoll", "uring"].iter().flat_map(|other| waits_by(other)).copied().collect();
     for call in walk.iter().filter(|call| call.process != main) {

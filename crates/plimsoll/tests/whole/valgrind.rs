@@ -1,4 +1,5 @@
-//! Every model under Valgrind's memcheck: 200 slots are churned, files are served and requests broken off, and nothing is lost or misread.
+//! Every model under Valgrind's memcheck: 200 slots are churned, files are served and requests
+//! broken off, and nothing is lost or misread.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -13,7 +14,8 @@ use serde_json::Value;
 
 /// Connections at once.
 const SLOTS: usize = 200;
-/// How often each slot is used anew, or how many connections want files: `make soak` asks for as many times that. Models differ by a hundred in what a connection costs under Valgrind.
+/// How often each slot is used anew, or how many connections want files: `make soak` asks for as
+/// many times that. Models differ by a hundred in what a connection costs under Valgrind.
 fn rounds(usual: usize) -> usize {
     usual
         * std::env::var("PLIMSOLL_VALGRIND_TIMES")
@@ -38,9 +40,11 @@ impl Checked {
     fn start(protocol: &str, model: &str, arguments: &[&str]) -> Checked {
         let folder = Folder::new();
         let log_argument = format!("--log-file={}", text_of(&folder.path("found.%p")));
-        // One worker: Valgrind 3.19 does not know that io_uring_enter blocks, and lets no other thread run meanwhile.
+        // One worker: Valgrind 3.19 does not know that io_uring_enter blocks, and lets no other
+        // thread run meanwhile.
         let workers: &[&str] = if matches!(model, "threads" | "fork") { &[] } else { &["--workers", "1"] };
-        // Possibly lost is what only an inner pointer is left to, as std and hashbrown keep them; lost is what nothing is left to.
+        // Possibly lost is what only an inner pointer is left to, as std and hashbrown keep them;
+        // lost is what nothing is left to.
         let valgrind = [
             "valgrind",
             "--quiet",
@@ -53,12 +57,14 @@ impl Checked {
         Checked { server: Server::under(&valgrind, protocol, model, &[workers, arguments].concat()), folder }
     }
 
-    /// Ends the server, asserts that nothing was lost or misread in any process, and returns the summary.
+    /// Ends the server, asserts that nothing was lost or misread in any process, and returns the
+    /// summary.
     fn stop(self, model: &str) -> Value {
         self.server.terminate();
         let address = self.server.address();
         if model == "uring" {
-            // Each connection makes io_uring_enter return, until the thread that has the signal gets to run.
+            // Each connection makes io_uring_enter return, until the thread that has the signal
+            // gets to run.
             let deadline = Instant::now() + PATIENCE;
             while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
                 assert!(Instant::now() < deadline, "the signal was not seen");
@@ -104,7 +110,8 @@ const REQUESTS: [(&str, &str); 8] = [
     ("GET /sm", ""),
 ];
 
-/// Serves files to `connections` connections, each with a request of another kind than the last, of which every third is not read to its end.
+/// Serves files to `connections` connections, each with a request of another kind than the last, of
+/// which every third is not read to its end.
 fn serve_files(model: &str, connections: usize) {
     let site = Folder::new();
     site.write("small", "small");
@@ -143,7 +150,8 @@ macro_rules! churned {
     };
 }
 
-// The models with a slab of connections are churned 10,000 times; a thread or process a connection is dear under Valgrind.
+// The models with a slab of connections are churned 10,000 times; a thread or process a connection
+// is dear under Valgrind.
 churned!(
     "threads" threads_loses_nothing 5 threads_loses_nothing_over_http 100,
     "fork" fork_loses_nothing 1 fork_loses_nothing_over_http 30,

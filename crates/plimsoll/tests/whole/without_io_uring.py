@@ -1,10 +1,12 @@
-"""Runs a program whose kernel has no io_uring, so far as it can tell: without_io_uring.py PROGRAM ARGUMENT..."""
+"""Runs a program whose kernel has no io_uring, so far as it can tell: without_io_uring.py PROGRAM
+ARGUMENT..."""
 import ctypes
 import os
 import struct
 import sys
 
-# What a filter does (linux/filter.h): load the number of the system call; is it io_uring_setup's? then fail with ENOSYS; else allow it (seccomp(2)).
+# What a filter does (linux/filter.h): load the number of the system call; is it io_uring_setup's?
+# then fail with ENOSYS; else allow it (seccomp(2)).
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 # The same number on every architecture.
 IO_URING_SETUP = 425

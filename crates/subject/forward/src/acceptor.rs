@@ -1,6 +1,8 @@
-//! The acceptor of `handoff`: accepts at every listener for all workers, and deals connections to those with the fewest (`plimsoll_reactor::handoff`).
+//! The acceptor of `handoff`: accepts at every listener for all workers, and deals connections to
+//! those with the fewest (`plimsoll_reactor::handoff`).
 //!
-//! port_fwd's accept thread, but for what made that stall: here nothing waits for a worker, and what no worker takes stays queued in the kernel.
+//! port_fwd's accept thread, but for what made that stall: here nothing waits for a worker, and
+//! what no worker takes stays queued in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,7 +20,8 @@ use crate::listeners::{Listener, Listeners};
 use crate::shared::{Handed, ListenerNumber, Shared};
 use crate::totals::Totals;
 
-/// Listeners looked at before signals are heard again, and connections accepted in a row at one of them.
+/// Listeners looked at before signals are heard again, and connections accepted in a row at one of
+/// them.
 const EVENT_BATCH: usize = 64;
 const ACCEPT_BATCH: usize = 16;
 /// After this a listener whose rule has its part of the connections is looked at again.
@@ -49,7 +52,8 @@ enum Queue {
     Waits,
 }
 
-/// Whether the limits on connections hold. They do not for what was queued before its listener goes: it has been promised.
+/// Whether the limits on connections hold. They do not for what was queued before its listener
+/// goes: it has been promised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limits {
     Hold,
@@ -136,7 +140,8 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Hands on everything that is queued, for the last time: a listener is closed when nothing is left there. To be called again until it says that all are.
+    /// Hands on everything that is queued, for the last time: a listener is closed when nothing is
+    /// left there. To be called again until it says that all are.
     pub(crate) fn sweep(&mut self, listeners: &Listeners, shared: &Shared) -> bool {
         let (leaving, now) = (std::mem::take(&mut self.leaving), Instant::now());
         self.swept = leaving.iter().chain(listeners.iter()).all(|listener| {
@@ -195,7 +200,8 @@ impl Acceptor {
                         self.dealer.pause(now);
                         return Queue::Unknown;
                     }
-                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)), or of a listener that was closed.
+                    // Otherwise the error is that of one connection, which ended in the queue
+                    // (accept(2)), or of a listener that was closed.
                     if error.kind() == io::ErrorKind::InvalidInput {
                         return Queue::Empty;
                     }

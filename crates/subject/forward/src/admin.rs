@@ -1,7 +1,8 @@
-//! What `[admin]` shows by HTTP: `/metrics` (Prometheus' text format), `/healthz`, `/readyz`, and the table as a page.
+//! What `[admin]` shows by HTTP: `/metrics` (Prometheus' text format), `/healthz`, `/readyz`, and
+//! the table as a page.
 //!
-//! It reads what event loops count anyway, in a thread of its own, one request after another: nothing here can delay a
-//! connection. A request may take two seconds.
+//! It reads what event loops count anyway, in a thread of its own, one request after another:
+//! nothing here can delay a connection. A request may take two seconds.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -73,7 +74,8 @@ impl Admin {
                 // A client that goes away has nobody to be told.
                 (Ok(_), Ok((stream, _))) => drop(answer(&stream, &shared)),
                 (Ok(_), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // No descriptor is left, perhaps: the listener stays ready, and waiting for it would spin.
+                // No descriptor is left, perhaps: the listener stays ready, and waiting for it
+                // would spin.
                 _ => std::thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -117,7 +119,8 @@ fn answer(mut stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     };
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\nAllow: GET, HEAD\r\nConnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\nAllow: \
+         GET, HEAD\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     if method != "HEAD" {
@@ -219,11 +222,11 @@ fn page(shared: &Shared) -> String {
         );
     }
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\">\
-         <title>plimsoll forward</title><style>body{{font-family:sans-serif}}td,th{{padding:.2em .8em;text-align:left}}\
-         </style></head><body><h1>plimsoll forward</h1><p>{} connections open, {} at most so far.</p><table>\n<tr>\
-         <th>listens at</th><th>leads to: open</th><th>open</th><th>accepted</th><th>bytes up</th><th>bytes down</th></tr>\n\
-         {rows}</table></body></html>\n",
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" \
+         content=\"2\"><title>plimsoll forward</title><style>body{{font-family:sans-serif}}td,th{{padding:.2em \
+         .8em;text-align:left}}</style></head><body><h1>plimsoll forward</h1><p>{} connections open, {} at most so \
+         far.</p><table>\n<tr><th>listens at</th><th>leads to: open</th><th>open</th><th>accepted</th><th>bytes \
+         up</th><th>bytes down</th></tr>\n{rows}</table></body></html>\n",
         shared.limit.open(),
         shared.limit.peak()
     )

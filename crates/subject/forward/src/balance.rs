@@ -8,7 +8,8 @@ use crate::table::Balance;
 /// What matters of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Its checks fail, or the last connection to it did a moment ago: it is tried after the others.
+    /// Its checks fail, or the last connection to it did a moment ago: it is tried after the
+    /// others.
     pub(crate) avoided: bool,
     /// Connections that are open to it.
     pub(crate) open: usize,
@@ -31,7 +32,8 @@ pub(crate) fn order(balance: Balance, turn: usize, client: Option<SocketAddr>, s
         if part.is_empty() {
             continue;
         }
-        // Only those that are to be had take turns: the one after a dead server has no double share.
+        // Only those that are to be had take turns: the one after a dead server has no double
+        // share.
         let first = turn % part.len();
         match balance {
             Balance::First => {}
@@ -49,8 +51,8 @@ pub(crate) fn order(balance: Balance, turn: usize, client: Option<SocketAddr>, s
     order
 }
 
-/// Highest-random-weight hashing (Thaler and Ravishankar, 1998): a server that comes or goes moves only the clients that
-/// are its own.
+/// Highest-random-weight hashing (Thaler and Ravishankar, 1998): a server that comes or goes moves
+/// only the clients that are its own.
 fn score(client: Option<IpAddr>, server: Standing) -> u64 {
     identity(&(client.map(|client| client.to_canonical()), server.identity))
 }

@@ -29,7 +29,8 @@ struct Health {
 }
 
 impl Health {
-    /// Takes note of an answer, or of none. Returns whether the server is to be thought of as down, where that is new.
+    /// Takes note of an answer, or of none. Returns whether the server is to be thought of as down,
+    /// where that is new.
     fn note(&mut self, answered: bool, check: &Check) -> Option<bool> {
         (self.answers, self.failures) =
             if answered { (self.answers.saturating_add(1), 0) } else { (0, self.failures.saturating_add(1)) };
@@ -62,7 +63,8 @@ fn run(shared: &Weak<Shared>, ended: &Receiver<()>) {
     while ended.try_recv() != Err(TryRecvError::Disconnected) {
         let Some(shared) = shared.upgrade() else { return };
         let (routes, now) = (shared.routes(), Instant::now());
-        // Names may have new addresses in the same routes, so the servers are compared, not the tables alone.
+        // Names may have new addresses in the same routes, so the servers are compared, not the
+        // tables alone.
         if followed.as_ref().is_none_or(|former| !Arc::ptr_eq(former, &routes)) || has_checked_names(&routes) {
             probes = follow(probes, &routes, now);
             followed = Some(routes);

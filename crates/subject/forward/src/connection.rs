@@ -42,7 +42,8 @@ pub(crate) struct Connection {
     pub(crate) resumes: Option<Timer>,
     /// While a side does not take what is sent to it.
     stall: Option<Box<Stall>>,
-    /// Its readiness is asked for each time anew, and its turns are apart: see `event_loop/pacing.rs`.
+    /// Its readiness is asked for each time anew, and its turns are apart: see
+    /// `event_loop/pacing.rs`.
     pub(crate) paced: bool,
     /// Its next turn has been put off.
     pub(crate) rests: bool,
@@ -68,8 +69,8 @@ pub(crate) enum Stage {
     /// No destination has taken it yet.
     Connecting(Attempts),
     Relaying,
-    /// One side is gone. The other is closed, thus, when the kernel has delivered what it holds for it, or when it has
-    /// acknowledged none of it for as long as `half_close`.
+    /// One side is gone. The other is closed, thus, when the kernel has delivered what it holds for
+    /// it, or when it has acknowledged none of it for as long as `half_close`.
     Dismissing {
         survivor: Side,
         end: End,
@@ -116,7 +117,8 @@ pub(crate) enum Heard {
     Gone,
 }
 
-/// The kernel tells nobody when it has delivered what it holds for a side, so it is looked at again and again: soon at first, then less and less often.
+/// The kernel tells nobody when it has delivered what it holds for a side, so it is looked at again
+/// and again: soon at first, then less and less often.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LATER_LOOKS: Duration = Duration::from_millis(250);
 
@@ -174,8 +176,9 @@ impl Connection {
         }
     }
 
-    /// Whether the client has reset the connection and left nothing to be passed on. One that has only ended its stream
-    /// waits for an answer; and bytes that came before a reset are delivered before it, which a read will find.
+    /// Whether the client has reset the connection and left nothing to be passed on. One that has
+    /// only ended its stream waits for an answer; and bytes that came before a reset are
+    /// delivered before it, which a read will find.
     fn client_is_gone(&self) -> bool {
         let Some(client) = &self.client else { return true };
         match net::peek(&client.socket, &mut [0]) {
@@ -199,7 +202,8 @@ impl Connection {
         self.is_counted = false;
     }
 
-    /// A destination has taken it. The outcome is an error where that was over again at once: it may still have sent something.
+    /// A destination has taken it. The outcome is an error where that was over again at once: it
+    /// may still have sent something.
     pub(crate) fn connected(&mut self, outcome: &io::Result<()>, now: Instant) {
         self.stage = Stage::Relaying;
         self.active = now;
@@ -215,7 +219,8 @@ impl Connection {
         }
     }
 
-    /// Tells the server who has connected, where its rule says so: the first bytes of a fresh connection have room.
+    /// Tells the server who has connected, where its rule says so: the first bytes of a fresh
+    /// connection have room.
     pub(crate) fn introduce(&self) -> io::Result<()> {
         let (Some(version), Some(server)) = (self.route.rule.send_proxy, &self.server) else { return Ok(()) };
         let reached = match &self.reached_address {
@@ -229,7 +234,8 @@ impl Connection {
         }
     }
 
-    /// The kernel reports an end, or a failure, of a side whose stream has ended already: which of the two is asked here.
+    /// The kernel reports an end, or a failure, of a side whose stream has ended already: which of
+    /// the two is asked here.
     fn look_into_end(&mut self, side: Side) {
         if !self.relay.from(side).is_ending() {
             // Reading will say.
@@ -246,7 +252,8 @@ impl Connection {
         let mut watch = log.transfers.then_some(LogWatch { log, time: now });
         let (mut yields, mut resumes, before) = (false, None::<Duration>, self.relay);
         let metered = self.route.bandwidth.is_some().then(|| Arc::clone(&self.route));
-        // What one direction finds out may give the other something to do: never more often than each side has one end.
+        // What one direction finds out may give the other something to do: never more often than
+        // each side has one end.
         for _ in 0..3 {
             let mut busy = false;
             for side in [Side::Client, Side::Server] {
@@ -312,7 +319,8 @@ impl Connection {
         Some(Transfer { key, relay: &mut self.relay, side, source, sink, lane })
     }
 
-    /// Where in the outbox the bytes from `side` are, and the socket they go to; None when none are there.
+    /// Where in the outbox the bytes from `side` are, and the socket they go to; None when none are
+    /// there.
     pub(crate) fn posted(&self, side: Side) -> Option<(BorrowedFd<'_>, Range<usize>)> {
         let (lane, sink) = match side {
             Side::Client => (&self.up, &self.server),
@@ -321,7 +329,8 @@ impl Connection {
         Some((sink.as_ref()?.socket.as_fd(), lane.posted()?))
     }
 
-    /// The message from the outbox was sent, as far as there was room for it. Returns whether there may be more to do.
+    /// The message from the outbox was sent, as far as there was room for it. Returns whether there
+    /// may be more to do.
     pub(crate) fn sent(&mut self, message: Message, outcome: io::Result<usize>, pool: &mut Pool, now: Instant) -> bool {
         let before = self.relay;
         if let Some(mut transfer) = self.transfer(message.key, message.from) {
@@ -380,7 +389,8 @@ impl Connection {
         }
     }
 
-    /// When to look whether the stage that it is in has taken too long, if nothing comes until then.
+    /// When to look whether the stage that it is in has taken too long, if nothing comes until
+    /// then.
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
         let limits = &self.route.rule.limits;
         match &self.stage {
@@ -405,8 +415,9 @@ impl Connection {
         if self.is_half() { limits.half_close.min(limits.idle) } else { limits.idle }
     }
 
-    /// Whether a connection that is relayed has taken too long, or until when to wait before looking again. Bytes that a
-    /// side acknowledges are a sign of life: the kernel may hold megabytes that a slow reader has yet to take.
+    /// Whether a connection that is relayed has taken too long, or until when to wait before
+    /// looking again. Bytes that a side acknowledges are a sign of life: the kernel may hold
+    /// megabytes that a slow reader has yet to take.
     pub(crate) fn look(&mut self, now: Instant) -> Result<Instant, Ending> {
         let (limits, silence) = (self.route.rule.limits, self.silence_limit());
         let is_silent = now >= self.active + silence;
@@ -493,9 +504,11 @@ impl Connection {
     }
 }
 
-/// Whether an error says that the connection was made, and is over again, rather than that it was not made.
+/// Whether an error says that the connection was made, and is over again, rather than that it was
+/// not made.
 pub(crate) fn was_connected(error: &io::Error) -> bool {
-    // In answer to its SYN a reset reads ECONNREFUSED; later ECONNRESET, or EPIPE after the peer's end (tcp_reset in the kernel's tcp_input.c).
+    // In answer to its SYN a reset reads ECONNREFUSED; later ECONNRESET, or EPIPE after the peer's
+    // end (tcp_reset in the kernel's tcp_input.c).
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
@@ -650,7 +663,8 @@ mod tests {
         let route = Arc::new(Route::new(&table.rules[0], &Names::of_the_machine(), now));
         let writer = Writer::start(None, None, Arc::new(Box::new(|_: &str| {}) as crate::Say)).expect("no file");
         let (now, key) = (now, Slab::default().insert(()));
-        // Its sockets are registered for what was waited for before the message went out (event_loop/pacing.rs): room was not.
+        // Its sockets are registered for what was waited for before the message went out
+        // (event_loop/pacing.rs): room was not.
         for paced in [true, false] {
             let (mut pool, log) = (Pool::new(true, 4), writer.log());
             let [(mut client, near_client), (_server, near_server)] =

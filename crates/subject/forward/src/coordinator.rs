@@ -1,4 +1,5 @@
-//! The coordinator of the event loops: hears signals, reloads the table, adds tables, and ends them. Where connections are handed over it sees to that too.
+//! The coordinator of the event loops: hears signals, reloads the table, adds tables, and ends
+//! them. Where connections are handed over it sees to that too.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -43,7 +44,8 @@ pub(crate) struct Coordinator {
     writer: Writer,
     say: Arc<Say>,
     reloader: Option<Reloader>,
-    /// A new table, until the listeners that the last one had no more are closed: it may name them again.
+    /// A new table, until the listeners that the last one had no more are closed: it may name them
+    /// again.
     waiting: Option<reload::Outcome>,
     /// Messages to leave listeners that were sent.
     leaves: usize,
@@ -167,8 +169,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Where connections are handed over, hands over what there is. What is queued when the end has come has been promised to somebody: it goes to the workers before they
-    /// are told to end. Elsewhere they take it themselves.
+    /// Where connections are handed over, hands over what there is. What is queued when the end has
+    /// come has been promised to somebody: it goes to the workers before they are told to end.
+    /// Elsewhere they take it themselves.
     fn accept(&mut self, ends: bool) -> io::Result<()> {
         let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
         if !ends {
@@ -205,7 +208,8 @@ impl Coordinator {
         self.introduce(before)
     }
 
-    /// Sends every listener, or the door by which connections are handed over, to the tables from number `first` on.
+    /// Sends every listener, or the door by which connections are handed over, to the tables from
+    /// number `first` on.
     fn introduce(&self, first: usize) -> io::Result<()> {
         if let Some(acceptor) = &self.acceptor {
             for (worker, mailbox) in self.crew.mailboxes().skip(first) {
@@ -312,14 +316,16 @@ fn send_listeners(mailbox: BorrowedFd<'_>, worker: usize, listeners: &[&Listener
     Ok(())
 }
 
-/// Sends a message, waiting for the table to take earlier ones where it must. A table that has ended needs none.
+/// Sends a message, waiting for the table to take earlier ones where it must. A table that has
+/// ended needs none.
 fn send(mailbox: BorrowedFd<'_>, mail: &Mail, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     loop {
         match passing::send(mailbox, &mail.to_bytes(), sockets) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
             }
-            // As many descriptors of this user are on their way as may be (unix(7)): tables take them meanwhile.
+            // As many descriptors of this user are on their way as may be (unix(7)): tables take
+            // them meanwhile.
             Err(error) if descriptor::is_too_many_passed(&error) => {
                 poll::wait(&mut [], Some(PASSING_RETRY))?;
             }

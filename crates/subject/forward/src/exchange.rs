@@ -1,23 +1,28 @@
-//! Whether a connection moves bulk, or small messages to and fro, told from how much goes one way before something goes the other way.
+//! Whether a connection moves bulk, or small messages to and fro, told from how much goes one way
+//! before something goes the other way.
 //!
-//! A rest between two turns lets more come of a stream, and of a long message. It only delays a short one: nothing more comes until that is answered. Pure.
+//! A rest between two turns lets more come of a stream, and of a long message. It only delays a
+//! short one: nothing more comes until that is answered. Pure.
 
 /// The runs of bytes in one direction that a connection has moved last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Exchange {
-    /// The present run first. Three, as in a stream a small message the other way is two turns of the tide: the runs about it are still seen.
+    /// The present run first. Three, as in a stream a small message the other way is two turns of
+    /// the tide: the runs about it are still seen.
     runs: [u64; 3],
     downward: bool,
     /// All that was taken from the client, and from the server, up to now.
     taken: [u64; 2],
 }
 
-/// Three runs of less than this in all are small messages. Up to a third of it a message costs no more to relay at once than what realm takes for it, and up to three
-/// quarters less time; from half of it a rest costs hardly any time (docs/results/forward-bulk.txt).
+/// Three runs of less than this in all are small messages. Up to a third of it a message costs no
+/// more to relay at once than what realm takes for it, and up to three quarters less time; from
+/// half of it a rest costs hardly any time (docs/results/forward-bulk.txt).
 const BULK_BYTES: u64 = 1024 * 1024;
 
 impl Exchange {
-    /// Takes note of how much was taken in all from the client, and from the server, and says whether that is more than before.
+    /// Takes note of how much was taken in all from the client, and from the server, and says
+    /// whether that is more than before.
     pub(crate) fn note(&mut self, taken: [u64; 2]) -> bool {
         let before = std::mem::replace(&mut self.taken, taken);
         for (downward, before, taken) in [(false, before[0], taken[0]), (true, before[1], taken[1])] {
@@ -44,7 +49,8 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    /// Whether each of many exchanges is bulk after its upward and its downward half; each half comes in two parts.
+    /// Whether each of many exchanges is bulk after its upward and its downward half; each half
+    /// comes in two parts.
     fn bulk_halves(up: u64, down: u64) -> Vec<[bool; 2]> {
         let (mut exchange, mut taken) = (Exchange::default(), [0, 0]);
         let halves = (0..100).map(|_| {

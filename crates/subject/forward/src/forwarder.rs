@@ -31,7 +31,8 @@ pub enum Accept {
     Handoff,
     /// All wait at the same listeners, and the kernel wakes one or a few.
     Exclusive,
-    /// Each has a listener of its own at each address (SO_REUSEPORT), and the kernel spreads connections by a hash.
+    /// Each has a listener of its own at each address (SO_REUSEPORT), and the kernel spreads
+    /// connections by a hash.
     ReusePort,
 }
 
@@ -81,7 +82,8 @@ pub struct Config {
     pub drain: Duration,
     /// Where each closed connection gets a row.
     pub connection_log: Option<LogTarget>,
-    /// Where each relayed read gets a row. Splice is off with it, as bytes in a pipe come in no reads.
+    /// Where each relayed read gets a row. Splice is off with it, as bytes in a pipe come in no
+    /// reads.
     pub transfer_log: Option<PathBuf>,
 }
 
@@ -103,7 +105,8 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Resolves names, opens the listeners and the logs. From now on connections are taken, and queue until [`Forwarder::run`].
+    /// Resolves names, opens the listeners and the logs. From now on connections are taken, and
+    /// queue until [`Forwarder::run`].
     pub fn bind(config: Config, say: Say) -> Result<Forwarder, Error> {
         let Config { table, workers, accept, drain, connection_log, transfer_log } = config;
         let (say, names) = (Arc::new(say), Arc::new(Names::of_the_machine()));
@@ -133,8 +136,9 @@ impl Forwarder {
         self.admin.as_ref().map(Admin::address)
     }
 
-    /// Relays until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once. SIGHUP reads the table anew from `source`. `signals` must have been
-    /// taken before any thread was started. `on_drain` is called when the draining begins.
+    /// Relays until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once.
+    /// SIGHUP reads the table anew from `source`. `signals` must have been taken before any
+    /// thread was started. `on_drain` is called when the draining begins.
     pub fn run(self, signals: &Signals, source: Option<Source>, on_drain: &dyn Fn()) -> Result<Totals, Error> {
         let Forwarder { listeners, sets, max_connections, workers, accept, drain, writer, log, names, admin, say } =
             self;

@@ -1,7 +1,8 @@
 //! The port forwarder: relays TCP connections by a table.
 //!
-//! [`Forwarder::bind`] opens the listeners, so that the caller can say where they are; [`Forwarder::run`] relays until it is told to stop, and returns what
-//! was counted. The rules of relaying are in `relay`, the table's in [`table`], both pure; all else waits on descriptors.
+//! [`Forwarder::bind`] opens the listeners, so that the caller can say where they are;
+//! [`Forwarder::run`] relays until it is told to stop, and returns what was counted. The rules of
+//! relaying are in `relay`, the table's in [`table`], both pure; all else waits on descriptors.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -41,8 +42,8 @@ pub use forwarder::{Accept, Config, Forwarder, UnknownAccept};
 pub use reload::{Source, Watch};
 pub use totals::{Leaked, Totals};
 
-/// Whether a table could be: its names resolve, its sources are there, and it leads nothing back to itself. Nothing is
-/// listened on.
+/// Whether a table could be: its names resolve, its sources are there, and it leads nothing back to
+/// itself. Nothing is listened on.
 pub fn check(table: &table::Table) -> Result<(), Error> {
     reload::routes(table, &names::Names::of_the_machine()).map(drop).map_err(Error::Table)
 }

@@ -1,7 +1,7 @@
 //! How many connections there may be in the whole forwarder, and each rule's part of them.
 //!
-//! An eighth of `max_connections` is kept for rules that have fewer than their share of that eighth, so that one rule's
-//! clients cannot keep all others out.
+//! An eighth of `max_connections` is kept for rules that have fewer than their share of that
+//! eighth, so that one rule's clients cannot keep all others out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,8 @@ pub(crate) struct ConnectionLimit {
 /// Whether a rule may accept a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// A place is taken for it: it is given back by [`ConnectionLimit::give_back`] or [`ConnectionLimit::closed`].
+    /// A place is taken for it: it is given back by [`ConnectionLimit::give_back`] or
+    /// [`ConnectionLimit::closed`].
     Taken,
     /// Not this rule: what is left is kept for others.
     KeptForOthers,
@@ -45,7 +46,8 @@ impl ConnectionLimit {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Takes a place for a connection of a rule that has `own` open. `all` has the count of every rule.
+    /// Takes a place for a connection of a rule that has `own` open. `all` has the count of every
+    /// rule.
     pub(crate) fn take<I: ExactSizeIterator<Item = u64>>(&self, own: u64, all: impl Fn() -> I) -> Room {
         let most = self.most();
         let mut room = Room::Taken;
@@ -95,7 +97,8 @@ impl ConnectionLimit {
     }
 }
 
-/// Whether all of what is left is kept for rules with less than their share, and this one has its share.
+/// Whether all of what is left is kept for rules with less than their share, and this one has its
+/// share.
 fn is_kept_for_others(left: u64, most: u64, own: u64, all: impl ExactSizeIterator<Item = u64>) -> bool {
     let share = most / KEPT / (all.len() as u64).max(1);
     own >= share && left <= all.map(|open| share.saturating_sub(open)).sum()

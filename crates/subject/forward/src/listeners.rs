@@ -1,7 +1,7 @@
 //! The listeners that are open, and the change from one table's to the next one's.
 //!
-//! A listener of both tables stays as it is, with its queue: only its route changes. The new ones are opened first, so that a table that cannot be had in full changes
-//! nothing.
+//! A listener of both tables stays as it is, with its queue: only its route changes. The new ones
+//! are opened first, so that a table that cannot be had in full changes nothing.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,11 +17,12 @@ use crate::route::Route;
 use crate::shared::{ListenerNumber, Routes};
 use crate::table::{Listen, Rule};
 
-/// A connection that is silent for so long is asked whether its peer is still there (TCP_KEEPIDLE): within the usual life
-/// of a NAT entry. What is accepted inherits it from its listener.
+/// A connection that is silent for so long is asked whether its peer is still there (TCP_KEEPIDLE):
+/// within the usual life of a NAT entry. What is accepted inherits it from its listener.
 pub(crate) const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(75);
 
-/// A listener is told from others by what was asked for, and how often before: port 0 may be asked for several times.
+/// A listener is told from others by what was asked for, and how often before: port 0 may be asked
+/// for several times.
 type Asked = (Listen, usize);
 
 pub(crate) struct Listener {
@@ -76,7 +77,8 @@ impl Listeners {
         self.open.iter().map(|listener| (listener.number, Arc::clone(&listener.route))).collect()
     }
 
-    /// Becomes the listeners of these routes, with `sets` sockets each. Where one cannot be opened nothing has changed.
+    /// Becomes the listeners of these routes, with `sets` sockets each. Where one cannot be opened
+    /// nothing has changed.
     pub(crate) fn change(&mut self, routes: Vec<Route>, sets: usize) -> Result<Change, (Listen, io::Error)> {
         self.change_by(routes, |route| open(&route.rule, sets))
     }
@@ -106,7 +108,8 @@ impl Listeners {
                     route.rule.listen = at;
                     plan.push((Err(sockets), asked, route));
                 }
-                // `*` stands for every address that this machine has: where IPv6 is switched off, those of IPv4.
+                // `*` stands for every address that this machine has: where IPv6 is switched off,
+                // those of IPv4.
                 Err(error) if route.rule.wildcard && net::is_without_family(&error) => left_out.push(asked.0),
                 Err(error) => return Err((asked.0, error)),
             }

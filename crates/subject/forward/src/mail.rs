@@ -1,4 +1,5 @@
-//! What the coordinator tells a table by its mailbox. Pure: bytes to and from messages; the descriptors travel beside them.
+//! What the coordinator tells a table by its mailbox. Pure: bytes to and from messages; the
+//! descriptors travel beside them.
 
 use crate::shared::ListenerNumber;
 

@@ -1,7 +1,8 @@
-//! How much may go through a rule in a second. Pure but for one counter, which all event loops share: time is an argument.
+//! How much may go through a rule in a second. Pure but for one counter, which all event loops
+//! share: time is an argument.
 //!
-//! The counter is the instant at which all that went through so far would have ended at the rate given (a virtual clock;
-//! ITU-T I.371's generic cell rate algorithm).
+//! The counter is the instant at which all that went through so far would have ended at the rate
+//! given (a virtual clock; ITU-T I.371's generic cell rate algorithm).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ pub(crate) struct Meter {
     used_until: AtomicU64,
 }
 
-/// After a pause as much as goes through in this time may go at once, or one unit where that takes longer.
+/// After a pause as much as goes through in this time may go at once, or one unit where that takes
+/// longer.
 const BURST: Duration = Duration::from_secs(1);
 
 impl Meter {

@@ -1,5 +1,5 @@
-//! The addresses of names. A name that has no address just now keeps those that it had, so that an outage of the name
-//! service stops no reload.
+//! The addresses of names. A name that has no address just now keeps those that it had, so that an
+//! outage of the name service stops no reload.
 
 use std::collections::HashMap;
 use std::io;
@@ -33,11 +33,13 @@ impl Names {
         Names { lookup, known: Mutex::default() }
     }
 
-    /// Asks for a name's addresses; the error is that of a name that never had any. It changes nothing that is known.
+    /// Asks for a name's addresses; the error is that of a name that never had any. It changes
+    /// nothing that is known.
     pub(crate) fn ask(&self, name: &str) -> io::Result<Answer> {
         let found = (self.lookup)(name).and_then(|found| {
             let mut addresses: Vec<IpAddr> = Vec::with_capacity(found.len());
-            // One for each kind of socket (getaddrinfo(3)); their order is the resolver's preference.
+            // One for each kind of socket (getaddrinfo(3)); their order is the resolver's
+            // preference.
             found.into_iter().for_each(|address| {
                 if !addresses.contains(&address) {
                     addresses.push(address);

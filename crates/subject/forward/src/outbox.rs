@@ -1,7 +1,8 @@
 //! What an event loop has read in this round and not sent yet.
 //!
-//! Small messages of all its connections are read one behind the other into the same memory, and go out together when the round is over, or when there is no room for more. What a
-//! sink does not take then is kept in a buffer of its direction's own, so that nothing stays here between rounds.
+//! Small messages of all its connections are read one behind the other into the same memory, and go
+//! out together when the round is over, or when there is no room for more. What a sink does not
+//! take then is kept in a buffer of its direction's own, so that nothing stays here between rounds.
 
 use std::ops::Range;
 
@@ -13,13 +14,15 @@ use crate::relay::Side;
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Room for four of the largest reads, and for more small ones than go out together.
 const BYTES: usize = 4 * READ_BYTES;
-/// Most messages that go out together; a power of two, as the ring that they go out by wants it. By then a call for each is little beside what they cost otherwise, and the first
-/// one waits for the reading of the others.
+/// Most messages that go out together; a power of two, as the ring that they go out by wants it. By
+/// then a call for each is little beside what they cost otherwise, and the first one waits for the
+/// reading of the others.
 pub(crate) const MESSAGES: usize = 128;
 /// Messages share no line of the CPU's cache.
 const ALIGNMENT: usize = 64;
 
-/// Whose message it is: a connection's, from this side. Where it lies its lane knows (`transfer.rs`).
+/// Whose message it is: a connection's, from this side. Where it lies its lane knows
+/// (`transfer.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) key: Key,
@@ -38,7 +41,8 @@ impl Outbox {
         Outbox { bytes: vec![0; BYTES].into_boxed_slice(), end: 0, messages: Vec::with_capacity(MESSAGES) }
     }
 
-    /// Whether there is too little room for another connection's turn, in which both directions may read.
+    /// Whether there is too little room for another connection's turn, in which both directions may
+    /// read.
     pub(crate) fn is_full(&self) -> bool {
         self.end + 2 * READ_BYTES > BYTES || self.messages.len() + 2 > MESSAGES
     }

@@ -1,5 +1,6 @@
-//! The buffers and pipes of one event loop. A lane takes one while bytes wait in it and gives it back; a few of each are
-//! kept for the next. The pool counts what is out: at the end of the loop nothing may be.
+//! The buffers and pipes of one event loop. A lane takes one while bytes wait in it and gives it
+//! back; a few of each are kept for the next. The pool counts what is out: at the end of the loop
+//! nothing may be.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +9,8 @@ use plimsoll_sys::pipe::Pipe;
 
 use crate::outbox::{Outbox, READ_BYTES};
 
-/// What a pipe is to hold: splice costs half as much by the byte with 1 MiB as with the default 64 KiB.
+/// What a pipe is to hold: splice costs half as much by the byte with 1 MiB as with the default 64
+/// KiB.
 const PIPE_BYTES: usize = 1024 * 1024;
 /// A smaller pipe takes more calls than copying: it is not worth its two descriptors.
 const LEAST_PIPE_BYTES: usize = 64 * 1024;
@@ -25,10 +27,12 @@ pub(crate) struct Pool {
     /// Buffers that lanes hold.
     buffers_out: u64,
     pipes: Vec<Pipe>,
-    /// Pipes that exist, and the most there may be, as each takes two descriptors from the connections.
+    /// Pipes that exist, and the most there may be, as each takes two descriptors from the
+    /// connections.
     pipe_count: usize,
     most_pipes: usize,
-    /// Pipes that the kernel made smaller than was wanted, as this user has too many pages in pipes.
+    /// Pipes that the kernel made smaller than was wanted, as this user has too many pages in
+    /// pipes.
     pub(crate) pipes_shrunk: u64,
     /// Times that a direction was copied as no pipe could be had.
     pub(crate) pipes_missed: u64,

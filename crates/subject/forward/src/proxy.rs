@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol: for whom a proxy has connected, before the first byte of the stream (haproxy's
-//! proxy-protocol.txt, sections 2.1 and 2.2). Pure: bytes to and from addresses.
+//! The header of the PROXY protocol: for whom a proxy has connected, before the first byte of the
+//! stream (haproxy's proxy-protocol.txt, sections 2.1 and 2.2). Pure: bytes to and from addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,13 +18,15 @@ const LONGEST_LINE: usize = 107;
 pub(crate) enum Parsed {
     /// The beginning of a header.
     Incomplete,
-    /// A header of so many bytes. It has no addresses where the proxy speaks for itself, or for no TCP connection.
+    /// A header of so many bytes. It has no addresses where the proxy speaks for itself, or for no
+    /// TCP connection.
     Header { addresses: Option<Addresses>, length: usize },
     /// No header.
     Invalid,
 }
 
-/// A header that says who has connected; without addresses, that it is nobody of whom an address is known.
+/// A header that says who has connected; without addresses, that it is nobody of whom an address is
+/// known.
 pub(crate) fn write(version: ProxyVersion, addresses: Option<Addresses>) -> Vec<u8> {
     let addresses = addresses.map(|(source, destination)| (canonical(source), canonical(destination)));
     match version {

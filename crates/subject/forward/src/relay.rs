@@ -1,10 +1,13 @@
 //! When a relayed connection reads, writes, passes an end on, and is over.
 //!
-//! The rule is that each side is told what the other side did, in order, and nothing else. An end is passed on after the last byte before it: a clean one
-//! by ending the write half, a reset by a reset. A reset is passed on only where its direction had no clean end before, and only once the bytes before it are
-//! out, as the kernel drops what is unsent with the connection. When one side can take no more, what it had sent is still delivered to the other.
+//! The rule is that each side is told what the other side did, in order, and nothing else. An end
+//! is passed on after the last byte before it: a clean one by ending the write half, a reset by a
+//! reset. A reset is passed on only where its direction had no clean end before, and only once the
+//! bytes before it are out, as the kernel drops what is unsent with the connection. When one side
+//! can take no more, what it had sent is still delivered to the other.
 //!
-//! Pure: no socket, no clock, no descriptor. What a read or write did is told to it; what to do next is asked of it.
+//! Pure: no socket, no clock, no descriptor. What a read or write did is told to it; what to do
+//! next is asked of it.
 
 /// How a stream of bytes ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +21,11 @@ pub(crate) enum End {
 /// Why a write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The peer closed, having ended its own stream cleanly: what it sent before that can still be read to its end (EPIPE).
+    /// The peer closed, having ended its own stream cleanly: what it sent before that can still be
+    /// read to its end (EPIPE).
     Closed,
-    /// The connection was cut off. Reading finds what arrived before, and then, as the error has been reported by now, what looks like a clean end.
+    /// The connection was cut off. Reading finds what arrived before, and then, as the error has
+    /// been reported by now, what looks like a clean end.
     Reset,
 }
 
@@ -69,8 +74,8 @@ pub(crate) struct Direction {
 impl Direction {
     const NEW: Direction = Direction { source: Source::Open, sink: Sink::Open, read_bytes: 0, bytes: 0, reads: 0 };
 
-    /// What to do, given the bytes that were read and not yet written, whether the source may have something to read,
-    /// and whether the sink may have room.
+    /// What to do, given the bytes that were read and not yet written, whether the source may have
+    /// something to read, and whether the sink may have room.
     pub(crate) fn next(&self, pending: usize, readable: bool, writable: bool) -> Step {
         match (self.sink, pending, self.source) {
             (Sink::Told(_) | Sink::Severed, _, _) => Step::Rest,
@@ -97,7 +102,8 @@ impl Direction {
         self.sink != Sink::Open
     }
 
-    /// Its source has ended, or its sink is gone: from now on only one half of the connection lives.
+    /// Its source has ended, or its sink is gone: from now on only one half of the connection
+    /// lives.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_over() || matches!(self.source, Source::Ended(_))
     }
@@ -134,8 +140,9 @@ pub(crate) enum Verdict {
     Lives,
     /// Both sides have been told a clean end: closing loses nothing.
     Over,
-    /// One side is gone, and the other has been given everything. It is closed, with a reset where its stream was cut off, once the kernel has
-    /// delivered what it holds for it: closing earlier could drop that.
+    /// One side is gone, and the other has been given everything. It is closed, with a reset where
+    /// its stream was cut off, once the kernel has delivered what it holds for it: closing
+    /// earlier could drop that.
     Dismiss {
         /// The side that is left.
         survivor: Side,
@@ -180,7 +187,8 @@ impl Relay {
         }
     }
 
-    /// A write to `side` was refused, or the kernel reports that the connection with it has failed. What it had sent can still be read.
+    /// A write to `side` was refused, or the kernel reports that the connection with it has failed.
+    /// What it had sent can still be read.
     pub(crate) fn refused(&mut self, side: Side, refusal: Refusal) {
         self.from(side.other()).sever();
         let direction = self.from(side);

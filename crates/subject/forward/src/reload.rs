@@ -1,4 +1,5 @@
-//! From a table to routes: names resolved, cycles refused. It may take seconds, as resolving does, so while the forwarder runs it has a thread of its own.
+//! From a table to routes: names resolved, cycles refused. It may take seconds, as resolving does,
+//! so while the forwarder runs it has a thread of its own.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,14 +33,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch a file. To be called before it is first read, so that no change falls in between.
+    /// Begins to watch a file. To be called before it is first read, so that no change falls in
+    /// between.
     pub fn begin(path: PathBuf) -> Watch {
         let now = content(&path);
         Watch { path, read: now, seen: now }
     }
 
-    /// Whether the file holds something else since this last said so. What is being written changes from one look to the
-    /// next: only what two looks in a row find is whole.
+    /// Whether the file holds something else since this last said so. What is being written changes
+    /// from one look to the next: only what two looks in a row find is whole.
     fn has_changed(&mut self) -> bool {
         let now = content(&self.path);
         let settled = now == self.seen;
@@ -103,8 +105,8 @@ fn check_sources(table: &Table) -> Result<(), Fault> {
         for source in rule.source.iter().filter(|source| usable.insert(**source)) {
             UdpSocket::bind((*source, 0)).map_err(|error| {
                 let what = format!(
-                    "the source {source} cannot be connected from: {error}; choose an address of this machine \
-                     (`ip address` lists them)"
+                    "the source {source} cannot be connected from: {error}; choose an address of this machine (`ip \
+                     address` lists them)"
                 );
                 Fault { place: rule.place, what }
             })?;
@@ -139,7 +141,8 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     pub(crate) fn start(source: Source, names: Arc<Names>) -> std::io::Result<Reloader> {
-        // One more may be wanted while one is under way: the file may have changed since that was read.
+        // One more may be wanted while one is under way: the file may have changed since that was
+        // read.
         let (wanted, demands) = sync_channel::<()>(1);
         let (hand_over, outcomes) = sync_channel(1);
         let ready = Arc::new(Event::new()?);
@@ -183,7 +186,8 @@ impl Reloader {
     }
 }
 
-/// Resolves names again, all as often as the rule that wants it most, until what it returns is dropped.
+/// Resolves names again, all as often as the rule that wants it most, until what it returns is
+/// dropped.
 pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<()>> {
     let (end, ended) = sync_channel::<()>(0);
     let shared: Weak<Shared> = Arc::downgrade(shared);
@@ -204,7 +208,8 @@ pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<
     Ok(end)
 }
 
-/// Asks for the addresses of all names anew, and says of which they are not taken: they would lead back here.
+/// Asks for the addresses of all names anew, and says of which they are not taken: they would lead
+/// back here.
 fn renew(names: &Names, routes: &Routes, now: Instant) -> Vec<String> {
     let (mut asked, mut refused, mut rules) = (HashSet::new(), Vec::new(), Vec::new());
     for name in routes.values().flat_map(|route| route.names()).filter(|name| asked.insert(name.to_owned())) {

@@ -1,4 +1,5 @@
-//! A rule at work: its servers with the addresses that their names have now, who is next, and what went through.
+//! A rule at work: its servers with the addresses that their names have now, who is next, and what
+//! went through.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -179,8 +180,8 @@ impl Route {
         (turn, order.into_iter().rev().map(|place| Arc::clone(&servers[place])).collect())
     }
 
-    /// The local address to connect from: those listed, in turn; or, to a loopback address, more than the one before
-    /// its ports run out.
+    /// The local address to connect from: those listed, in turn; or, to a loopback address, more
+    /// than the one before its ports run out.
     pub(crate) fn source(&self, server: &Server, turn: usize) -> Option<IpAddr> {
         let Target::Tcp(destination) = server.target else { return None };
         let source = &self.rule.source;

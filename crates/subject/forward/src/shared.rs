@@ -18,7 +18,8 @@ use crate::route::Route;
 /// Names a listener for as long as it is open, in every table alike; a number is not used twice.
 pub(crate) type ListenerNumber = u32;
 
-/// The routes by their listeners. Replaced as a whole: a connection keeps the route that it began with.
+/// The routes by their listeners. Replaced as a whole: a connection keeps the route that it began
+/// with.
 pub(crate) type Routes = HashMap<ListenerNumber, Arc<Route>>;
 
 /// What goes with a connection to its worker: who has connected, and where it leads.
@@ -40,7 +41,8 @@ pub(crate) struct Shared {
     pub(crate) desks: Option<Arc<[Desk<Handed>]>>,
     /// Messages to leave listeners that event loops have followed.
     pub(crate) left: AtomicUsize,
-    /// Event loops that have taken what was queued at their listeners and closed them, when draining.
+    /// Event loops that have taken what was queued at their listeners and closed them, when
+    /// draining.
     pub(crate) swept: AtomicUsize,
     /// No new connections are taken.
     pub(crate) draining: AtomicBool,

@@ -1,8 +1,8 @@
 //! Whether a side takes what is sent to it. Pure: time and what the kernel knows are arguments.
 //!
-//! A write that succeeds says only that the kernel's buffer had room, and of a buffer of some megabytes a third must drain
-//! before there is room again. So progress is a byte that the peer has acknowledged, looked up (SIOCOUTQ, tcp(7)) some
-//! times while a side is waited for.
+//! A write that succeeds says only that the kernel's buffer had room, and of a buffer of some
+//! megabytes a third must drain before there is room again. So progress is a byte that the peer has
+//! acknowledged, looked up (SIOCOUTQ, tcp(7)) some times while a side is waited for.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ struct Course {
     written: u64,
     /// When it was not blocked last, or a byte was written or acknowledged.
     progress: Instant,
-    /// Bytes acknowledged at the last look, and when that was. Below zero where the kernel counts more than bytes, as for
-    /// a Unix socket.
+    /// Bytes acknowledged at the last look, and when that was. Below zero where the kernel counts
+    /// more than bytes, as for a Unix socket.
     looked: Option<(i64, Instant)>,
 }
 
@@ -46,8 +46,9 @@ impl Stall {
         self.0[direction].written = written;
     }
 
-    /// Takes note of how many bytes the sink of a direction has not acknowledged. Returns whether it has acknowledged
-    /// some since it was last looked at, and None where that was before `since`, so that this is the first look.
+    /// Takes note of how many bytes the sink of a direction has not acknowledged. Returns whether
+    /// it has acknowledged some since it was last looked at, and None where that was before
+    /// `since`, so that this is the first look.
     pub(crate) fn look(&mut self, direction: usize, unacknowledged: u64, since: Instant, now: Instant) -> Option<bool> {
         let course = &mut self.0[direction];
         let acknowledged = course.written as i64 - unacknowledged as i64;
@@ -80,7 +81,8 @@ impl Stall {
     }
 }
 
-/// From one look to the next while silence is waited for that a peer's acknowledgements would break.
+/// From one look to the next while silence is waited for that a peer's acknowledgements would
+/// break.
 pub(crate) fn look_interval(limit: Duration) -> Duration {
     limit / LOOKS
 }
@@ -91,7 +93,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// Has a peer acknowledge `bytes` a second of a megabyte that was written, and says when it is given up.
+    /// Has a peer acknowledge `bytes` a second of a megabyte that was written, and says when it is
+    /// given up.
     fn given_up_after(bytes: impl Fn(u64) -> u64) -> Option<u64> {
         let start = Instant::now();
         let mut stall = Stall::new(start);
@@ -132,7 +135,8 @@ mod tests {
             stall.note(1, second % 50 < 49, 7, now);
             assert!(!stall.is_over(LIMIT, now), "after {second} s");
         }
-        // The first goes on, and the second does not: what the one takes is no progress of the other.
+        // The first goes on, and the second does not: what the one takes is no progress of the
+        // other.
         for second in 300..358 {
             stall.note(0, true, second, start + Duration::from_secs(second));
             stall.note(1, true, 7, start + Duration::from_secs(second));

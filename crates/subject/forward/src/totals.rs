@@ -27,7 +27,8 @@ pub struct Totals {
     pub errors: BTreeMap<&'static str, u64>,
     /// Sends that went to the kernel together with others (io_uring(7)).
     pub sends_batched: u64,
-    /// Pipes that the kernel made smaller than was wanted: this user had too many pages in pipes (pipe(7)).
+    /// Pipes that the kernel made smaller than was wanted: this user had too many pages in pipes
+    /// (pipe(7)).
     pub pipes_shrunk: u64,
     /// Times that a direction was copied as no pipe could be had.
     pub pipes_missed: u64,
@@ -78,7 +79,8 @@ impl Totals {
         *self.errors.entry(descriptor::error_name(error)).or_default() += 1;
     }
 
-    /// Adds a part's counts. The peak is not a sum: it is counted as connections come (`crate::limit`).
+    /// Adds a part's counts. The peak is not a sum: it is counted as connections come
+    /// (`crate::limit`).
     pub(crate) fn add(&mut self, part: &Totals) {
         self.connections += part.connections;
         self.bytes_up += part.bytes_up;

@@ -1,10 +1,12 @@
-//! The moving of bytes in one direction: a read, and a write of what was read, until one side has to wait.
+//! The moving of bytes in one direction: a read, and a write of what was read, until one side has
+//! to wait.
 //!
-//! A [`Lane`] holds what was read and not yet written, and is the only one to know where it is: in the outbox of the
-//! event loop, from which small messages of all connections go out together; in a buffer, where the sink did not take
-//! it; or in a pipe. A direction whose reads fill the room for a read several times in a row is spliced through a pipe
-//! from then on, and copied again when little comes at a time. A lane that holds no byte holds no buffer and no pipe.
-//! It must not decide what an end means: that is [`Relay`]'s.
+//! A [`Lane`] holds what was read and not yet written, and is the only one to know where it is: in
+//! the outbox of the event loop, from which small messages of all connections go out together; in a
+//! buffer, where the sink did not take it; or in a pipe. A direction whose reads fill the room for
+//! a read several times in a row is spliced through a pipe from then on, and copied again when
+//! little comes at a time. A lane that holds no byte holds no buffer and no pipe. It must not
+//! decide what an end means: that is [`Relay`]'s.
 
 use std::io;
 use std::ops::Range;
@@ -20,17 +22,19 @@ use crate::outbox::READ_BYTES;
 use crate::pool::Pool;
 use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
 
-/// One side's socket and what is known of it. Edge-triggered: a flag stays set until a call has found the opposite.
+/// One side's socket and what is known of it. Edge-triggered: a flag stays set until a call has
+/// found the opposite.
 #[derive(Debug)]
 pub(crate) struct Leg {
     pub(crate) socket: OwnedFd,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The end of the stream, or an error, is there to be read: a short read does not mean that nothing is left.
+    /// The end of the stream, or an error, is there to be read: a short read does not mean that
+    /// nothing is left.
     pub(crate) ended: bool,
-    /// Urgent data has arrived, and no read has found the socket empty since. A read stops before the urgent byte
-    /// (tcp_recvmsg_locked in the kernel's tcp.c), so a short one does not mean that nothing is left; and a splice
-    /// never passes it (tcp_read_sock).
+    /// Urgent data has arrived, and no read has found the socket empty since. A read stops before
+    /// the urgent byte (tcp_recvmsg_locked in the kernel's tcp.c), so a short one does not mean
+    /// that nothing is left; and a splice never passes it (tcp_read_sock).
     pub(crate) urgent: bool,
     /// A TCP connection; otherwise a Unix one.
     pub(crate) tcp: bool,
@@ -135,7 +139,8 @@ impl Lane {
 
 /// Full reads in a row after which a direction is spliced: one or two may be a burst.
 const FULL_READS: u8 = 4;
-/// A turn that moves less than this was not worth a pipe. After this many in a row the direction is copied again.
+/// A turn that moves less than this was not worth a pipe. After this many in a row the direction is
+/// copied again.
 const WORTH_SPLICING: usize = 32 * 1024;
 const SMALL_TURNS: u8 = 4;
 /// What one direction may move before other connections have their turn.
@@ -149,7 +154,8 @@ pub(crate) enum Turn {
     Waits,
     /// There is more to do that will not be reported again.
     Yields,
-    /// There may be more to do after this time, which will not be reported again: the bandwidth is used up.
+    /// There may be more to do after this time, which will not be reported again: the bandwidth is
+    /// used up.
     Metered(Duration),
 }
 
@@ -239,7 +245,8 @@ impl Transfer<'_> {
         if self.lane.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool, pool.splices) }
     }
 
-    /// Reads into the outbox. After a few full reads in a row the direction is spliced, if it `may_splice`.
+    /// Reads into the outbox. After a few full reads in a row the direction is spliced, if it
+    /// `may_splice`.
     fn copy(&mut self, pool: &mut Pool, may_splice: bool) -> usize {
         let length = match net::read(&self.source.socket, pool.outbox.room()) {
             Ok(length) => length,
@@ -251,7 +258,8 @@ impl Transfer<'_> {
             return 0;
         }
         let full = length == READ_BYTES;
-        // A read of less than there was room for took all there was (epoll(7)), except the end of the stream.
+        // A read of less than there was room for took all there was (epoll(7)), except the end of
+        // the stream.
         self.source.readable = full || self.source.may_hold_more();
         if !self.lane.spliced {
             self.lane.streak = if full { (self.lane.streak + 1).min(FULL_READS) } else { 0 };
@@ -308,15 +316,16 @@ impl Transfer<'_> {
         // The pipe is empty: EAGAIN means that the socket is.
         match pipe.fill(&self.source.socket) {
             Ok(0) => {
-                // The end of the stream, or urgent data before it, which a splice does not pass: a read tells.
+                // The end of the stream, or urgent data before it, which a splice does not pass: a
+                // read tells.
                 pool.give_pipe(pipe);
                 self.stop_splicing();
                 0
             }
             Ok(length) => {
                 self.direction().read(length);
-                // A spliced connection is registered anew, or polled, after each turn: a short splice need not be
-                // followed by one that finds nothing.
+                // A spliced connection is registered anew, or polled, after each turn: a short
+                // splice need not be followed by one that finds nothing.
                 self.source.readable = length >= pipe.capacity() / 4 || self.source.ended;
                 self.lane.hold(Held::Pipe { pipe, bytes: length });
                 length
@@ -352,9 +361,10 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the sink was reset, although the error does not say so. A splice sends piece by piece; it reports the
-    /// pieces that were taken, and the error of the next one is used up (splice_to_socket in the kernel's splice.c), so
-    /// that from then on the socket looks as if its peer had ended it cleanly.
+    /// Whether the sink was reset, although the error does not say so. A splice sends piece by
+    /// piece; it reports the pieces that were taken, and the error of the next one is used up
+    /// (splice_to_socket in the kernel's splice.c), so that from then on the socket looks as if
+    /// its peer had ended it cleanly.
     fn lost_reset(&mut self, error: &io::Error) -> bool {
         let read = self.relay.from(self.side.other()).read_bytes;
         self.sink.tcp
@@ -375,7 +385,8 @@ impl Transfer<'_> {
         self.sink.writable = false;
         if error.kind() != io::ErrorKind::WouldBlock {
             self.relay.refused(self.side.other(), refusal(error));
-            // What it sent before is read to its end, and no further edge will say that it is there.
+            // What it sent before is read to its end, and no further edge will say that it is
+            // there.
             (self.sink.readable, self.sink.ended) = (true, true);
         }
     }

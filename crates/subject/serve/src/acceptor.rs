@@ -1,7 +1,9 @@
-//! The loop of the models that give each connection a thread or a process: accept, hand over, and wait for the next.
+//! The loop of the models that give each connection a thread or a process: accept, hand over, and
+//! wait for the next.
 //!
-//! When a connection cannot be handed over it stays in hand and accepting pauses, until one ends or a moment has passed; when descriptors run out, what is
-//! queued at the listeners stays queued. It must not know whether threads or processes serve: that is a [`Spawner`].
+//! When a connection cannot be handed over it stays in hand and accepting pauses, until one ends or
+//! a moment has passed; when descriptors run out, what is queued at the listeners stays queued. It
+//! must not know whether threads or processes serve: that is a [`Spawner`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,7 +53,8 @@ pub(crate) struct SpawnError {
 /// Accepted in a row before those that ended are collected.
 const ACCEPT_BATCH: usize = 64;
 
-/// Serves until SIGTERM or SIGINT, then drains for at most `drain`; a second signal ends it at once.
+/// Serves until SIGTERM or SIGINT, then drains for at most `drain`; a second signal ends it at
+/// once.
 pub(crate) fn run<S: Spawner>(
     listeners: Vec<OwnedFd>,
     signals: &Signals,
@@ -146,7 +149,10 @@ impl Acceptor<'_> {
             self.totals.count_error("spawn");
             self.state.say_once(
                 "spawn",
-                &format!("accepting pauses, as nobody can be found for a connection: {error}; raise `ulimit -u` or kernel.pid_max"),
+                &format!(
+                    "accepting pauses, as nobody can be found for a connection: {error}; raise `ulimit -u` or \
+                     kernel.pid_max"
+                ),
             );
             self.in_hand = Some((socket, peer));
             self.pause();

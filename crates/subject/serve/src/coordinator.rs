@@ -1,4 +1,5 @@
-//! The workers of a server with event loops: starts them, hands connections over where that is asked for, adds tables, and ends them.
+//! The workers of a server with event loops: starts them, hands connections over where that is
+//! asked for, adds tables, and ends them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -130,7 +131,10 @@ impl Coordinator<'_> {
                 totals.count_io_error(&error);
                 self.state.say_once(
                     "table",
-                    &format!("accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"),
+                    &format!(
+                        "accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit \
+                         -u`"
+                    ),
                 );
             }
         }

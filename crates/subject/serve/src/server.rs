@@ -26,14 +26,16 @@ use crate::totals::Totals;
 /// A server whose listeners are open.
 pub struct Server {
     config: Config,
-    /// By worker, then in the order of `Config::listen`. There is one set where workers have none of their own.
+    /// By worker, then in the order of `Config::listen`. There is one set where workers have none
+    /// of their own.
     listeners: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
     state: ServerState,
 }
 
 impl Server {
-    /// Opens the listeners, and the connection log. From now on connections are taken, and queue until [`Server::run`].
+    /// Opens the listeners, and the connection log. From now on connections are taken, and queue
+    /// until [`Server::run`].
     pub fn bind(config: Config, say: Say) -> Result<Server, Error> {
         let log = config.connection_log.as_deref().map(ConnectionLog::create).transpose().map_err(|source| {
             Error::ConnectionLog { path: config.connection_log.clone().unwrap_or_default(), source }
@@ -63,8 +65,9 @@ impl Server {
         &self.addresses
     }
 
-    /// Serves until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once. `signals` must have been taken before
-    /// any thread was started, with SIGCHLD among them for [`Model::Fork`].
+    /// Serves until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once.
+    /// `signals` must have been taken before any thread was started, with SIGCHLD among them
+    /// for [`Model::Fork`].
     pub fn run<P: Service>(self, service: P, signals: &Signals) -> Result<Totals, Error> {
         let Server { config, mut listeners, state, .. } = self;
         // Listeners are closed on the way.

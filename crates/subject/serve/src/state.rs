@@ -1,4 +1,5 @@
-//! What all parts of one server write down together: open connections, the connection log, and things worth saying.
+//! What all parts of one server write down together: open connections, the connection log, and
+//! things worth saying.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

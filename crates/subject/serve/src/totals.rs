@@ -27,7 +27,8 @@ pub struct Totals {
     pub connections_per_worker: Vec<u64>,
     /// What was taken and not given back.
     pub leaked: Leaked,
-    /// What went wrong, by cause: errno(3) in lower case, or a cause of our own (`fd_setsize`, `spawn`).
+    /// What went wrong, by cause: errno(3) in lower case, or a cause of our own (`fd_setsize`,
+    /// `spawn`).
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -47,7 +48,8 @@ impl Totals {
         self.count_error(cause_of(error));
     }
 
-    /// Adds a part's counts. The peak is not a sum: it comes from the server's limit of connections.
+    /// Adds a part's counts. The peak is not a sum: it comes from the server's limit of
+    /// connections.
     pub(crate) fn add(&mut self, part: &Totals) {
         self.connections += part.connections;
         self.requests += part.requests;
@@ -67,7 +69,8 @@ pub(crate) const SEND_TIMEOUT: &str = "send_timeout";
 /// The name of an error's cause, the same in every model.
 fn cause_of(error: &io::Error) -> &'static str {
     match error.kind() {
-        // After a call has reported a reset, the next write fails with EPIPE: which of them meets it differs by model. Nobody here writes after ending its own half.
+        // After a call has reported a reset, the next write fails with EPIPE: which of them meets
+        // it differs by model. Nobody here writes after ending its own half.
         io::ErrorKind::BrokenPipe => "econnreset",
         io::ErrorKind::UnexpectedEof => "file_shrank",
         // ETIMEDOUT is of the same kind: the kernel gave up, not this server.

@@ -1,1 +1,3 @@
-"""What is read while a trial runs. A sampler reads kernel files; it starts nothing and judges nothing."""
+"""What is read while a trial runs. A sampler reads kernel files; it starts nothing and judges
+nothing.
+"""

@@ -1,4 +1,6 @@
-"""What a result depends on besides the question: a list of what is wanted, never the environment wholesale."""
+"""What a result depends on besides the question: a list of what is wanted, never the environment
+wholesale.
+"""
 
 from __future__ import annotations
 

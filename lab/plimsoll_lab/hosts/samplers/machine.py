@@ -1,4 +1,6 @@
-"""CPU time, memory, pressure and descriptors of the whole machine: other work on it disturbs a measurement."""
+"""CPU time, memory, pressure and descriptors of the whole machine: other work on it disturbs a
+measurement.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from plimsoll_lab.hosts.samplers.usage import TICKS_PER_S
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KCMP, _KCMP_FILES = {"x86_64": 312}.get(platform.machine(), 272), 2
-"""kcmp(2), which the C library does not wrap: its number there and in asm-generic/unistd.h, and the question."""
+"""kcmp(2), which the C library does not wrap: its number there and in asm-generic/unistd.h, and the
+question."""
 DESCRIPTORS_PROCESSES = 64
-"""A server's children are much alike: of thousands, so many stand for all, and take half a millisecond."""
+"""A server's children are much alike: of thousands, so many stand for all, and take half a
+millisecond."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +31,8 @@ class MachineUsage:
     busy_s: float
     """CPU seconds spent on anything, interrupts included."""
     throttled_s: float | None
-    """Seconds for which a CPU quota held threads of this container back; None where nothing tells."""
+    """Seconds for which a CPU quota held threads of this container back; None where nothing
+    tells."""
     steal_s: float
     """CPU seconds the hypervisor gave to somebody else while this machine wanted to run."""
 
@@ -55,7 +60,9 @@ def read_load_average(loadavg: Path = Path("/proc/loadavg")) -> float | None:
 
 
 def read_pressure(folder: Path = Path("/proc/pressure")) -> dict[str, float]:
-    """Seconds since boot in which some task waited for CPU, memory or I/O (Documentation/accounting/psi.rst)."""
+    """Seconds since boot in which some task waited for CPU, memory or I/O
+    (Documentation/accounting/psi.rst).
+    """
     found = {}
     for kind in ("cpu", "memory", "io"):
         for line in _lines(folder / kind):
@@ -73,10 +80,11 @@ def read_open_files(number: Path = Path("/proc/sys/fs/file-nr")) -> int | None:
 
 
 def read_descriptors(pids: Sequence[int]) -> int | None:
-    """Descriptors of a process tree, its leader first; None where none of its processes may be looked into.
+    """Descriptors of a process tree, its leader first; None where none of its processes may be
+    looked into.
 
-    Above so many processes only the leader and that many of the others are read, which are taken for the rest. Of
-    threads with tables of their own (unshare(2), CLONE_FILES) each counts.
+    Above so many processes only the leader and that many of the others are read, which are taken
+    for the rest. Of threads with tables of their own (unshare(2), CLONE_FILES) each counts.
     """
     leader, others = _descriptors(pids[:1]), pids[1:]
     step = max(1, -(-len(others) // DESCRIPTORS_PROCESSES))
@@ -100,7 +108,9 @@ def _table_size(folder: Path) -> int:
 
 
 def _table_owners(pid: int) -> list[int]:
-    """One thread for each descriptor table of a process; one alone where the kernel does not tell tables apart."""
+    """One thread for each descriptor table of a process; one alone where the kernel does not tell
+    tables apart.
+    """
     owners = [pid]
     for thread in map(int, os.listdir(f"/proc/{pid}/task")):  # noqa: PTH208 - names alone will do
         # Zero says that both have the same table, and what is negative that it cannot be told.

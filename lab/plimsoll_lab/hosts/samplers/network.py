@@ -1,7 +1,7 @@
 """What TCP and the interface of a network namespace have counted: a few small reads of /proc/net.
 
-Counters grow from the namespace's beginning; what a window did is the difference of its two ends. On the local host
-they are the whole machine's.
+Counters grow from the namespace's beginning; what a window did is the difference of its two ends.
+On the local host they are the whole machine's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def read_states(pid: int | None) -> dict[str, int]:
     if established is not None:
         found["established"] = established
     for line in _lines(folder / "sockstat"):
-        # `TCP: inuse 27 orphan 0 tw 12 alloc 35 mem 3`: in use here, and of the whole machine allocated and pages.
+        # `TCP: inuse 27 orphan 0 tw 12 alloc 35 mem 3`: in use here, and of the whole machine
+        # allocated and pages.
         words = line.split()
         if words and words[0] == "TCP:":
             pairs = dict(zip(words[1::2], map(int, words[2::2]), strict=True))

@@ -1,8 +1,9 @@
 """tcp_info of a sample of connections, by sock_diag(7).
 
-The kernel fills a dump piece by piece as it is read, in the order of its hash table, which is as good as drawn by lot;
-so reading the first two pieces alone costs little however many connections there are. What is read is the sending
-side's own view: its round-trip time, what it had to send again, and how fast data was delivered.
+The kernel fills a dump piece by piece as it is read, in the order of its hash table, which is as
+good as drawn by lot; so reading the first two pieces alone costs little however many connections
+there are. What is read is the sending side's own view: its round-trip time, what it had to send
+again, and how fast data was delivered.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ class TcpInfo:
 
 
 def sample_connections(diag: socket.socket, family: socket.AddressFamily, port: int) -> list[TcpInfo]:
-    """Some established connections of a family whose local port is this one, of which there is at most one dump.
+    """Some established connections of a family whose local port is this one, of which there is at
+    most one dump.
 
-    The socket is of NETLINK_SOCK_DIAG, and used once. A connection over IPv4 to a server that listens on IPv6 (`[::]`)
-    is of the server's family (RFC 3493, section 3.7).
+    The socket is of NETLINK_SOCK_DIAG, and used once. A connection over IPv4 to a server that
+    listens on IPv6 (`[::]`) is of the server's family (RFC 3493, section 3.7).
     """
     wanted = 1 << (INET_DIAG_INFO - 1)
     local, any_cookie = struct.pack("!H", port), b"\xff" * 8
@@ -58,7 +60,8 @@ def sample_connections(diag: socket.socket, family: socket.AddressFamily, port: 
     header = HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
     diag.send(header + body)
     found = read_dump(diag.recv(PIECE_BYTES))
-    # The first piece was filled before anybody said how much would be taken, so it holds few; the second waits already.
+    # The first piece was filled before anybody said how much would be taken, so it holds few; the
+    # second waits already.
     diag.settimeout(0)
     with contextlib.suppress(BlockingIOError):
         found += read_dump(diag.recv(PIECE_BYTES))
@@ -82,7 +85,9 @@ def read_dump(piece: bytes) -> list[TcpInfo]:
 
 
 def summarise(infos: Sequence[TcpInfo]) -> dict[str, float]:
-    """A sample in a few figures; medians are the middle one, for a sample of a sample needs no more."""
+    """A sample in a few figures; medians are the middle one, for a sample of a sample needs no
+    more.
+    """
     if not infos:
         return {"connections": 0}
     rtts = sorted(info.rtt_us for info in infos)

@@ -1,4 +1,6 @@
-"""CPU that a quota withheld: from the lab and from everything it starts, which live in the same container."""
+"""CPU that a quota withheld: from the lab and from everything it starts, which live in the same
+container.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ FIELDS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}
 
 
 def read_throttled_s(own: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Seconds for which threads were held back by a CPU quota since boot; None where no control group tells.
+    """Seconds for which threads were held back by a CPU quota since boot; None where no control
+    group tells.
 
-    A quota may stand at any level above, and each counts for itself: the one that held back longest is the one felt.
+    A quota may stand at any level above, and each counts for itself: the one that held back longest
+    is the one felt.
     """
     found = [seconds for folder in _folders(own, mounts) if (seconds := _throttled_s(folder / "cpu.stat")) is not None]
     return max(found, default=None)

@@ -1,13 +1,15 @@
 """CPU and memory of a whole process tree.
 
-Where the kernel offers control groups, the tree has one of its own, and both figures are two small reads, however many
-processes it holds. Without them the agent reads /proc, rarely: a walk over thousands of processes disturbs what is
-measured (about 15 us a process for the CPU, 95 us with its memory).
+Where the kernel offers control groups, the tree has one of its own, and both figures are two small
+reads, however many processes it holds. Without them the agent reads /proc, rarely: a walk over
+thousands of processes disturbs what is measured (about 15 us a process for the CPU, 95 us with its
+memory).
 
-`memory_bytes` from a control group is everything charged to the tree but the page cache: anonymous pages, each counted
-once however many processes share it, and the kernel memory the tree causes: stacks, page tables, sockets. The kernel
-charges in batches, so the figure may be off by up to 256 KiB a CPU. From /proc it is the proportional set size (PSS):
-user memory only. A run never mixes the two.
+`memory_bytes` from a control group is everything charged to the tree but the page cache: anonymous
+pages, each counted once however many processes share it, and the kernel memory the tree causes:
+stacks, page tables, sockets. The kernel charges in batches, so the figure may be off by up to 256
+KiB a CPU. From /proc it is the proportional set size (PSS): user memory only. A run never mixes the
+two.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Usage:
     cpu_s: float
     """CPU time of the tree since it began, in seconds."""
     memory_bytes: int | None
-    """Memory of the tree at this moment; None where this meter would have to walk too many processes."""
+    """Memory of the tree at this moment; None where this meter would have to walk too many
+    processes."""
 
 
 class Meter(Protocol):
@@ -96,7 +99,8 @@ class ProcMeter:
             fields = _stat(pid)
             if fields is not None and int(fields[3]) == self.session:
                 members.append(pid)
-                # utime, stime, cutime and cstime, the last two of reaped children: proc_pid_stat(5), fields 14 to 17.
+                # utime, stime, cutime and cstime, the last two of reaped children:
+                # proc_pid_stat(5), fields 14 to 17.
                 ticks += sum(int(field) for field in fields[11:15])
         return Usage(cpu_s=ticks / TICKS_PER_S, memory_bytes=_pss(members) if thorough else None)
 
@@ -106,7 +110,9 @@ def _processes() -> list[int]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the third on; the second, the name, may hold spaces and brackets."""
+    """The fields of /proc/PID/stat from the third on; the second, the name, may hold spaces and
+    brackets.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -74,12 +74,14 @@ impl Seat {
         self.table
     }
 
-    /// Raised when the phase or the turn has changed. The loop waits for it beside its connections, and lowers it.
+    /// Raised when the phase or the turn has changed. The loop waits for it beside its connections,
+    /// and lowers it.
     pub fn wake(&self) -> &Event {
         &self.wake
     }
 
-    /// Where messages of the coordinator's arrive (`plimsoll_sys::passing`), for tables that began empty.
+    /// Where messages of the coordinator's arrive (`plimsoll_sys::passing`), for tables that began
+    /// empty.
     pub fn mailbox(&self) -> Option<BorrowedFd<'_>> {
         self.mailbox.as_ref().map(|end| end.as_fd())
     }
@@ -89,7 +91,8 @@ impl Seat {
         self.shared.phase()
     }
 
-    /// The right to run, which one table of the worker has at a time: taken after each wait, given back before the next.
+    /// The right to run, which one table of the worker has at a time: taken after each wait, given
+    /// back before the next.
     pub fn baton(&self) -> MutexGuard<'_, ()> {
         // The baton guards no data: a loop that panicked with it left nothing half-done behind it.
         self.shared.workers[self.worker].baton.lock().unwrap_or_else(PoisonError::into_inner)
@@ -110,7 +113,8 @@ impl Seat {
         self.shared.growth == Growth::AsNeeded
     }
 
-    /// Says that this table has no room for another connection, so that the turn goes to one that has.
+    /// Says that this table has no room for another connection, so that the turn goes to one that
+    /// has.
     pub fn report_full(&self) {
         if self.room.swap(false, Ordering::AcqRel) {
             self.shared.request.raise();
@@ -124,7 +128,8 @@ impl Seat {
         }
     }
 
-    /// Has [`super::Crew::request`] raised, to say something of the caller's own to the coordinator.
+    /// Has [`super::Crew::request`] raised, to say something of the caller's own to the
+    /// coordinator.
     pub fn ask_attention(&self) {
         self.shared.request.raise();
     }

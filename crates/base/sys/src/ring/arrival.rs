@@ -18,7 +18,8 @@ pub(super) struct AcceptPlace {
     pub(super) waiting: Option<u32>,
 }
 
-/// A socket on its way into the table: the kernel reads its number from here, and writes its slot here.
+/// A socket on its way into the table: the kernel reads its number from here, and writes its slot
+/// here.
 pub(super) struct Adoption {
     pub(super) number: Box<RawFd>,
     pub(super) socket: OwnedFd,
@@ -35,11 +36,12 @@ impl AcceptPlace {
 const ANYWHERE: i32 = -1;
 
 impl Ring {
-    /// Waits for one connection from `listener`, which the completion names by the caller's `number`. Returns false where as many accepts wait as the
-    /// ring has places for.
+    /// Waits for one connection from `listener`, which the completion names by the caller's
+    /// `number`. Returns false where as many accepts wait as the ring has places for.
     ///
-    /// One, and not many (IORING_ACCEPT_MULTISHOT): a multishot accept takes connections from the queue for as long as it finds any, and drops
-    /// them when the table is full; and it cannot say who has connected. One by one, no more are taken than there are slots kept for.
+    /// One, and not many (IORING_ACCEPT_MULTISHOT): a multishot accept takes connections from the
+    /// queue for as long as it finds any, and drops them when the table is full; and it cannot
+    /// say who has connected. One by one, no more are taken than there are slots kept for.
     pub fn accept(&mut self, listener: BorrowedFd<'_>, number: u32) -> io::Result<bool> {
         let Some(index) = self.accepts.iter().position(|place| place.waiting.is_none()) else { return Ok(false) };
         let place = &mut self.accepts[index];
@@ -93,7 +95,8 @@ fn empty_address() -> (libc::sockaddr_storage, libc::socklen_t) {
 
 pub(super) fn read_address(place: &(libc::sockaddr_storage, libc::socklen_t)) -> SocketAddr {
     let (storage, length) = place;
-    // SAFETY: the kernel has written `length` bytes of an address into the storage, which is large enough for any.
+    // SAFETY: the kernel has written `length` bytes of an address into the storage, which is large
+    // enough for any.
     let address = unsafe { SocketAddrAny::read(std::ptr::from_ref(storage).cast(), *length) };
     SocketAddr::try_from(address).unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)))
 }

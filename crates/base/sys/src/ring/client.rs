@@ -11,14 +11,16 @@ use rustix::net::SocketAddrAny;
 use super::{Kind, Ring, Slot};
 
 impl Ring {
-    /// Moves a socket into the ring's table at once, to a place below [`super::Sizes::slots`] where none is; the descriptor is closed. Such places must not be
-    /// mixed with those that the kernel chooses.
+    /// Moves a socket into the ring's table at once, to a place below [`super::Sizes::slots`] where
+    /// none is; the descriptor is closed. Such places must not be mixed with those that the
+    /// kernel chooses.
     pub fn adopt_at(&mut self, place: u32, socket: OwnedFd) -> io::Result<Slot> {
         let installed = self.uring.submitter().register_files_update(place, &[socket.as_raw_fd()])?;
         if installed == 1 { Ok(Slot(place)) } else { Err(io::ErrorKind::QuotaExceeded.into()) }
     }
 
-    /// Connects an adopted socket, one made to block: the kernel would not wait for the outcome on another.
+    /// Connects an adopted socket, one made to block: the kernel would not wait for the outcome on
+    /// another.
     pub fn connect(&mut self, slot: Slot, address: SocketAddr) -> io::Result<()> {
         if self.destinations.len() <= slot.index() {
             self.destinations.resize_with(slot.index() + 1, || None);

@@ -1,4 +1,5 @@
-//! What has happened, as the caller sees it, out of what the kernel says: a number that names the request, a result and flags.
+//! What has happened, as the caller sees it, out of what the kernel says: a number that names the
+//! request, a result and flags.
 
 use std::collections::hash_map::Entry;
 use std::io;
@@ -26,7 +27,8 @@ pub enum Completion {
         /// The connection.
         outcome: io::Result<(Slot, SocketAddr)>,
     },
-    /// Something can be taken from a descriptor that was watched once, by the number it was watched under.
+    /// Something can be taken from a descriptor that was watched once, by the number it was watched
+    /// under.
     Ready(u32),
     /// A socket from outside stands in the table, or could not be put there and is closed.
     Adopted(io::Result<(Slot, SocketAddr)>),
@@ -75,7 +77,8 @@ pub enum Completion {
     Closed(Slot),
 }
 
-/// Whether a receive ended only because the pool had no buffer: it is to be asked for again when one is back.
+/// Whether a receive ended only because the pool had no buffer: it is to be asked for again when
+/// one is back.
 pub fn is_out_of_buffers(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
@@ -156,7 +159,8 @@ impl Ring {
 
 /// Takes over the number that a socket was given in the thread's table.
 fn installed(number: usize) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and nobody else knows it.
+    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and
+    // nobody else knows it.
     let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
     rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)

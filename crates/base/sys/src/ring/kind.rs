@@ -1,6 +1,7 @@
 //! What a request is about, in the number that the kernel hands back with its completion.
 
-/// The kind of a request, in the upper half of the number; the lower half is a slot, or what else the kind is counted by.
+/// The kind of a request, in the upper half of the number; the lower half is a slot, or what else
+/// the kind is counted by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {

@@ -1,10 +1,13 @@
 //! io_uring(7): requests go in on one ring, completions come out on another, many with one call.
 //!
-//! A completion is about something that *has happened* in memory that the kernel was lent: so memory lent to the kernel belongs to the [`Ring`] until the
-//! completion gives it back. Received bytes come in buffers of a pool that the kernel chooses from; accepted sockets stand in the ring's own
-//! table (*direct descriptors*), which is bounded by RLIMIT_NOFILE for each ring and takes nothing from the thread's table.
+//! A completion is about something that *has happened* in memory that the kernel was lent: so
+//! memory lent to the kernel belongs to the [`Ring`] until the completion gives it back. Received
+//! bytes come in buffers of a pool that the kernel chooses from; accepted sockets stand in the
+//! ring's own table (*direct descriptors*), which is bounded by RLIMIT_NOFILE for each ring and
+//! takes nothing from the thread's table.
 //!
-//! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2), io_uring_prep_{accept,recv,send,close}(3).
+//! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2),
+//! io_uring_prep_{accept,recv,send,close}(3).
 
 mod arrival;
 mod client;
@@ -33,7 +36,8 @@ use pool::Pool;
 pub struct Sizes {
     /// Requests that fit before they must be handed in; a power of two.
     pub submissions: u32,
-    /// Completions that fit before the kernel keeps the rest aside (and ends multishot requests); a power of two.
+    /// Completions that fit before the kernel keeps the rest aside (and ends multishot requests); a
+    /// power of two.
     pub completions: u32,
     /// Sockets that fit; at most RLIMIT_NOFILE.
     pub slots: u32,
@@ -45,7 +49,8 @@ pub struct Sizes {
     pub accepts: u16,
 }
 
-/// A socket's place in the ring's table. It names the socket until [`Completion::Closed`]; then the kernel gives the place to another.
+/// A socket's place in the ring's table. It names the socket until [`Completion::Closed`]; then the
+/// kernel gives the place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(u32);
 
@@ -68,7 +73,8 @@ pub enum Payload {
 /// What a send does where the socket has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Completes at once with what there was room for, or with `WouldBlock`: nothing stays lent to the kernel for long.
+    /// Completes at once with what there was room for, or with `WouldBlock`: nothing stays lent to
+    /// the kernel for long.
     None,
     /// Waits until everything is sent or the connection fails.
     All,
@@ -83,7 +89,8 @@ static NOWHERE: libc::sockaddr = libc::sockaddr { sa_family: libc::AF_UNSPEC as 
 /// SOCKET_URING_OP_SIOCOUTQ (the kernel's include/uapi/linux/io_uring.h).
 const SOCKET_SIOCOUTQ: u32 = 1;
 
-/// A pair of rings with their sockets, buffers and what is lent to the kernel. One thread makes and uses it.
+/// A pair of rings with their sockets, buffers and what is lent to the kernel. One thread makes and
+/// uses it.
 pub struct Ring {
     uring: IoUring,
     pool: Pool,
@@ -98,8 +105,9 @@ pub struct Ring {
     arrived: VecDeque<cqueue::Entry>,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
-    /// By slot, halves that are being ended. A worker thread of the kernel does it (io_uring/net.c, io_shutdown_prep) and looks up the slot only then, so a
-    /// socket is closed after that: else it would be the slot's next socket whose half is ended.
+    /// By slot, halves that are being ended. A worker thread of the kernel does it (io_uring/net.c,
+    /// io_shutdown_prep) and looks up the slot only then, so a socket is closed after that:
+    /// else it would be the slot's next socket whose half is ended.
     ending: HashMap<u32, Ending>,
     /// Slots to close with the next wait.
     pending_close: Vec<Slot>,
@@ -114,8 +122,9 @@ struct Ending {
 }
 
 impl Ring {
-    /// A ring for the calling thread alone (IORING_SETUP_SINGLE_ISSUER), whose work is done when the thread asks for completions and not in the middle
-    /// of something else (IORING_SETUP_DEFER_TASKRUN).
+    /// A ring for the calling thread alone (IORING_SETUP_SINGLE_ISSUER), whose work is done when
+    /// the thread asks for completions and not in the middle of something else
+    /// (IORING_SETUP_DEFER_TASKRUN).
     pub fn new(sizes: Sizes) -> io::Result<Ring> {
         let uring = IoUring::builder()
             .setup_single_issuer()
@@ -124,7 +133,8 @@ impl Ring {
             .build(sizes.submissions)?;
         uring.submitter().register_files_sparse(sizes.slots)?;
         let pool = Pool::new(sizes.buffers, sizes.buffer_bytes);
-        // SAFETY: the pool's entries live until `Drop` has ended every request and unregistered them.
+        // SAFETY: the pool's entries live until `Drop` has ended every request and unregistered
+        // them.
         unsafe { uring.submitter().register_buf_ring_with_flags(pool.entries_address(), sizes.buffers, GROUP, 0) }?;
         let accepts = (0..sizes.accepts).map(|_| AcceptPlace::free());
         Ok(Ring {
@@ -148,13 +158,15 @@ impl Ring {
         self.push(request.user_data(Kind::Wake.tag(0)))
     }
 
-    /// Reports [`Completion::Ready`] once when `descriptor` is readable, under a number of the caller's.
+    /// Reports [`Completion::Ready`] once when `descriptor` is readable, under a number of the
+    /// caller's.
     pub fn watch_once(&mut self, descriptor: BorrowedFd<'_>, number: u32) -> io::Result<()> {
         let request = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(request.user_data(Kind::Ready.tag(number)))
     }
 
-    /// Gives a socket a number in the thread's own table too, for calls that the ring has not (IORING_OP_FIXED_FD_INSTALL, Linux 6.8).
+    /// Gives a socket a number in the thread's own table too, for calls that the ring has not
+    /// (IORING_OP_FIXED_FD_INSTALL, Linux 6.8).
     pub fn install(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::FixedFdInstall::new(Fixed(slot.0), 0).build();
         self.push(request.user_data(Kind::Install.tag(slot.0)))
@@ -166,7 +178,8 @@ impl Ring {
         self.push(request.user_data(Kind::Room.tag(slot.0)))
     }
 
-    /// Receives whatever arrives at a socket, again and again, into buffers of the pool (IORING_RECV_MULTISHOT).
+    /// Receives whatever arrives at a socket, again and again, into buffers of the pool
+    /// (IORING_RECV_MULTISHOT).
     pub fn receive(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::RecvMulti::new(Fixed(slot.0), GROUP).build();
         self.push(request.user_data(Kind::Receive.tag(slot.0)))
@@ -177,7 +190,8 @@ impl Ring {
         self.cancel(Kind::Receive.tag(slot.0))
     }
 
-    /// Sends a payload. Wait for it to complete before the next to the same socket: several could overtake each other.
+    /// Sends a payload. Wait for it to complete before the next to the same socket: several could
+    /// overtake each other.
     pub fn send(&mut self, slot: Slot, payload: Payload, patience: Patience) -> io::Result<()> {
         let number = self.free_ids.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
@@ -198,7 +212,8 @@ impl Ring {
         self.push(request.user_data(Kind::Send.tag(number)))
     }
 
-    /// Ends the reading half of a socket: its receive completes with what has arrived, then with the end of the stream.
+    /// Ends the reading half of a socket: its receive completes with what has arrived, then with
+    /// the end of the stream.
     pub fn end_reading(&mut self, slot: Slot) -> io::Result<()> {
         self.end(slot, libc::SHUT_RD)
     }
@@ -213,16 +228,17 @@ impl Ring {
         self.end(slot, libc::SHUT_RDWR)
     }
 
-    /// Ends a connection with a reset: unsent bytes are dropped, and what is outstanding on the socket fails. A connect to no address family at all does it
-    /// (connect(2), AF_UNSPEC; tcp_disconnect in the kernel's net/ipv4/tcp.c).
+    /// Ends a connection with a reset: unsent bytes are dropped, and what is outstanding on the
+    /// socket fails. A connect to no address family at all does it (connect(2), AF_UNSPEC;
+    /// tcp_disconnect in the kernel's net/ipv4/tcp.c).
     pub fn reset(&mut self, slot: Slot) -> io::Result<()> {
         self.ending.entry(slot.0).or_default().left += 1;
         let request = opcode::Connect::new(Fixed(slot.0), (&raw const NOWHERE).cast(), size_of_val(&NOWHERE) as u32);
         self.push(request.build().user_data(Kind::End.tag(slot.0)))
     }
 
-    /// Asks how many bytes the kernel holds that the peer has not acknowledged (SIOCOUTQ; for a ring's sockets since Linux 6.7): see
-    /// [`Completion::Unacknowledged`].
+    /// Asks how many bytes the kernel holds that the peer has not acknowledged (SIOCOUTQ; for a
+    /// ring's sockets since Linux 6.7): see [`Completion::Unacknowledged`].
     pub fn ask_unacknowledged(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::UringCmd16::new(Fixed(slot.0), SOCKET_SIOCOUTQ).build();
         self.push(request.user_data(Kind::Unacknowledged.tag(slot.0)))
@@ -315,8 +331,9 @@ impl Ring {
     fn push(&mut self, request: squeue::Entry) -> io::Result<()> {
         self.outstanding += 1;
         loop {
-            // SAFETY: whatever the request points to (a payload, an address, a number, the pool) is owned by this ring until the request's completion was seen
-            // or `Drop` has ended it; descriptors are numbers that the kernel checks.
+            // SAFETY: whatever the request points to (a payload, an address, a number, the pool) is
+            // owned by this ring until the request's completion was seen or `Drop` has ended it;
+            // descriptors are numbers that the kernel checks.
             if unsafe { self.uring.submission().push(&request) }.is_ok() {
                 return Ok(());
             }
@@ -349,14 +366,16 @@ impl Ring {
         }
     }
 
-    /// Cancels every request and sees each of them end. Buffers come back to the pool; nothing else of what still completes is told.
+    /// Cancels every request and sees each of them end. Buffers come back to the pool; nothing else
+    /// of what still completes is told.
     pub fn end_all(&mut self) -> io::Result<()> {
         self.submit()?;
         match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any().all()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Bounded: requests that cannot be cancelled (a close on its way) end by themselves at once.
+        // Bounded: requests that cannot be cancelled (a close on its way) end by themselves at
+        // once.
         for _ in 0..1000 {
             while let Some(completion) = self.next_completion() {
                 self.take_back(completion);
@@ -370,7 +389,8 @@ impl Ring {
     }
 }
 
-/// A wait that brought nothing is no failure: time was over, a signal came, or completions must be taken before more requests (EBUSY).
+/// A wait that brought nothing is no failure: time was over, a signal came, or completions must be
+/// taken before more requests (EBUSY).
 fn tolerate(outcome: io::Result<usize>) -> io::Result<()> {
     match outcome {
         Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {

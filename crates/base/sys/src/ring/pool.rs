@@ -1,6 +1,8 @@
-//! Buffers that the kernel receives into, choosing one only when bytes have arrived (io_uring_register_buf_ring(3)).
+//! Buffers that the kernel receives into, choosing one only when bytes have arrived
+//! (io_uring_register_buf_ring(3)).
 //!
-//! A buffer is on one of two sides: in the kernel's ring of free ones, or taken, as a [`Buffer`] that only one owner has.
+//! A buffer is on one of two sides: in the kernel's ring of free ones, or taken, as a [`Buffer`]
+//! that only one owner has.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -44,7 +46,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// `count` buffers of `buffer_bytes` each, all free. The memory is not touched, so it is none until it is received into.
+    /// `count` buffers of `buffer_bytes` each, all free. The memory is not touched, so it is none
+    /// until it is received into.
     pub(super) fn new(count: u16, buffer_bytes: u32) -> Pool {
         assert!(count.is_power_of_two() && buffer_bytes > 0, "a pool has a power of two of buffers, with room in each");
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -83,8 +86,9 @@ impl Pool {
 
     pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {
         assert_eq!(buffer.pool, self.number, "a buffer belongs to one pool");
-        // SAFETY: the buffer lies within the pool's memory, its bytes are initialised, and the kernel does not write to a buffer that is taken; the
-        // borrow of the pool keeps it from being recycled.
+        // SAFETY: the buffer lies within the pool's memory, its bytes are initialised, and the
+        // kernel does not write to a buffer that is taken; the borrow of the pool keeps it from
+        // being recycled.
         unsafe { std::slice::from_raw_parts(self.memory.add(self.offset(buffer.id)).as_ptr(), buffer.len()) }
     }
 
@@ -104,8 +108,9 @@ impl Pool {
 
     fn offer(&mut self, id: u16) {
         let place = usize::from(self.tail % self.count);
-        // SAFETY: `place` is within the ring's `count` entries, of which the kernel reads only those before the tail, and this one is not. The tail lies in
-        // the ring's first entry, is aligned as an entry is, and is written by nobody else.
+        // SAFETY: `place` is within the ring's `count` entries, of which the kernel reads only
+        // those before the tail, and this one is not. The tail lies in the ring's first entry, is
+        // aligned as an entry is, and is written by nobody else.
         unsafe {
             let entry = self.entries.add(place).as_mut();
             entry.set_addr(self.memory.add(self.offset(id)).as_ptr() as u64);
@@ -122,7 +127,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if !self.leaked {
-            // SAFETY: allocated with these layouts in `new`; the ring has ended every request before it drops its pool.
+            // SAFETY: allocated with these layouts in `new`; the ring has ended every request
+            // before it drops its pool.
             unsafe {
                 dealloc(self.entries.as_ptr().cast(), entries_layout(self.count));
                 dealloc(self.memory.as_ptr(), memory_layout(self.count, self.buffer_bytes));
@@ -136,7 +142,8 @@ fn entries_layout(count: u16) -> Layout {
 }
 
 fn memory_layout(count: u16, buffer_bytes: u32) -> Layout {
-    // No more than what calloc(3) aligns to: past it the allocator clears the memory itself, which touches every page.
+    // No more than what calloc(3) aligns to: past it the allocator clears the memory itself, which
+    // touches every page.
     Layout::from_size_align(usize::from(count) * buffer_bytes as usize, 16).expect("below 128 TiB")
 }
 

@@ -1,14 +1,17 @@
-//! The response reader: whatever a server sends, the reader comes to one end of it, however the bytes were cut.
+//! The response reader: whatever a server sends, the reader comes to one end of it, however the
+//! bytes were cut.
 //!
-//! An input is what a server sends, and nothing else; whether it answers a HEAD request and where it is cut follow from its bytes.
+//! An input is what a server sends, and nothing else; whether it answers a HEAD request and where
+//! it is cut follow from its bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll_wire::http::head::{Head, HeadError};
 use plimsoll_wire::http::response::{Progress, Reader};
 
-/// What a reader makes of a response that comes in these pieces, after which the connection ends: how it ended, and where it is
-/// whole also its status, its body's length, and whether the connection would have been kept.
+/// What a reader makes of a response that comes in these pieces, after which the connection ends:
+/// how it ended, and where it is whole also its status, its body's length, and whether the
+/// connection would have been kept.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, to_head: bool) -> (Progress, Option<(u16, u64, bool)>) {
     let mut reader = Reader::new(to_head);
     let (mut taken, mut progress) = (0, Progress::Partial);

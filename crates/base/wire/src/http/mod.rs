@@ -3,5 +3,6 @@
 pub mod head;
 pub mod response;
 
-/// A longer head is refused, and so is a longer trailer line: Chromium's limit (net/http, `kMaxHeaderBufSize`).
+/// A longer head is refused, and so is a longer trailer line: Chromium's limit (net/http,
+/// `kMaxHeaderBufSize`).
 const MOST_HEAD_BYTES: usize = 256 * 1024;

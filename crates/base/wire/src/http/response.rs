@@ -1,7 +1,8 @@
 //! Reads responses as a client does: bytes in, split anywhere; whole, or wrong, or not yet.
 //!
-//! Nothing is buffered but a head that came in parts. How a body ends follows RFC 9112, section 6.3: never, where the status or the method forbids a body; by
-//! its chunks; by its Content-Length; by the end of the connection.
+//! Nothing is buffered but a head that came in parts. How a body ends follows RFC 9112, section
+//! 6.3: never, where the status or the method forbids a body; by its chunks; by its Content-Length;
+//! by the end of the connection.
 
 use super::MOST_HEAD_BYTES;
 
@@ -115,7 +116,8 @@ impl Reader {
         }
     }
 
-    /// Reads a head from what was kept of it and `bytes`: how many of `bytes` it took, 0 where it is not whole yet.
+    /// Reads a head from what was kept of it and `bytes`: how many of `bytes` it took, 0 where it
+    /// is not whole yet.
     fn head(&mut self, bytes: &[u8]) -> Option<usize> {
         let Some(mut part) = self.part.take() else {
             let used = self.parse_head(bytes)?;
@@ -166,13 +168,17 @@ impl Reader {
         }
     }
 
-    /// Decides from a head of so many bytes how the body ends (RFC 9112, section 6.3), and returns the number; `None` where the head contradicts itself.
+    /// Decides from a head of so many bytes how the body ends (RFC 9112, section 6.3), and returns
+    /// the number; `None` where the head contradicts itself.
     fn begin_body(&mut self, response: &httparse::Response<'_, '_>, used: usize) -> Option<usize> {
-        // There are no codes below 100, so such a number has no class and no meaning (RFC 9110, section 15).
+        // There are no codes below 100, so such a number has no class and no meaning (RFC 9110,
+        // section 15).
         self.status = response.code.filter(|status| *status >= 100)?;
         let framing = Framing::of(response.headers)?;
-        // HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 only where told (RFC 9112, section 9.3). HTTP/1.0 has no transfer codings:
-        // one that claims some may be framed wrongly, and ends with its connection (section 6.1).
+        // HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 only where told (RFC 9112,
+        // section
+        // 9.3). HTTP/1.0 has no transfer codings: one that claims some may be framed wrongly, and
+        // ends with its connection (section 6.1).
         self.keep = match response.version {
             Some(1) => !framing.close,
             _ => framing.keep_alive && !framing.close && framing.coding == Coding::None,
@@ -205,7 +211,8 @@ impl Reader {
         used as usize
     }
 
-    /// The phase after one byte of a chunked body's framing; `None` where it has no place there (RFC 9112, section 7.1).
+    /// The phase after one byte of a chunked body's framing; `None` where it has no place there
+    /// (RFC 9112, section 7.1).
     fn framing(&self, byte: u8) -> Option<Phase> {
         match (self.phase, byte) {
             (Phase::ChunkEnd(false), b'\r') => Some(Phase::ChunkEnd(true)),
@@ -229,7 +236,8 @@ impl Reader {
     }
 }
 
-/// Whether these bytes begin a response 408, which servers send on a connection that was idle for too long (RFC 9110, section 15.5.9).
+/// Whether these bytes begin a response 408, which servers send on a connection that was idle for
+/// too long (RFC 9110, section 15.5.9).
 pub fn is_request_timeout(bytes: &[u8]) -> bool {
     matches!(bytes, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', b'4', b'0', b'8', b' ' | b'\r', ..])
 }
@@ -276,7 +284,8 @@ impl Framing {
                 }
                 17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
                     for coding in tokens(field.value) {
-                        // Chunks are applied once, and chunks of chunks are refused (RFC 9112, section 6.1).
+                        // Chunks are applied once, and chunks of chunks are refused (RFC 9112,
+                        // section 6.1).
                         framing.coding = match (framing.coding, coding.eq_ignore_ascii_case(b"chunked")) {
                             (Coding::None | Coding::Other, true) => Coding::Chunked,
                             (Coding::Chunked, true) => return None,
@@ -291,7 +300,8 @@ impl Framing {
     }
 }
 
-/// The elements of a comma-separated list, of which empty ones do not count (RFC 9110, section 5.6.1).
+/// The elements of a comma-separated list, of which empty ones do not count (RFC 9110, section
+/// 5.6.1).
 fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
 }
@@ -360,7 +370,8 @@ mod tests {
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\n0\nTrailer: yes\nOther: 1\n\n", 200, 1, true),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 200, 1, true),
         (
-            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 \
+             OK\r\nContent-Length: 1\r\n\r\nx",
             200,
             1,
             true,

@@ -1,7 +1,8 @@
 //! Packets of any bytes at any times: none panics, and the totals are the sums over the intervals.
 //!
-//! An input is packets one after another: a byte for the time since the one before, in milliseconds, a byte for how long the
-//! frame is, a byte for how much of it was cut off, and the frame.
+//! An input is packets one after another: a byte for the time since the one before, in
+//! milliseconds, a byte for how long the frame is, a byte for how much of it was cut off, and the
+//! frame.
 #![no_main]
 
 use std::time::Duration;
@@ -17,7 +18,8 @@ fuzz_target!(|input: &[u8]| {
         let (frame, others) = frames.split_at(frames.len().min(usize::from(*kept)));
         let length = frame.len() as u32 + u32::from(*cut);
         if let Content::Tcp(segment) = headers::read(frame, length) {
-            // No IPv4 or IPv6 length field tells of more than 64 KiB; where it tells of none, the frame does.
+            // No IPv4 or IPv6 length field tells of more than 64 KiB; where it tells of none, the
+            // frame does.
             assert!(segment.length < 1 << 16 || segment.length <= length);
         }
         time += Duration::from_millis(u64::from(*later));

@@ -1,5 +1,6 @@
-//! A frame of any bytes with any header of its device: it is charged for at least itself, and cut only into a part that is charged
-//! for the packets that were asked for, with the rest told exactly. The same frames cross a network, which loses none in silence.
+//! A frame of any bytes with any header of its device: it is charged for at least itself, and cut
+//! only into a part that is charged for the packets that were asked for, with the rest told
+//! exactly. The same frames cross a network, which loses none in silence.
 //!
 //! An input is a byte for the packets to cut at, the device's header, and the frame.
 #![no_main]

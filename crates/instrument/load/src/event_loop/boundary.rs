@@ -15,7 +15,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let control = &self.shared.control;
         let (gate, opens, closes) =
             (control.gate.has_come(now), control.opens.has_come(now), control.closes.has_come(now));
-        // The window is opened before the gate, so that where both are the same instant the first request is in the window.
+        // The window is opened before the gate, so that where both are the same instant the first
+        // request is in the window.
         if opens && self.ledger.phase() == Phase::WarmUp {
             self.open_window(now);
         }
@@ -43,8 +44,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.ledger.open(at, uncounted);
     }
 
-    /// A counted run claims the requests under way as its window opens: they end in it. Returns how many
-    /// of them exceed the count, and are no part of the window.
+    /// A counted run claims the requests under way as its window opens: they end in it. Returns how
+    /// many of them exceed the count, and are no part of the window.
     fn claim_under_way(&mut self) -> u64 {
         if !self.shared.config.extent.is_count() || self.opened == 0 {
             return 0;
@@ -65,7 +66,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         uncounted
     }
 
-    /// Ends the window: what is under way stays so, for the record, and has a little time yet to come to an end that is not counted.
+    /// Ends the window: what is under way stays so, for the record, and has a little time yet to
+    /// come to an end that is not counted.
     fn close_window(&mut self, now: u64) {
         // A loop that comes late to it has had no more time than the others.
         let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
@@ -94,7 +96,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let Some(connection) = self.slab.get(key) else { continue };
             let (left, intended) = (connection.left, connection.intended);
             match connection.state {
-                // Due, and the generator has not come to send it. Where requests are counted these are among the ones left.
+                // Due, and the generator has not come to send it. Where requests are counted these
+                // are among the ones left.
                 State::Due if intended < end && !counted => self.ledger.not_sent_yet(intended, end),
                 State::Resting | State::Connecting if connection.history.could_not_be_kept() => self.ledger.given_up(),
                 _ => {}

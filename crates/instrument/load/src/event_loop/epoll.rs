@@ -1,7 +1,9 @@
-//! epoll(7): the kernel reports what can be done, and each connection's bytes are moved by a call of their own.
+//! epoll(7): the kernel reports what can be done, and each connection's bytes are moved by a call
+//! of their own.
 //!
-//! Edge-triggered: a connection is registered once for both directions, so a request costs a receive, a send and its share of a wait. A read
-//! that did not fill the buffer has emptied the socket and ends the turn, unless the end of the stream was reported with it.
+//! Edge-triggered: a connection is registered once for both directions, so a request costs a
+//! receive, a send and its share of a wait. A read that did not fill the buffer has emptied the
+//! socket and ends the turn, unless the end of the stream was reported with it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! The bytes of one request: written and read, and what they amount to. It knows neither when requests
-//! are due nor what follows them.
+//! The bytes of one request: written and read, and what they amount to. It knows neither when
+//! requests are due nor what follows them.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub(super) enum Received {
     Part,
     /// The greeting is over: the connection is usable.
     Greeted,
-    /// An answer is whole. `keep` says that the connection takes another request, `ended` that it is
-    /// about to be lost, and `more` that bytes may lie behind the answer. `at`
+    /// An answer is whole. `keep` says that the connection takes another request, `ended` that it
+    /// is about to be lost, and `more` that bytes may lie behind the answer. `at`
     /// is when its last byte came, since 1970, where the kernel noted it.
     Answered { answer: Answer, keep: bool, ended: bool, more: bool, at: Option<Duration> },
     /// The connection is lost.
@@ -69,7 +69,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// Reads what has arrived. `ended` says that the end of the stream is among it, so that reading on is sure to find it.
+    /// Reads what has arrived. `ended` says that the end of the stream is among it, so that reading
+    /// on is sure to find it.
     pub(super) fn read(&mut self, key: Key, ended: bool) -> Received {
         for _ in 0..READ_BUDGET {
             let Some(connection) = self.slab.get_mut(key) else { return Received::Part };

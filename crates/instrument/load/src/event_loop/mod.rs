@@ -1,11 +1,12 @@
-//! One event loop over the connections of one descriptor table, whichever way its engine moves bytes ([`sockets`]).
+//! One event loop over the connections of one descriptor table, whichever way its engine moves
+//! bytes ([`sockets`]).
 //!
-//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked where
-//! they lie in the engine's own buffers.
+//! An idle connection is a slot and nothing else: payloads are shared, received bytes are checked
+//! where they lie in the engine's own buffers.
 //!
-//! Calls go one way: [`turn`](EventLoop::turn) drives [`pacing`] (when requests begin and end), which
-//! drives [`opening`] (a connection's life), and both use [`exchange`] (bytes of one request). What goes
-//! the other way waits in a queue for the same turn: `established`, `freed`.
+//! Calls go one way: [`turn`](EventLoop::turn) drives [`pacing`] (when requests begin and end),
+//! which drives [`opening`] (a connection's life), and both use [`exchange`] (bytes of one
+//! request). What goes the other way waits in a queue for the same turn: `established`, `freed`.
 
 mod boundary;
 mod epoll;
@@ -48,11 +49,13 @@ use sockets::{EVENT_BATCH, WAKE};
 
 /// Full reads on one connection before the others have their turn.
 const READ_BUDGET: usize = 16;
-/// Requests begun, and connections opened, between two waits: answers that have come meanwhile are not kept waiting for longer than these take.
+/// Requests begun, and connections opened, between two waits: answers that have come meanwhile are
+/// not kept waiting for longer than these take.
 const BEGIN_BATCH: usize = 64;
 const OPEN_BATCH: usize = 16;
-/// Connections under way to being established, over all loops. A server's full backlog drops what comes on top (listen(2)), and each that is dropped waits a second
-/// for the kernel to try again; so no more are added than a usual backlog holds.
+/// Connections under way to being established, over all loops. A server's full backlog drops what
+/// comes on top (listen(2)), and each that is dropped waits a second for the kernel to try again;
+/// so no more are added than a usual backlog holds.
 const PENDING: usize = 1024;
 
 /// Where a connection is in its life.
@@ -88,9 +91,11 @@ struct Connection<P: Protocol, S: Sockets> {
     number: u32,
     socket: Option<S::Socket>,
     timer: Option<Timer>,
-    /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out that moves with every request costs nothing.
+    /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out
+    /// that moves with every request costs nothing.
     timer_at: u64,
-    /// The intended start of the request that is due or under way; the end of the rest; since when it is idle.
+    /// The intended start of the request that is due or under way; the end of the rest; since when
+    /// it is idle.
     intended: u64,
     /// When the request under way was sent, or the connect call was made.
     sent: u64,
@@ -122,16 +127,16 @@ struct EventLoop<P: Protocol, S: Sockets> {
     /// Connections that have become usable in this turn, and those that may go on without a socket.
     established: Vec<Key>,
     freed: Vec<Key>,
-    /// Open loop: connections that wait for a request, the longest idle first; the request taken for the
-    /// first of them.
+    /// Open loop: connections that wait for a request, the longest idle first; the request taken
+    /// for the first of them.
     pool: VecDeque<Key>,
     reserved: Option<Due>,
     /// Open loop: every request there was to send is sent.
     exhausted: bool,
     /// Connections whose sockets may hold more than was read.
     unread: Vec<Key>,
-    /// What was queued for the kernel since the last wait, with the instant from which it could have
-    /// gone out, if it carries a request: stamped when it is submitted.
+    /// What was queued for the kernel since the last wait, with the instant from which it could
+    /// have gone out, if it carries a request: stamped when it is submitted.
     unsubmitted: Vec<(Key, Option<u64>)>,
     /// When the wait returned that reported the events under way.
     reported: u64,
@@ -139,7 +144,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     clock: WallClock,
     /// Whether nobody needs to hear of answers before the next request is due.
     rest: Rest,
-    /// Connections of this loop's share that have not been opened yet, counted from the front of the share.
+    /// Connections of this loop's share that have not been opened yet, counted from the front of
+    /// the share.
     opened: usize,
     share: usize,
     pending: usize,
@@ -267,7 +273,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 self.connected(key);
                 self.take_up();
             }
-            // Its first request is on its way already, if any was due; an answer will be an edge of its own.
+            // Its first request is on its way already, if any was due; an answer will be an edge of
+            // its own.
             return;
         }
         if event.writable
@@ -281,7 +288,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// A connection's timer has fired; it may be early, as a deadline that moves away does not move its timer.
+    /// A connection's timer has fired; it may be early, as a deadline that moves away does not move
+    /// its timer.
     fn fire(&mut self, key: Key) {
         let now = self.now();
         let timeout = self.timeout_ns();
@@ -338,14 +346,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
     }
 
-    /// Whether a request is due next, with a connection for it, so that answers may wait until then: the
-    /// kernel notes when they come.
+    /// Whether a request is due next, with a connection for it, so that answers may wait until
+    /// then: the kernel notes when they come.
     fn may_rest(&self, time: Duration) -> bool {
         S::RESTS && self.pending == 0 && self.next_dispatch().is_some() && self.rest.allows(time)
     }
 
-    /// A request or a connect of this connection goes to the kernel. `possible` is when the request that
-    /// it carries could have gone out.
+    /// A request or a connect of this connection goes to the kernel. `possible` is when the request
+    /// that it carries could have gone out.
     fn stamp(&mut self, key: Key, possible: Option<u64>) {
         if S::DEFERS {
             self.unsubmitted.push((key, possible));
@@ -389,8 +397,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     fn is_finished(&self) -> bool {
-        // A window of a set length is measured to its end, also over connections that were given up; where
-        // not one was ever up nothing more can happen.
+        // A window of a set length is measured to its end, also over connections that were given
+        // up; where not one was ever up nothing more can happen.
         let may_end = self.shared.config.extent.is_count() || self.shared.control.peak() == 0;
         self.slab.is_empty() && (self.is_closed() || self.opened == self.share && may_end)
     }

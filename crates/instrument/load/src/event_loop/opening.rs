@@ -83,7 +83,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let targets = &self.shared.config.targets;
         let target = self.shared.config.target(connection.number as usize);
         let turn = if self.shared.config.opening.reconnect {
-            // Ports of closed connections rest for a while, so it is connects that are counted, not connections.
+            // Ports of closed connections rest for a while, so it is connects that are counted, not
+            // connections.
             self.connects * self.shared.control.gauges.len() + self.number + self.shared.config.part.number
         } else {
             (connection.number as usize + self.shared.config.part.number) / targets.len()
@@ -293,7 +294,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// Puts a connection under a new key: what was reported of the old socket must not reach the next one.
+    /// Puts a connection under a new key: what was reported of the old socket must not reach the
+    /// next one.
     fn insert(&mut self, mut connection: Connection<P, S>) -> Key {
         connection.timer = None;
         self.slab.insert(connection)

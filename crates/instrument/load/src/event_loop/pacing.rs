@@ -79,8 +79,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// Whether the run has another request for this connection; of a counted run it is claimed now, so
-    /// that nobody thinks before a request that is never sent.
+    /// Whether the run has another request for this connection; of a counted run it is claimed now,
+    /// so that nobody thinks before a request that is never sent.
     fn may_go_on(&mut self, key: Key) -> bool {
         if self.ledger.phase() != record::Phase::Window {
             return true;
@@ -122,7 +122,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if self.may_go_on(key) { self.begin(key, intended, 0, now) } else { self.retire(key) }
     }
 
-    /// Begins a request that was due at `intended`, on a connection that has been free since `free`.
+    /// Begins a request that was due at `intended`, on a connection that has been free since
+    /// `free`.
     pub(super) fn begin(&mut self, key: Key, intended: u64, free: u64, now: u64) {
         let counts = self.ledger.phase() == record::Phase::Window;
         let Some(connection) = self.slab.get_mut(key) else { return };
@@ -160,7 +161,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         connection.state = State::Idle;
         connection.intended = came;
         let config = &self.shared.config;
-        // An answer that came before its request was wholly written leaves the connection in the middle of it.
+        // An answer that came before its request was wholly written leaves the connection in the
+        // middle of it.
         let Connection { session, exchange, written, .. } = connection;
         let keep =
             keep && !config.opening.reconnect && self.shared.protocol.output(session, exchange, *written).is_empty();

@@ -1,9 +1,9 @@
 //! The open loop: requests due at instants of their own meet connections that are free.
 //!
 //! A loop with a free connection takes the next arrival from the [schedule](crate::schedule) of all
-//! loops, and sends it when it is due. An arrival that no loop has taken waits there, and is sent on the
-//! first connection that becomes free: the time until then is *pool wait*, the server's doing. What is
-//! lost after both were there is *schedule lag*, the generator's.
+//! loops, and sends it when it is due. An arrival that no loop has taken waits there, and is sent
+//! on the first connection that becomes free: the time until then is *pool wait*, the server's
+//! doing. What is lost after both were there is *schedule lag*, the generator's.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +26,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.reserved.filter(|_| !self.pool.is_empty()).map(|due| due.at)
     }
 
-    /// Sends up to `most` requests that are due, and takes the next for the connections that are free.
+    /// Sends up to `most` requests that are due, and takes the next for the connections that are
+    /// free.
     pub(super) fn dispatch(&mut self, most: usize) {
         if !self.shared.config.pace.is_open() || !self.gate_passed || self.is_closed() {
             return;
@@ -53,7 +54,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// Whether another loop has a free connection: a request that waits nevertheless waits for the generator.
+    /// Whether another loop has a free connection: a request that waits nevertheless waits for the
+    /// generator.
     fn another_is_free(&self) -> bool {
         let others = self.shared.control.gauges.iter().zip(0..).filter(|(_, number)| *number != self.number);
         others.into_iter().any(|(gauge, _)| gauge.free.load(Ordering::Relaxed) > 0)

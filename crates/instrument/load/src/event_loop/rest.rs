@@ -1,11 +1,12 @@
 //! An open loop's rest between two requests. A program that is woken for each answer and for each
-//! request pays for two wake-ups where one is enough: the kernel notes when an answer came, so it may be
-//! read when the next request is due. Pure.
+//! request pays for two wake-ups where one is enough: the kernel notes when an answer came, so it
+//! may be read when the next request is due. Pure.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Answers that are not read fill the socket's buffer and hold up the server. Linux gives a connection 64
-/// KiB before the reader has read anything (tcp(7), tcp_rmem), so a quarter of that is safe.
+/// Answers that are not read fill the socket's buffer and hold up the server. Linux gives a
+/// connection 64 KiB before the reader has read anything (tcp(7), tcp_rmem), so a quarter of that
+/// is safe.
 const MOST_BYTES: u64 = 16 * 1024;
 /// A longer rest would save next to nothing, and would hide how connections end.
 const LONGEST: Duration = Duration::from_millis(10);
@@ -13,7 +14,8 @@ const LONGEST: Duration = Duration::from_millis(10);
 /// What is known of the answers.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// Whether the kernel noted when the last of them came. It begins to a moment after it is asked to.
+    /// Whether the kernel noted when the last of them came. It begins to a moment after it is asked
+    /// to.
     stamped: bool,
     large: bool,
 }
@@ -39,7 +41,8 @@ pub(super) struct WallClock {
 }
 
 impl WallClock {
-    /// The run's time is `now`. Read after each wait: the wall clock may be set or slewed meanwhile.
+    /// The run's time is `now`. Read after each wait: the wall clock may be set or slewed
+    /// meanwhile.
     pub(super) fn set(&mut self, now: u64) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.origin = since.saturating_sub(Duration::from_nanos(now));

@@ -1,8 +1,8 @@
-//! The seam between an event loop and the kernel's ways to move bytes. Engines differ behind it and nowhere else: what a request is, when it is due
-//! and how it is counted is the loop's alone.
+//! The seam between an event loop and the kernel's ways to move bytes. Engines differ behind it and
+//! nowhere else: what a request is, when it is due and how it is counted is the loop's alone.
 //!
-//! The rule: an engine reports what has happened to a socket under its connection's key, and moves bytes when it is asked to. It must not know what
-//! the bytes mean.
+//! The rule: an engine reports what has happened to a socket under its connection's key, and moves
+//! bytes when it is asked to. It must not know what the bytes mean.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,8 +15,8 @@ use plimsoll_sys::readiness::Ready;
 /// The key under which the loop's own wake-up is reported.
 pub(crate) const WAKE: u64 = Key::RESERVED;
 
-/// Events reported between two waits. The last of them is stamped after all before it were handled, so
-/// their number bounds how late a stamp may be.
+/// Events reported between two waits. The last of them is stamped after all before it were handled,
+/// so their number bounds how late a stamp may be.
 pub(crate) const EVENT_BATCH: usize = 64;
 
 /// What has arrived at a socket.
@@ -31,7 +31,8 @@ pub(crate) struct Arrival<'a> {
 
 /// The sockets of one event loop.
 pub(crate) trait Sockets: Sized {
-    /// Whether connects and sends go to the kernel with the next wait or [`Sockets::submit`], not at once.
+    /// Whether connects and sends go to the kernel with the next wait or [`Sockets::submit`], not
+    /// at once.
     const DEFERS: bool;
 
     /// A connection's socket, until it is given back to [`Sockets::close`].
@@ -43,8 +44,8 @@ pub(crate) trait Sockets: Sized {
     /// Whether [`Sockets::rest`] waits without being woken by what arrives.
     const RESTS: bool;
 
-    /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised. `stamped` asks for
-    /// the instants at which bytes arrive, which an engine may not have.
+    /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised.
+    /// `stamped` asks for the instants at which bytes arrive, which an engine may not have.
     fn new(connections: usize, wake: BorrowedFd<'_>, stamped: bool) -> io::Result<Self>;
 
     /// Begins to connect. Once the outcome is known the socket is reported writable or ended.
@@ -53,8 +54,8 @@ pub(crate) trait Sockets: Sized {
     /// How the connect that was reported came out.
     fn connected(&mut self, socket: &Self::Socket) -> io::Result<()>;
 
-    /// Sends what there is room for, and says how much of it that was. Where it was not all, or nothing (`WouldBlock`), the socket is reported writable
-    /// once there is more room.
+    /// Sends what there is room for, and says how much of it that was. Where it was not all, or
+    /// nothing (`WouldBlock`), the socket is reported writable once there is more room.
     fn write(&mut self, socket: &Self::Socket, bytes: &[u8]) -> io::Result<usize>;
 
     /// What has arrived, or `WouldBlock`; more than that is reported.
@@ -69,9 +70,11 @@ pub(crate) trait Sockets: Sized {
     /// Waits until there is something to report, or the time is over.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Waits until the time is over or `wake` is raised, whatever arrives; what has arrived is then reported.
+    /// Waits until the time is over or `wake` is raised, whatever arrives; what has arrived is then
+    /// reported.
     fn rest(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()>;
 
-    /// The next thing to report of what the last wait brought. `ended` says that the end of the stream is there already, behind the bytes.
+    /// The next thing to report of what the last wait brought. `ended` says that the end of the
+    /// stream is there already, behind the bytes.
     fn report(&mut self) -> Option<Ready>;
 }

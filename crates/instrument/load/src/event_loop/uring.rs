@@ -1,8 +1,11 @@
-//! io_uring(7): the kernel is told what to do and reports what it has done, all connections' with one call a turn.
+//! io_uring(7): the kernel is told what to do and reports what it has done, all connections' with
+//! one call a turn.
 //!
-//! The rule: what was lent to the kernel is its own until the completion that gives it back. So a socket's place is given to another only when nothing is
-//! outstanding on it and its close has completed, and bytes to send are copied into memory that is lent with them: a connection that is given up must not take away what the
-//! kernel still reads, and the copy is little beside the send. Bytes that arrive are looked at where they lie, and their buffer goes back with the next report.
+//! The rule: what was lent to the kernel is its own until the completion that gives it back. So a
+//! socket's place is given to another only when nothing is outstanding on it and its close has
+//! completed, and bytes to send are copied into memory that is lent with them: a connection that is
+//! given up must not take away what the kernel still reads, and the copy is little beside the send.
+//! Bytes that arrive are looked at where they lie, and their buffer goes back with the next report.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +24,8 @@ use super::sockets::{Arrival, Sockets, WAKE};
 const SEND_BYTES: usize = 256 * 1024;
 /// errno(3): no place is left in the ring's table.
 const ENFILE: i32 = 23;
-/// Lent memory that is kept for the next sends, as much of it as requests are handed in at once, and how large it may be for that.
+/// Lent memory that is kept for the next sends, as much of it as requests are handed in at once,
+/// and how large it may be for that.
 const SPARES: usize = SUBMISSIONS as usize;
 const SPARE_BYTES: usize = 8 * 1024;
 /// Requests that fit before they must be handed in.
@@ -213,7 +217,8 @@ impl Sockets for Uring {
     type Socket = Slot;
 
     fn room(descriptors: usize) -> usize {
-        // A ring's table may have as many places as there may be descriptors (io_uring/rsrc.c, io_sqe_files_register), and half of them may be closing.
+        // A ring's table may have as many places as there may be descriptors (io_uring/rsrc.c,
+        // io_sqe_files_register), and half of them may be closing.
         descriptors / 2
     }
 
@@ -224,7 +229,8 @@ impl Sockets for Uring {
             submissions: SUBMISSIONS,
             completions: 4096,
             slots: u32::try_from(room).unwrap_or(u32::MAX),
-            // A request's answer is looked at in the turn that it came in, so these are as many as answers come in one.
+            // A request's answer is looked at in the turn that it came in, so these are as many as
+            // answers come in one.
             buffers: 512,
             buffer_bytes: 8192,
             accepts: 0,

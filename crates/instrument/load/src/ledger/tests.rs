@@ -107,7 +107,8 @@ fn every_lost_request_has_its_cause_and_an_idle_connection_that_ends_has_none() 
 fn the_waits_between_intended_start_and_send_are_never_mixed() {
     let mut ledger = ledger(&open());
     ledger.open(0, 0);
-    // Due at 10 ms; a connection is free at 40 ms, of which back-off took 20; sent at 45 ms; answered at 50 ms.
+    // Due at 10 ms; a connection is free at 40 ms, of which back-off took 20; sent at 45 ms;
+    // answered at 50 ms.
     ledger.waited(30 * MILLISECOND, 20 * MILLISECOND);
     ledger.begun(45 * MILLISECOND);
     ledger.sent(40 * MILLISECOND, 45 * MILLISECOND);

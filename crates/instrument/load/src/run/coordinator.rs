@@ -1,4 +1,5 @@
-//! The coordinator: opens and closes the window, answers signals, shows progress, gathers what was counted.
+//! The coordinator: opens and closes the window, answers signals, shows progress, gathers what was
+//! counted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,8 @@ use crate::shared::{Counted, Shared, Team};
 
 /// From so many connections on, the memory they added can be told from the rest.
 const MANY: u64 = 10_000;
-/// How long requests under way at the window's end may take to come to their own end before their connections are closed.
+/// How long requests under way at the window's end may take to come to their own end before their
+/// connections are closed.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// What the coordinator noted when the window closed.
@@ -55,8 +57,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         Coordinator { shared, workers, slot_bytes, observer, signals, interrupted: None, memory_before, cpu: None }
     }
 
-    /// What is known before the first connection: requests may be sent at once unless there is a barrier, and a run of counted
-    /// requests is measured from its first connect on, or from the barrier.
+    /// What is known before the first connection: requests may be sent at once unless there is a
+    /// barrier, and a run of counted requests is measured from its first connect on, or from
+    /// the barrier.
     pub(super) fn set_first_moments(&mut self) {
         let Shared { config, control, .. } = &**self.shared;
         let now = control.now();
@@ -223,7 +226,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             tables: self.shared.tables_per_worker * self.workers,
             memory_bytes: ends.memory_bytes,
             bytes_each: match control.peak() {
-                // Over fewer the loops' own buffers and histograms would be taken for the connections'.
+                // Over fewer the loops' own buffers and histograms would be taken for the
+                // connections'.
                 peak @ MANY.. => ends.memory_bytes.saturating_sub(self.memory_before) / peak,
                 _ => self.slot_bytes,
             },

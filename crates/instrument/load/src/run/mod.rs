@@ -1,4 +1,5 @@
-//! A run, from its configuration to what was counted: the engine's threads, and the coordinator that sees them through.
+//! A run, from its configuration to what was counted: the engine's threads, and the coordinator
+//! that sees them through.
 
 mod coordinator;
 
@@ -27,7 +28,8 @@ use crate::shared::{Counted, Shared, Team, unclaimed};
 use crate::threads::{self, Threads};
 use coordinator::Coordinator;
 
-/// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the coordinator had open.
+/// Descriptors that a table keeps free of connections: standard streams, events, epoll, what the
+/// coordinator had open.
 const RESERVED_DESCRIPTORS: usize = 64;
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(250);
@@ -45,7 +47,8 @@ pub enum RunError {
     },
     /// The threads engine has one descriptor table.
     #[error(
-        "a thread for each of {connections} connections needs as many descriptors in one table, and there is room for {room}; use the epoll engine, which takes further tables, or raise the limit (ulimit -n)"
+        "a thread for each of {connections} connections needs as many descriptors in one table, and there is room for \
+         {room}; use the epoll engine, which takes further tables, or raise the limit (ulimit -n)"
     )]
     TooManyThreads {
         /// Connections asked for.
@@ -126,7 +129,8 @@ pub struct Outcome {
     pub tables: usize,
     /// Resident memory of the process at the window's end.
     pub memory_bytes: u64,
-    /// Resident memory that the connections added, over their number; for a few connections the size of a slot.
+    /// Resident memory that the connections added, over their number; for a few connections the
+    /// size of a slot.
     pub bytes_each: u64,
     /// What became of each connection, by number, where that was asked for.
     pub sequences: Vec<Sequence>,
@@ -258,7 +262,8 @@ fn wait_for_start(config: &Config, signals: &Signals, observer: &mut dyn Observe
         let elapsed = begun.elapsed().unwrap_or_default();
         observer.progress(&Progress { stage: Stage::Waiting, elapsed, left, connections: 0, completed: 0, failed: 0 });
         let mut places = [place(signals)];
-        // Sleeping to within a tick of the instant, then for the rest of it: the kernel wakes us within its timer slack.
+        // Sleeping to within a tick of the instant, then for the rest of it: the kernel wakes us
+        // within its timer slack.
         let _ = poll::wait(&mut places, Some(left.min(TICK)));
         if let Some(signal) = signals.next() {
             return Some(signal);

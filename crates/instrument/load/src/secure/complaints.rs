@@ -38,7 +38,8 @@ const IDENTITY: &str = "give a client certificate that the server accepts (--cer
 const ADDRESS: &str = "correct the address or the port, or use http:// in place of https://";
 const LOG: &str = "see what the server's log says about it";
 
-/// The cause and its remedy. Times are left out, so that one cause stays one cause for as long as a run lasts.
+/// The cause and its remedy. Times are left out, so that one cause stays one cause for as long as a
+/// run lasts.
 fn explain(error: &Error) -> (String, &'static str) {
     match error {
         Error::InvalidCertificate(error) => explain_certificate(error),
@@ -83,13 +84,15 @@ fn explain_certificate(error: &CertificateError) -> (String, &'static str) {
                     presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ")
                 }
             ),
-            "ask for a name that the certificate is for, with --connect-to where that name leads elsewhere, or use --insecure",
+            "ask for a name that the certificate is for, with --connect-to where that name leads elsewhere, or use \
+             --insecure",
         ),
         other => (format!("the server's certificate is not acceptable ({other:?})"), SERVER),
     }
 }
 
-/// A name of a certificate without the type that rustls writes around it: `DnsName("localhost")`, `IpAddress(127.0.0.1)`.
+/// A name of a certificate without the type that rustls writes around it: `DnsName("localhost")`,
+/// `IpAddress(127.0.0.1)`.
 fn plain(name: &str) -> &str {
     let inner = name.strip_suffix(')').and_then(|rest| rest.split_once('(')).map_or(name, |(_, inner)| inner);
     inner.trim_matches('"')

@@ -122,7 +122,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.converse(exchange, intended)
     }
 
-    /// Writes what an exchange has to say and reads what it has to hear, for at most the time-out from `start`.
+    /// Writes what an exchange has to say and reads what it has to hear, for at most the time-out
+    /// from `start`.
     pub(super) fn converse(&mut self, mut exchange: P::Exchange, start: u64) -> End {
         let deadline = start.saturating_add(self.timeout_ns());
         loop {
@@ -239,8 +240,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.ledger.record(now);
     }
 
-    /// A counted run claims the request under way as its window opens: it ends in it. Returns 1 where it
-    /// exceeds the count, and is no part of the window.
+    /// A counted run claims the request under way as its window opens: it ends in it. Returns 1
+    /// where it exceeds the count, and is no part of the window.
     fn claim_under_way(&mut self) -> u64 {
         let Some(request) = self.under_way.as_mut().filter(|_| self.shared.config.extent.is_count()) else { return 0 };
         if self.left > 0 {

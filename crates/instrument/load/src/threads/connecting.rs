@@ -110,7 +110,8 @@ impl<P: Protocol> Client<'_, P> {
         self.set_available(true);
     }
 
-    /// A connection is lost, with the request under way if there is one; whether there is more to do.
+    /// A connection is lost, with the request under way if there is one; whether there is more to
+    /// do.
     pub(super) fn lose(&mut self, cause: Cause) -> bool {
         let now = self.now();
         self.cross_boundaries(now);
@@ -144,7 +145,8 @@ impl<P: Protocol> Client<'_, P> {
         self.follow_loss()
     }
 
-    /// Waits, where the back-off has it; false where the connection is given up, or the run is over.
+    /// Waits, where the back-off has it; false where the connection is given up, or the run is
+    /// over.
     fn follow_loss(&mut self) -> bool {
         if self.is_closed() {
             return false;

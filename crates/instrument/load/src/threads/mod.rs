@@ -1,7 +1,9 @@
-//! The threads engine: a thread for each connection, as the reports' clients have it. For comparison and for fidelity, not for scale.
+//! The threads engine: a thread for each connection, as the reports' clients have it. For
+//! comparison and for fidelity, not for scale.
 //!
-//! A thread waits for its one socket with poll(2), so that it reads while it writes (a large echo would deadlock otherwise) and is on time for the
-//! window's end. It keeps its own counts; nothing is shared on the way of a request.
+//! A thread waits for its one socket with poll(2), so that it reads while it writes (a large echo
+//! would deadlock otherwise) and is on time for the window's end. It keeps its own counts; nothing
+//! is shared on the way of a request.
 
 mod client;
 mod connecting;
@@ -20,7 +22,8 @@ use crate::protocol::Protocol;
 use crate::shared::{Counted, Shared, Team, pin};
 use client::Client;
 
-/// Bytes of stack that a thread may come to use. Its buffer is on the heap; a TLS handshake has deep frames. What is never touched costs address space only.
+/// Bytes of stack that a thread may come to use. Its buffer is on the heap; a TLS handshake has
+/// deep frames. What is never touched costs address space only.
 pub const STACK_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// How long a thread waits before it looks whether it is to stop.
@@ -39,7 +42,8 @@ pub(crate) fn bytes_each<P: Protocol>() -> u64 {
 }
 
 impl<P: Protocol> Threads<P> {
-    /// Starts a thread for each connection; they wait for the start. Fails where the machine has no room for so many.
+    /// Starts a thread for each connection; they wait for the start. Fails where the machine has no
+    /// room for so many.
     pub(crate) fn start(shared: &Arc<Shared<P>>) -> io::Result<Threads<P>> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Threads { shared: Arc::clone(shared), stop, members: Vec::new() };

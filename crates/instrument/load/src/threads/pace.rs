@@ -1,5 +1,5 @@
-//! When a connection's thread begins its requests: after the start, by its think time, or as an open
-//! loop's requests fall due.
+//! When a connection's thread begins its requests: after the start, by its think time, or as an
+//! open loop's requests fall due.
 
 use std::thread;
 
@@ -62,8 +62,8 @@ impl<P: Protocol> Client<'_, P> {
         }
     }
 
-    /// Whether the run has another request for this connection; of a counted run it is claimed now, so
-    /// that nobody thinks before a request that is never sent.
+    /// Whether the run has another request for this connection; of a counted run it is claimed now,
+    /// so that nobody thinks before a request that is never sent.
     fn may_go_on(&mut self) -> bool {
         if self.ledger.phase() != Phase::Window {
             return !self.is_closed();
@@ -100,7 +100,8 @@ impl<P: Protocol> Client<'_, P> {
         }
     }
 
-    /// Sends requests of an open loop: a free connection takes the next of them all, and sends it when it is due.
+    /// Sends requests of an open loop: a free connection takes the next of them all, and sends it
+    /// when it is due.
     fn carry_open_loop(&mut self) {
         self.shared.schedule.begin(self.shared.control.gate.get().unwrap_or(0));
         let timeout = self.timeout_ns();
@@ -129,7 +130,8 @@ impl<P: Protocol> Client<'_, P> {
         }
     }
 
-    /// Reads what came while no request was under way, as an event loop does when it comes; whether there is more to do.
+    /// Reads what came while no request was under way, as an event loop does when it comes; whether
+    /// there is more to do.
     fn look_at_idle_connection(&mut self) -> bool {
         if !self.shared.config.pace.has_schedule() {
             // The connection was not idle: the answer before has just come.
@@ -154,7 +156,8 @@ impl<P: Protocol> Client<'_, P> {
         self.reserved.is_some()
     }
 
-    /// Carries one request, due at `intended`, that could have gone out at `possible`; whether there is more to do.
+    /// Carries one request, due at `intended`, that could have gone out at `possible`; whether
+    /// there is more to do.
     fn carry(&mut self, intended: u64, possible: u64) -> bool {
         let now = self.now();
         self.cross_boundaries(now);

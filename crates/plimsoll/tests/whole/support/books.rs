@@ -60,8 +60,8 @@ impl BookKeeper {
         BookKeeper { address, books }
     }
 
-    /// Connections, requests and bytes seen, once the connections are as many as expected: the last may
-    /// still wait to be accepted when the generator has ended.
+    /// Connections, requests and bytes seen, once the connections are as many as expected: the last
+    /// may still wait to be accepted when the generator has ended.
     pub(crate) fn read(&self, connections: u64) -> (u64, u64, u64) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let count = |count: &AtomicU64| count.load(Ordering::SeqCst);

@@ -50,7 +50,8 @@ impl Forwarder {
         Forwarder(Running::start(command))
     }
 
-    /// Waits for the end, asserts that nothing leaked, and returns the status, the summary and what was said.
+    /// Waits for the end, asserts that nothing leaked, and returns the status, the summary and what
+    /// was said.
     pub(crate) fn wait(self) -> (ExitStatus, Value, String) {
         let (status, summary, said) = self.0.wait();
         let nothing = json!({"descriptors": 0, "pipes": 0, "slots": 0, "timers": 0, "buffers": 0, "requests": 0});
@@ -58,7 +59,8 @@ impl Forwarder {
         (status, summary, said)
     }
 
-    /// Stops the forwarder, asserts that it ends well and that nothing leaked, and returns its summary.
+    /// Stops the forwarder, asserts that it ends well and that nothing leaked, and returns its
+    /// summary.
     pub(crate) fn stop(self) -> Value {
         self.signal("TERM");
         let (status, summary, said) = self.wait();
@@ -66,7 +68,8 @@ impl Forwarder {
         summary
     }
 
-    /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other programs leave.
+    /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other
+    /// programs leave.
     pub(crate) fn is_quiet(&self) -> bool {
         let (before, _) = self.cost();
         std::thread::sleep(Duration::from_millis(300));
@@ -77,7 +80,8 @@ impl Forwarder {
     pub(crate) fn open_connections(&self) -> usize {
         let port = self.address().port();
         let table = fs::read_to_string("/proc/net/tcp").expect("there is one");
-        // A client's connection, as the forwarder has it (proc_net_tcp in the kernel's documentation).
+        // A client's connection, as the forwarder has it (proc_net_tcp in the kernel's
+        // documentation).
         let local = format!(":{port:04X}");
         let is_open = |line: &&str| {
             let fields: Vec<&str> = line.split_whitespace().collect();
@@ -99,8 +103,9 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     plimsoll(&[&["forward", "--json"], arguments].concat())
 }
 
-/// A listener on a free port of a loopback address that nobody else has, and where it is. When it is dropped the place stays free for whoever is to listen there next: a
-/// port of 127.0.0.1 may be anybody's by then, as the source of a connection too.
+/// A listener on a free port of a loopback address that nobody else has, and where it is. When it
+/// is dropped the place stays free for whoever is to listen there next: a port of 127.0.0.1 may be
+/// anybody's by then, as the source of a connection too.
 pub(crate) fn listener() -> (TcpListener, SocketAddr) {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();

@@ -1,4 +1,5 @@
-//! Namespaces and links for a test, gone when it ends. Needs root and `ip` of iproute2; without, the test says so and is skipped.
+//! Namespaces and links for a test, gone when it ends. Needs root and `ip` of iproute2; without,
+//! the test says so and is skipped.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

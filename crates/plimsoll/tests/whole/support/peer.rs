@@ -1,4 +1,5 @@
-//! Servers that misbehave on purpose, for the generator to meet; and the generator, run as people run it.
+//! Servers that misbehave on purpose, for the generator to meet; and the generator, run as people
+//! run it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +9,8 @@ use std::thread;
 
 use serde_json::Value;
 
-/// Listens on a free port and runs `handle` in a thread for each connection, for as long as the test lives.
+/// Listens on a free port and runs `handle` in a thread for each connection, for as long as the
+/// test lives.
 pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -22,7 +24,8 @@ pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     address
 }
 
-/// A server that answers what it has read with what `answer` makes of it, until `answer` says no more.
+/// A server that answers what it has read with what `answer` makes of it, until `answer` says no
+/// more.
 pub(crate) fn answer(answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> SocketAddr {
     serve(move |mut stream| {
         let mut buffer = vec![0; 64 * 1024];
@@ -42,7 +45,8 @@ pub(crate) fn echo() -> SocketAddr {
 
 /// What a run of the generator yielded.
 pub(crate) struct Run {
-    /// Its exit code, where 4 counts as 0: that the machine was too busy for the timing to be trusted is nothing that a test can help. Whether the result was valid, the summary says.
+    /// Its exit code, where 4 counts as 0: that the machine was too busy for the timing to be
+    /// trusted is nothing that a test can help. Whether the result was valid, the summary says.
     pub(crate) code: Option<i32>,
     /// Its exit code as it was.
     pub(crate) told: Option<i32>,

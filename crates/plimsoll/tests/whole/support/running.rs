@@ -1,4 +1,5 @@
-//! A `plimsoll` process for a test that serves until it is told to stop: started, asked, ended, and never left behind.
+//! A `plimsoll` process for a test that serves until it is told to stop: started, asked, ended, and
+//! never left behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -154,7 +155,8 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Replaces a file at once: whoever reads it finds the old text or the new one, and nothing between.
+    /// Replaces a file at once: whoever reads it finds the old text or the new one, and nothing
+    /// between.
     pub(crate) fn replace(&self, name: &str, text: &str) {
         self.write("new", text);
         fs::rename(self.path("new"), self.path(name)).expect("the folder can be written to");

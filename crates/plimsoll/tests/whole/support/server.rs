@@ -85,7 +85,8 @@ impl Server {
         self.0.kill();
     }
 
-    /// Whether the server's end of a connection of this test is still established, as /proc/net/tcp has it (proc_net_tcp(5)).
+    /// Whether the server's end of a connection of this test is still established, as /proc/net/tcp
+    /// has it (proc_net_tcp(5)).
     pub(crate) fn holds(&self, stream: &TcpStream) -> bool {
         let port = |address: SocketAddr| format!(":{:04X}", address.port());
         let (here, there) = (port(self.address()), port(stream.local_addr().expect("it was connected")));
@@ -115,7 +116,8 @@ impl Server {
     }
 }
 
-/// A model may come with an accept strategy, as `epoll/handoff`: then there are two workers, where the strategy allows it.
+/// A model may come with an accept strategy, as `epoll/handoff`: then there are two workers, where
+/// the strategy allows it.
 fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
     let (model, strategy) = model.split_once('/').map_or((model, None), |(model, strategy)| (model, Some(strategy)));
     let accept: &[&str] = match &strategy {
@@ -176,7 +178,8 @@ impl Process {
         })
     }
 
-    /// What its descriptors name: those of the process's own table, and of the table that each worker's thread has for itself.
+    /// What its descriptors name: those of the process's own table, and of the table that each
+    /// worker's thread has for itself.
     pub(crate) fn descriptors(&self) -> Vec<String> {
         let named = |folder: PathBuf| {
             let entries = fs::read_dir(folder.join("fd")).into_iter().flatten();

@@ -1,7 +1,9 @@
-"""An HTTPS server of Python's own, for the generator to load: server.py CERTIFICATE KEY [AUTHORITY].
+"""An HTTPS server of Python's own, for the generator to load: server.py CERTIFICATE KEY
+[AUTHORITY].
 
-With AUTHORITY it asks for client certificates that this authority signed. GET /N answers with N bytes. /cut/N ends the body
-with the connection and says no close_notify, /end/N says it, /idle/N says it after a body of known length.
+With AUTHORITY it asks for client certificates that this authority signed. GET /N answers with N
+bytes. /cut/N ends the body with the connection and says no close_notify, /end/N says it, /idle/N
+says it after a body of known length.
 """
 import http.server
 import socket

@@ -1,4 +1,5 @@
-//! Whatever a table holds, it is read or refused with a place that it has; and what is read has no address twice.
+//! Whatever a table holds, it is read or refused with a place that it has; and what is read has no
+//! address twice.
 #![no_main]
 
 use std::collections::HashSet;

@@ -1,4 +1,5 @@
-//! The listeners of a table: taken over from the coordinator, waited for while it is this table's turn, left when they are closed.
+//! The listeners of a table: taken over from the coordinator, waited for while it is this table's
+//! turn, left when they are closed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +24,8 @@ impl EventLoop<'_> {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
-                    // This table has no room for a listener: others may, and connections here go on.
+                    // This table has no room for a listener: others may, and connections here go
+                    // on.
                     self.totals.count_error(&error);
                     (self.shared.say)(&format!("a worker cannot take a new listener: {error}; raise `ulimit -n`"));
                     descriptors.clear();
@@ -70,8 +72,8 @@ impl EventLoop<'_> {
         self.follow_turn()
     }
 
-    /// Takes what is queued at these listeners, and closes them. What is queued has been promised: it is taken whatever the
-    /// limits, by whichever table has a descriptor left.
+    /// Takes what is queued at these listeners, and closes them. What is queued has been promised:
+    /// it is taken whatever the limits, by whichever table has a descriptor left.
     pub(super) fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
         for &number in numbers {
             self.accept_last(number);
@@ -111,7 +113,8 @@ impl EventLoop<'_> {
         if self.shared.exclusive { Trigger::Exclusive } else { Trigger::Level }
     }
 
-    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
+    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not
+    /// otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
         let listen = !self.draining && self.seat.accepts() && !self.full && self.paused_until.is_none();
         if listen == self.listening {
@@ -135,7 +138,8 @@ impl EventLoop<'_> {
         Ok(())
     }
 
-    /// Waits for a listener no longer, until a connection ends or a moment has passed: its rule has its part.
+    /// Waits for a listener no longer, until a connection ends or a moment has passed: its rule has
+    /// its part.
     fn make_wait(&mut self, number: ListenerNumber) -> io::Result<()> {
         if let Some(listener) = self.listeners.get(&number).filter(|_| !self.waiting.contains(&number)) {
             self.epoll.remove(&listener.socket)?;
@@ -191,7 +195,8 @@ impl EventLoop<'_> {
                     if descriptor::is_exhaustion(&error) {
                         return self.pause_exhausted(&error);
                     }
-                    // Otherwise the error is that of one connection, which ended in the queue (accept(2)).
+                    // Otherwise the error is that of one connection, which ended in the queue
+                    // (accept(2)).
                 }
             }
         }
@@ -222,7 +227,8 @@ impl EventLoop<'_> {
         Ok(())
     }
 
-    /// Takes what has been handed over, for the last time: whatever the limits, by whichever table has a descriptor left.
+    /// Takes what has been handed over, for the last time: whatever the limits, by whichever table
+    /// has a descriptor left.
     pub(super) fn close_door(&mut self) -> io::Result<()> {
         while let (Some(door), Some(desk)) = (&self.door, self.desk) {
             match desk.take(door) {
@@ -237,7 +243,8 @@ impl EventLoop<'_> {
         if let Some(door) = self.door.take()
             && self.listening
         {
-            // The coordinator holds the open file too, so closing would leave it reporting (epoll(7)).
+            // The coordinator holds the open file too, so closing would leave it reporting
+            // (epoll(7)).
             self.epoll.remove(&door)?;
         }
         Ok(())
@@ -249,7 +256,8 @@ impl EventLoop<'_> {
         self.follow_turn()
     }
 
-    /// Pauses; and where it is this table that is full, another may have room. Where the machine is, none has.
+    /// Pauses; and where it is this table that is full, another may have room. Where the machine
+    /// is, none has.
     fn pause_exhausted(&mut self, error: &io::Error) -> io::Result<()> {
         if descriptor::is_full_table(error) {
             self.seat.report_full();

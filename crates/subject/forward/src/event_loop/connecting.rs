@@ -21,7 +21,8 @@ use crate::proxy::{self, Parsed};
 use crate::route::{Route, Server, Target};
 use crate::transfer::Leg;
 
-/// After this the full queue of a Unix socket is tried again: the kernel tells nobody when there is room (unix(7)).
+/// After this the full queue of a Unix socket is tried again: the kernel tells nobody when there is
+/// room (unix(7)).
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 
 impl EventLoop<'_> {
@@ -106,7 +107,8 @@ impl EventLoop<'_> {
             let Some(server) = attempts.rest.pop().filter(|_| !left.is_zero() || failed.is_none()) else {
                 return self.give_up(key, failed);
             };
-            // Each has an equal share of the time that is left: a silent one does not keep the others from being tried.
+            // Each has an equal share of the time that is left: a silent one does not keep the
+            // others from being tried.
             attempts.until = self.now + left / (attempts.rest.len() as u32 + 1);
             match self.ask(key, server) {
                 Ok(()) => return self.follow_deadline(key),

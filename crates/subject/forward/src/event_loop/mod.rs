@@ -1,7 +1,9 @@
-//! The event loop over one descriptor table: accept, connect, relay, and see that nothing takes longer than it may.
+//! The event loop over one descriptor table: accept, connect, relay, and see that nothing takes
+//! longer than it may.
 //!
-//! Edge-triggered: each socket is registered once, for everything, and what is ready is remembered, so that a blocked direction costs no call and an
-//! end no spinning. When the table is full, or something is exhausted, accepting pauses, and what is queued at the listeners stays queued.
+//! Edge-triggered: each socket is registered once, for everything, and what is ready is remembered,
+//! so that a blocked direction costs no call and an end no spinning. When the table is full, or
+//! something is exhausted, accepting pauses, and what is queued at the listeners stays queued.
 
 mod accepting;
 mod connecting;
@@ -37,11 +39,14 @@ use crate::totals::{Leaked, Totals};
 
 /// Reported in one wait.
 const EVENT_BATCH: usize = 256;
-/// Accepted in a row at one listener before connections are relayed again, so that a burst is shared by the workers.
+/// Accepted in a row at one listener before connections are relayed again, so that a burst is
+/// shared by the workers.
 const ACCEPT_BATCH: usize = 16;
-/// After this, accepting is tried again even if no connection here closed: whatever was short may be free elsewhere.
+/// After this, accepting is tried again even if no connection here closed: whatever was short may
+/// be free elsewhere.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Descriptors of a table that are neither a listener nor a connection nor a pipe: the standard three, epoll, mailbox, wake-ups, and a few to spare.
+/// Descriptors of a table that are neither a listener nor a connection nor a pipe: the standard
+/// three, epoll, mailbox, wake-ups, and a few to spare.
 const OTHER_DESCRIPTORS: usize = 16;
 
 const WAKE: u64 = Key::RESERVED;
@@ -58,7 +63,8 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
     let epoll = Epoll::new(EVENT_BATCH)?;
     epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
     epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
-    // A sixteenth of the table for pipes: directions of which more are busy at once than that are copied.
+    // A sixteenth of the table for pipes: directions of which more are busy at once than that are
+    // copied.
     let descriptors = descriptor::limit();
     let most_pipes = (descriptors / 32).min(512);
     let mut event_loop = EventLoop {
@@ -191,7 +197,8 @@ impl EventLoop<'_> {
                 self.seat.wake().lower();
                 self.follow_turn()?;
                 if self.seat.phase() == Phase::Drain && !self.draining {
-                    // A loop that has only just begun may not have heard yet where there is something to take.
+                    // A loop that has only just begun may not have heard yet where there is
+                    // something to take.
                     self.read_mail()?;
                     self.draining = true;
                     self.leave(&self.listeners.keys().copied().collect::<Vec<_>>())?;
@@ -250,8 +257,8 @@ impl EventLoop<'_> {
         self.follow_deadline(key);
     }
 
-    /// Sees that the connection's timer fires when it is due. One that fires earlier is left as it is, and looks at the
-    /// connection then.
+    /// Sees that the connection's timer fires when it is due. One that fires earlier is left as it
+    /// is, and looks at the connection then.
     fn follow_deadline(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let due = connection.deadline(self.now);
@@ -292,7 +299,8 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Ends a connection that neither side has ended: both are told so by a reset, as an end of the stream would say that all was sent.
+    /// Ends a connection that neither side has ended: both are told so by a reset, as an end of the
+    /// stream would say that all was sent.
     fn cut(&mut self, key: Key, ending: Ending) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.reset(Side::Client);
@@ -342,7 +350,8 @@ impl EventLoop<'_> {
             buffers: pool.buffers_out(),
             requests: batch.in_flight() as u64,
         };
-        // A slot that leaked hides no descriptor: only what nothing here owns any more is left open below.
+        // A slot that leaked hides no descriptor: only what nothing here owns any more is left open
+        // below.
         drop((pool, connections, batch, epoll, listeners, door));
         totals.leaked.descriptors = descriptor::count_open().saturating_sub(descriptors_before) as u64;
         totals

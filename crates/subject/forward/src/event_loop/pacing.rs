@@ -1,9 +1,11 @@
 //! Turns of connections that move bulk, kept apart.
 //!
-//! A fast sender is heard of at every packet. Relaying each at once costs a wake-up here and, as the other side is told of it at once too, one there: together more than the moving
-//! of the bytes. So while a connection moves bulk its next turn comes a moment after the last, by when there is more to move, and until then it is not heard of at all:
-//! when the rest is over it is read from, both ways. All that rest do so until the same moment, for which this loop wakes once. A turn that comes
-//! later than that anyway is not put off.
+//! A fast sender is heard of at every packet. Relaying each at once costs a wake-up here and, as
+//! the other side is told of it at once too, one there: together more than the moving of the bytes.
+//! So while a connection moves bulk its next turn comes a moment after the last, by when there is
+//! more to move, and until then it is not heard of at all: when the rest is over it is read from,
+//! both ways. All that rest do so until the same moment, for which this loop wakes once. A turn
+//! that comes later than that anyway is not put off.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,9 +19,11 @@ use crate::connection::Connection;
 use crate::ending::Ending;
 use crate::relay::Side;
 
-/// How long one or two connections rest. At 3 GB/s a pipe's 1 MiB arrives; with more a single connection gets less throughput (docs/results/forward-bulk.txt).
+/// How long one or two connections rest. At 3 GB/s a pipe's 1 MiB arrives; with more a single
+/// connection gets less throughput (docs/results/forward-bulk.txt).
 const REST: Duration = Duration::from_micros(300);
-/// Longer by this for each more that rests: they share the machine and the link, so that as much takes longer to come for each.
+/// Longer by this for each more that rests: they share the machine and the link, so that as much
+/// takes longer to come for each.
 const REST_FOR_EACH_MORE: Duration = Duration::from_micros(150);
 const LONGEST_REST: Duration = Duration::from_micros(750);
 
@@ -90,7 +94,8 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Has one whose rest is over take its turn: what other connections wait for is looked at in between.
+    /// Has one whose rest is over take its turn: what other connections wait for is looked at in
+    /// between.
     pub(super) fn end_rest(&mut self) {
         let Some(key) = self.resting.next_rested(self.now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -104,8 +109,9 @@ impl EventLoop<'_> {
         self.advance(key);
     }
 
-    /// Puts off the next turn of a connection that has moved bulk. Of any other it asks for what it waits for: each time anew while it goes through pipes, and once for all when
-    /// it does no more.
+    /// Puts off the next turn of a connection that has moved bulk. Of any other it asks for what it
+    /// waits for: each time anew while it goes through pipes, and once for all when it does no
+    /// more.
     pub(super) fn pace(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let moved = connection.exchange.note(connection.read_bytes());
@@ -158,7 +164,8 @@ mod tests {
         assert_eq!(resting.next_rested(until - US), None);
         let late = until + 50 * US;
         assert_eq!(resting.next_rested(late), Some(Key::from_raw(1)));
-        // It has had its turn, and rests again: it is not due before the second, nor within this round.
+        // It has had its turn, and rests again: it is not due before the second, nor within this
+        // round.
         resting.add(Key::from_raw(1), late);
         assert!(resting.until().is_some_and(|until| until <= late), "the second is due at once");
         assert_eq!(resting.next_rested(late + US), Some(Key::from_raw(2)));

@@ -1,7 +1,8 @@
 //! What was read in a round goes out together.
 //!
-//! Each message would otherwise wake its receiver before the next is sent, and where that runs on the same CPU, the kernel would switch to it and back: with client, server and
-//! forwarder on one CPU that is a quarter or more of what relaying costs (docs/bench.md).
+//! Each message would otherwise wake its receiver before the next is sent, and where that runs on
+//! the same CPU, the kernel would switch to it and back: with client, server and forwarder on one
+//! CPU that is a quarter or more of what relaying costs (docs/bench.md).
 
 use std::sync::atomic::Ordering;
 
@@ -46,8 +47,9 @@ impl EventLoop<'_> {
             && !self.shared.fault_said.swap(true, Ordering::Relaxed)
         {
             (self.shared.say)(&format!(
-                "io_uring cannot be had ({fault}): each message is sent by a call of its own, at more CPU time where both sides share the forwarder's CPU; \
-                 allow it (sysctl kernel.io_uring_disabled=0, or the container's seccomp profile)"
+                "io_uring cannot be had ({fault}): each message is sent by a call of its own, at more CPU time where \
+                 both sides share the forwarder's CPU; allow it (sysctl kernel.io_uring_disabled=0, or the \
+                 container's seccomp profile)"
             ));
         }
     }

@@ -1,7 +1,8 @@
 //! The logs: rows handed over a bounded queue to a thread that alone writes them.
 //!
-//! port_fwd's lines went through a pipe that filled, and then every connection stood still. Here handing a row over never waits: where the queue is full the row is
-//! dropped and counted, and where the disk is, the thread waits, or drops what it could not write.
+//! port_fwd's lines went through a pipe that filled, and then every connection stood still. Here
+//! handing a row over never waits: where the queue is full the row is dropped and counted, and
+//! where the disk is, the thread waits, or drops what it could not write.
 
 mod output;
 mod row;
@@ -22,7 +23,8 @@ use crate::table::{LogFormat, LogTarget};
 
 /// Rows that wait at most: a burst of this many ends between two writes. It takes about 4 MB.
 const QUEUE: usize = 16 * 1024;
-/// How long the last rows may take to be written when the forwarder ends: a reader that has stalled does not hold it up.
+/// How long the last rows may take to be written when the forwarder ends: a reader that has stalled
+/// does not hold it up.
 const LAST_ROWS: Duration = Duration::from_secs(2);
 
 pub(crate) enum Record {
@@ -131,7 +133,8 @@ impl Writer {
         self.log.want(|wanted| wanted.reopen = true);
     }
 
-    /// Has the rows of connections written elsewhere, or nowhere. Where the new log cannot be opened the old one goes on.
+    /// Has the rows of connections written elsewhere, or nowhere. Where the new log cannot be
+    /// opened the old one goes on.
     pub(crate) fn retarget(&self, target: Option<&LogTarget>) -> Result<(), (PathBuf, io::Error)> {
         let opened = target.map(|target| open_connections(target).map(|output| (output, target.format))).transpose()?;
         self.log.state.connections.store(opened.is_some(), Ordering::Relaxed);
@@ -143,9 +146,8 @@ impl Writer {
     pub(crate) fn say_drops(&self, say: &Say) {
         let state = &self.log.state;
         if self.log.dropped() > 0 && !state.said.swap(true, Ordering::Relaxed) {
-            say(
-                "log rows are dropped, as they are not written fast enough: whatever reads the log, or its disk, is slower than the connections",
-            );
+            say("log rows are dropped, as they are not written fast enough: whatever reads the log, or its disk, is \
+                 slower than the connections");
         }
     }
 

@@ -19,7 +19,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens a file to add to. The header is written where it is empty, at once, so that an unwritable one is met at the start.
+    /// Opens a file to add to. The header is written where it is empty, at once, so that an
+    /// unwritable one is met at the start.
     pub(super) fn open(path: &Path, header: &'static str) -> io::Result<Output> {
         let file = append(path)?;
         let is_empty = file.metadata()?.len() == 0;

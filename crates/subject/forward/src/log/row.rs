@@ -74,8 +74,9 @@ impl ConnectionRow {
             ),
             LogFormat::Json => write!(
                 line,
-                "{{\"opened\":\"{opened}\",\"closed\":\"{closed}\",\"listen\":{},\"client\":{},\"server\":{},\"reads_up\":{},\"reads_down\":{},\
-                 \"bytes_up\":{},\"bytes_down\":{},\"duration_us\":{duration_us},\"end\":\"{end}\",\"error\":\"{error}\"}}",
+                "{{\"opened\":\"{opened}\",\"closed\":\"{closed}\",\"listen\":{},\"client\":{},\"server\":{},\"\
+                 reads_up\":{},\"reads_down\":{},\"bytes_up\":{},\"bytes_down\":{},\"duration_us\":{duration_us},\"\
+                 end\":\"{end}\",\"error\":\"{error}\"}}",
                 JsonText(&listen),
                 JsonText(&self.client.text()),
                 JsonText(&self.server.text()),
@@ -141,7 +142,8 @@ impl std::fmt::Display for Timestamp {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar (whose 400 years have 146,097 days).
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar (whose 400 years
+/// have 146,097 days).
 fn civil(days: u64) -> (u64, u64, u64) {
     // Years are counted from March, so that the day a leap year has more is its last.
     let since_march_0 = days + 719_468;
@@ -154,7 +156,8 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// A field of CSV, quoted where it must be (RFC 4180): the path of a Unix socket may have anything in it.
+/// A field of CSV, quoted where it must be (RFC 4180): the path of a Unix socket may have anything
+/// in it.
 struct Quoted<'a>(&'a str);
 
 impl std::fmt::Display for Quoted<'_> {

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-/// Addresses that share their first bits, such as `192.0.2.0/24`. An IPv4 address mapped into IPv6 counts as IPv4.
+/// Addresses that share their first bits, such as `192.0.2.0/24`. An IPv4 address mapped into IPv6
+/// counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -58,7 +59,8 @@ impl Network {
 pub enum Pattern {
     /// Those of a network.
     Network(Network),
-    /// Those whose text matches, where `?` is any one character and `*` any number of them (rinetd(8)).
+    /// Those whose text matches, where `?` is any one character and `*` any number of them
+    /// (rinetd(8)).
     Text(String),
 }
 
@@ -92,7 +94,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether a client may connect. The client of a Unix socket has no address: only an `allow` keeps it out.
+    /// Whether a client may connect. The client of a Unix socket has no address: only an `allow`
+    /// keeps it out.
     pub fn admits(&self, client: Option<IpAddr>) -> bool {
         let is_in = |patterns: &[Pattern]| {
             client.is_some_and(|address| patterns.iter().any(|pattern| pattern.matches(address)))

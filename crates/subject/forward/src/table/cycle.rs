@@ -1,11 +1,13 @@
-//! A connection that the forwarder would lead back to itself would open connections until none is left: such a table is refused.
+//! A connection that the forwarder would lead back to itself would open connections until none is
+//! left: such a table is refused.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Destination, Fault, Listen, Rule};
 
-/// Refuses a table in which a connection comes back to a rule that it came from, directly or by way of others. `is_local` says whether an address is this machine's:
-/// a rule that listens on every address listens on those. Names are looked up with `resolve`.
+/// Refuses a table in which a connection comes back to a rule that it came from, directly or by way
+/// of others. `is_local` says whether an address is this machine's: a rule that listens on every
+/// address listens on those. Names are looked up with `resolve`.
 pub fn refuse_cycles(
     rules: &[Rule],
     is_local: impl Fn(IpAddr) -> bool,

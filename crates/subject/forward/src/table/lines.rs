@@ -1,9 +1,10 @@
 //! The files of port_fwd and of rinetd, a rule a line, `#` before a comment.
 //!
-//! port_fwd: `LISTEN_PORT=SERVER_ADDRESS|SERVER_PORT`, listening on every address. rinetd (rinetd(8)): `BIND_ADDRESS
-//! BIND_PORT CONNECT_ADDRESS CONNECT_PORT`, either port as a number or a service's name, with `/tcp` if at all, and
-//! `[src=ADDRESS, timeout=SECONDS]` after it; `allow` and `deny` with a pattern of addresses, for all rules before the
-//! first of them, for the rule above after it. What of rinetd has no counterpart here is refused, but for the names of
+//! port_fwd: `LISTEN_PORT=SERVER_ADDRESS|SERVER_PORT`, listening on every address. rinetd
+//! (rinetd(8)): `BIND_ADDRESS BIND_PORT CONNECT_ADDRESS CONNECT_PORT`, either port as a number or a
+//! service's name, with `/tcp` if at all, and `[src=ADDRESS, timeout=SECONDS]` after it; `allow`
+//! and `deny` with a pattern of addresses, for all rules before the first of them, for the rule
+//! above after it. What of rinetd has no counterpart here is refused, but for the names of
 //! its own log and pid files, which are noted.
 
 use std::net::IpAddr;
@@ -185,7 +186,8 @@ mod tests {
 
     #[test]
     fn port_fwds_file_is_read_as_its_report_shows_it() {
-        let text = "# port forward table - each entry must be on its own line\n7000=192.168.0.18|7000\n\n8000=192.168.0.17|7000 # the second\n";
+        let text = "# port forward table - each entry must be on its own \
+                    line\n7000=192.168.0.18|7000\n\n8000=192.168.0.17|7000 # the second\n";
         let want = [
             "0.0.0.0:7000 -> 192.168.0.18:7000",
             "[::]:7000 -> 192.168.0.18:7000",
@@ -197,7 +199,8 @@ mod tests {
 
     #[test]
     fn rinetds_file_is_read() {
-        let text = "# bindaddress bindport connectaddress connectport\n0.0.0.0 80 192.168.1.2 80\n127.0.0.1\t81/tcp example.org 82/tcp [src=10.0.0.1]\n:: 83 ::1 84\nlogfile /var/log/rinetd.log\n";
+        let text = "# bindaddress bindport connectaddress connectport\n0.0.0.0 80 192.168.1.2 80\n127.0.0.1\t81/tcp \
+                    example.org 82/tcp [src=10.0.0.1]\n:: 83 ::1 84\nlogfile /var/log/rinetd.log\n";
         let table = table(text).expect("rinetd's file");
         assert_eq!(
             rules(text).expect("rinetd's file"),

@@ -1,6 +1,7 @@
 //! A mapping on one line: `LISTEN=DESTINATION`, split at its last `=`.
 //!
-//! `LISTEN` is `ADDRESS:PORT`, `*:PORT`, either with a range of ports, or `unix:PATH`. `DESTINATION` is `HOST:PORT`, `unix:PATH`, or for a range a `HOST` alone (the same
+//! `LISTEN` is `ADDRESS:PORT`, `*:PORT`, either with a range of ports, or `unix:PATH`.
+//! `DESTINATION` is `HOST:PORT`, `unix:PATH`, or for a range a `HOST` alone (the same
 //! ports) or with a range as long. IPv6 addresses stand in brackets.
 
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +25,8 @@ pub fn read<'a>(mappings: impl IntoIterator<Item = &'a str>) -> Result<Table, Fa
     Ok(Table { rules, ..Table::default() })
 }
 
-/// The rules that a `LISTEN` and its destinations stand for: one for each port, and for `*` one for each IP version.
+/// The rules that a `LISTEN` and its destinations stand for: one for each port, and for `*` one for
+/// each IP version.
 pub(super) fn expand(listen: &str, to: &[&str], place: Place) -> Result<Vec<Rule>, String> {
     if let Some(path) = listen.strip_prefix("unix:") {
         let to = to.iter().map(|to| destination(to, 0, None)).collect::<Result<_, _>>()?;

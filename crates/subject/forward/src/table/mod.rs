@@ -1,7 +1,8 @@
 //! The forwarder's table: which address leads where, and how long things may take.
 //!
-//! Read from one-line mappings ([`mapping`]), `forward.toml` ([`toml`]), or the files of port_fwd and rinetd ([`lines`]). Below this module nothing is
-//! invalid: every rule listens at one address and has at least one destination. Pure: text in, rules or a [`Fault`] with its place out.
+//! Read from one-line mappings ([`mapping`]), `forward.toml` ([`toml`]), or the files of port_fwd
+//! and rinetd ([`lines`]). Below this module nothing is invalid: every rule listens at one address
+//! and has at least one destination. Pure: text in, rules or a [`Fault`] with its place out.
 
 pub mod access;
 pub mod lines;
@@ -22,7 +23,8 @@ pub use cycle::refuse_cycles;
 /// A whole table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// In the order given. No two listen at the same address, but for port 0, which picks a free one each time.
+    /// In the order given. No two listen at the same address, but for port 0, which picks a free
+    /// one each time.
     pub rules: Vec<Rule>,
     /// Past this many connections in all, accepting pauses.
     pub max_connections: Option<u64>,
@@ -173,7 +175,8 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Which of several destinations a connection is led to. The others are tried, in order, where that one does not take it.
+/// Which of several destinations a connection is led to. The others are tried, in order, where that
+/// one does not take it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// Each in turn.
@@ -190,7 +193,8 @@ pub enum Balance {
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From accepting a connection until a destination has taken it. Each attempt has an equal share of what is left.
+    /// From accepting a connection until a destination has taken it. Each attempt has an equal
+    /// share of what is left.
     pub connect: Duration,
     /// Without a byte in either direction.
     pub idle: Duration,
@@ -198,7 +202,8 @@ pub struct Limits {
     pub half_close: Duration,
     /// Without a byte that a side acknowledges while bytes wait for it.
     pub send: Duration,
-    /// Until names are resolved again. The resolver keeps what it was told as long as it may, so asking is cheap.
+    /// Until names are resolved again. The resolver keeps what it was told as long as it may, so
+    /// asking is cheap.
     pub resolve: Duration,
 }
 
@@ -286,7 +291,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Refuses two rules for one address, and a rule for one address beside a rule for every address at the same port.
+/// Refuses two rules for one address, and a rule for one address beside a rule for every address at
+/// the same port.
 fn reject_duplicates(rules: &[Rule]) -> Result<(), Fault> {
     let mut seen: HashMap<&Listen, Place> = HashMap::new();
     let mut everywhere: HashMap<(u16, bool), &Rule> = HashMap::new();

@@ -125,9 +125,10 @@ impl<'a> Reader<'a> {
                 "source" => defaults.source = self.addresses(value, key.name)?,
                 _ if self.limit(&mut defaults.limits, &key, value)? => {}
                 _ => {
-                    return Err(
-                        key.unknown("`connect_timeout`, `idle_timeout`, `half_close`, `send_timeout`, `resolve_every`, `max_connections` and `source`")
-                    );
+                    return Err(key.unknown(
+                        "`connect_timeout`, `idle_timeout`, `half_close`, `send_timeout`, `resolve_every`, \
+                         `max_connections` and `source`",
+                    ));
                 }
             }
         }
@@ -159,7 +160,8 @@ impl<'a> Reader<'a> {
 
     fn rule(&self, key: &Key<'_>, value: &Spanned<DeValue<'a>>, defaults: &Defaults) -> Result<Vec<Rule>, Fault> {
         let mut to = None;
-        // What stands for each address that the key names; its own listener and destinations come last.
+        // What stands for each address that the key names; its own listener and destinations come
+        // last.
         let mut settings = Rule::new(super::Listen::Unix(PathBuf::new()), Vec::new(), key.place);
         (settings.limits, settings.source) = (defaults.limits, defaults.source.clone());
         if let DeValue::Table(table) = value.get_ref() {
@@ -212,8 +214,9 @@ impl<'a> Reader<'a> {
             _ if self.limit(&mut rule.limits, key, value)? => {}
             _ => {
                 return Err(key.unknown(
-                    "`to`, `balance`, `source`, `mode`, `allow`, `deny`, `check`, `limit`, `send_proxy`, `accept_proxy`, \
-                     `connect_timeout`, `idle_timeout`, `half_close`, `send_timeout` and `resolve_every`",
+                    "`to`, `balance`, `source`, `mode`, `allow`, `deny`, `check`, `limit`, `send_proxy`, \
+                     `accept_proxy`, `connect_timeout`, `idle_timeout`, `half_close`, `send_timeout` and \
+                     `resolve_every`",
                 ));
             }
         }

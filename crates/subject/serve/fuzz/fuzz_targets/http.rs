@@ -1,8 +1,9 @@
-//! The request path: whatever a peer sends, in whatever pieces, the service takes no more than there is, promises what it sends, comes to an
-//! end of it, and answers the same however the bytes were cut.
+//! The request path: whatever a peer sends, in whatever pieces, the service takes no more than
+//! there is, promises what it sends, comes to an end of it, and answers the same however the bytes
+//! were cut.
 //!
-//! An input is what a peer sends, and nothing else, so that tests can replay the corpus against servers; where it is cut, and what the server is, follows
-//! from its bytes.
+//! An input is what a peer sends, and nothing else, so that tests can replay the corpus against
+//! servers; where it is cut, and what the server is, follows from its bytes.
 #![no_main]
 
 use std::time::{Duration, Instant, SystemTime};
@@ -33,7 +34,8 @@ impl Outside for Nowhere {
     }
 }
 
-/// What a service sends when its input comes in these pieces: bytes as they are, bodies by their length.
+/// What a service sends when its input comes in these pieces: bytes as they are, bodies by their
+/// length.
 fn sent(prototype: &Http, pieces: [&[u8]; 2], outside: &mut Nowhere) -> (Vec<u8>, u64, bool) {
     let (mut service, mut output) = (prototype.clone(), Output::default());
     let (mut bytes, mut bodies, mut held) = (Vec::new(), 0, Vec::new());
@@ -86,7 +88,8 @@ fuzz_target!(|input: &[u8]| {
     let parted = sent(&prototype, [first, second], &mut outside);
     assert_eq!(parted.2, whole.2, "cut at {}", first.len());
     if whole.2 {
-        // Of two things that are wrong with a request, which is found first may depend on what has come: only the last answer may differ.
+        // Of two things that are wrong with a request, which is found first may depend on what has
+        // come: only the last answer may differ.
         assert_eq!(before_the_last(&parted.0), before_the_last(&whole.0), "cut at {}", first.len());
     } else {
         assert!(parted == whole, "cut at {}", first.len());

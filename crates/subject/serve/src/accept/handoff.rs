@@ -1,4 +1,5 @@
-//! The acceptor of `handoff`: accepts at every listener, within the server's limit, and deals connections to the workers (`plimsoll_reactor::handoff`).
+//! The acceptor of `handoff`: accepts at every listener, within the server's limit, and deals
+//! connections to the workers (`plimsoll_reactor::handoff`).
 
 use std::io;
 use std::net::SocketAddr;

@@ -26,7 +26,8 @@ pub fn refusal(strategy: Strategy, model: Model) -> Option<&'static str> {
             Some("it has no workers among which connections could be spread; leave --accept out")
         }
         (Strategy::Exclusive, Model::Select | Model::Poll) => Some(
-            "every worker would wake for each connection, as only epoll and io_uring can wake one; use handoff or reuseport",
+            "every worker would wake for each connection, as only epoll and io_uring can wake one; use handoff or \
+             reuseport",
         ),
         _ => None,
     }

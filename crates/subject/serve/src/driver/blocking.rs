@@ -1,7 +1,9 @@
 //! One connection, served by a thread or process of its own that waits for it.
 //!
-//! Time limits are the socket's own (SO_RCVTIMEO, SO_SNDTIMEO). That of receiving is set anew only where the one in place is another by a good part: a wait that
-//! ends too early looks at the limit and waits on. A send waits for a part of its time-out, so that what the peer has taken is looked up in between.
+//! Time limits are the socket's own (SO_RCVTIMEO, SO_SNDTIMEO). That of receiving is set anew only
+//! where the one in place is another by a good part: a wait that ends too early looks at the limit
+//! and waits on. A send waits for a part of its time-out, so that what the peer has taken is looked
+//! up in between.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,11 +20,13 @@ use crate::totals::Exchange;
 
 /// Every connection has one: small, as there may be thousands.
 const INPUT_BYTES: usize = 16 * 1024;
-/// The kernel counts a socket's time-outs in its own ticks; less than a millisecond might be none at all.
+/// The kernel counts a socket's time-outs in its own ticks; less than a millisecond might be none
+/// at all.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Serves a blocking socket until it is over, adding to `exchange` as it goes. A peer that takes nothing for too long is an error of kind `TimedOut` without a
-/// number of the kernel's; closing its socket is a reset then.
+/// Serves a blocking socket until it is over, adding to `exchange` as it goes. A peer that takes
+/// nothing for too long is an error of kind `TimedOut` without a number of the kernel's; closing
+/// its socket is a reset then.
 pub(crate) fn serve<P: Service>(
     socket: impl AsFd,
     prototype: &P,

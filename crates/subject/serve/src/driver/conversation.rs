@@ -1,4 +1,5 @@
-//! A conversation: what one connection's service has said, what of its input is left, and what happens next. It moves no bytes itself.
+//! A conversation: what one connection's service has said, what of its input is left, and what
+//! happens next. It moves no bytes itself.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -31,7 +32,8 @@ pub(crate) struct Conversation<P> {
     pub(crate) stage: Stage,
     /// Until when something must arrive.
     pub(crate) until: Option<Instant>,
-    /// Input that the service has left; there is a buffer only while there is some. Boxed: few connections have one at a time.
+    /// Input that the service has left; there is a buffer only while there is some. Boxed: few
+    /// connections have one at a time.
     #[expect(clippy::box_collection, reason = "a pointer a connection, not a vector")]
     held: Option<Box<Vec<u8>>>,
 }
@@ -58,8 +60,9 @@ impl<P: Service> Conversation<P> {
         self.service.send_timeout()
     }
 
-    /// Has the service answer `fresh` bytes after those that it left. `send` takes each turn's output with the input that it may borrow from, and returns
-    /// whether all of it is sent. Where input is left after that, the next turn has to wait for those of other connections.
+    /// Has the service answer `fresh` bytes after those that it left. `send` takes each turn's
+    /// output with the input that it may borrow from, and returns whether all of it is sent.
+    /// Where input is left after that, the next turn has to wait for those of other connections.
     pub(crate) fn serve(
         &mut self,
         fresh: &[u8],
@@ -132,7 +135,8 @@ impl<P: Service> Conversation<P> {
         Ok(())
     }
 
-    /// Everything is sent and the writing half is ended: what still comes is for nobody, and not for long.
+    /// Everything is sent and the writing half is ended: what still comes is for nobody, and not
+    /// for long.
     pub(crate) fn discard(&mut self, now: Instant) {
         self.stage = Stage::Discarding;
         self.until = Some(now + LINGER);

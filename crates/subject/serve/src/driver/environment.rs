@@ -69,7 +69,8 @@ impl Environment {
 
     /// Ends a turn of the loop: closes the file that was found last, once nobody sends it any more.
     ///
-    /// Until then it answers for its path: requests that were there together may well see the same file, and opening it costs more than sending it.
+    /// Until then it answers for its path: requests that were there together may well see the same
+    /// file, and opening it costs more than sending it.
     pub(crate) fn end_turn(&mut self) {
         self.found = None;
     }

@@ -1,4 +1,5 @@
-//! A connection's time limit: until when its peer must send something, or, while output waits, take something.
+//! A connection's time limit: until when its peer must send something, or, while output waits, take
+//! something.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ impl Limit {
         }
     }
 
-    /// Its timer has fired; returns whether the limit is reached, or while output waits, whether it is time to look.
+    /// Its timer has fired; returns whether the limit is reached, or while output waits, whether it
+    /// is time to look.
     pub(crate) fn is_reached(&mut self, now: Instant, wheel: &mut Wheel, key: u64) -> bool {
         self.0.as_mut().is_some_and(|limited| limited.deadline.is_reached(now, wheel, key))
     }

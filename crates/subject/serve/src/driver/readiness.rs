@@ -1,8 +1,10 @@
-//! The loop that select, poll, epoll and epoll-et share: ask who is ready, then read and write until nothing moves.
+//! The loop that select, poll, epoll and epoll-et share: ask who is ready, then read and write
+//! until nothing moves.
 //!
-//! A connection is read only while nothing of its output waits, so a peer that does not read holds at most one buffer here and is pushed back by its
-//! own full socket. When something is exhausted (descriptors, memory), accepting pauses until a connection closes or a moment has passed; what is
-//! queued at the listener stays queued.
+//! A connection is read only while nothing of its output waits, so a peer that does not read holds
+//! at most one buffer here and is pushed back by its own full socket. When something is exhausted
+//! (descriptors, memory), accepting pauses until a connection closes or a moment has passed; what
+//! is queued at the listener stays queued.
 //!
 //! It must not know which system call finds out who is ready: that is a [`Selector`], one a model.
 
@@ -32,11 +34,13 @@ use crate::totals::{SEND_TIMEOUT, Totals};
 use connection::{Connection, Outcome};
 pub(crate) use selector::{NotAdded, Selector};
 
-/// Every connection of a loop reads into the same buffer: 64 KiB takes what a default receive window usually holds in one call.
+/// Every connection of a loop reads into the same buffer: 64 KiB takes what a default receive
+/// window usually holds in one call.
 const INPUT_BYTES: usize = 64 * 1024;
 /// Accepted in a row before connections are served again.
 const ACCEPT_BATCH: usize = 64;
-/// Reads in a row on one connection before the others have their turn, where readiness is not reported again by itself.
+/// Reads in a row on one connection before the others have their turn, where readiness is not
+/// reported again by itself.
 const READ_BATCH: usize = 4;
 
 const WAKE: u64 = Key::RESERVED;
@@ -157,7 +161,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         Ok(())
     }
 
-    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not otherwise.
+    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not
+    /// otherwise.
     fn update_listening(&mut self) -> io::Result<()> {
         let listen = self.seat.phase() == Phase::Run && self.seat.accepts() && !self.pause.is_on();
         if listen == self.listening {
@@ -202,7 +207,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             if failure == Failure::Empty || self.seat.phase() != Phase::Run {
                 return Ok(());
             }
-            // A full table is no error where another takes over: the coordinator counts when none can be added.
+            // A full table is no error where another takes over: the coordinator counts when none
+            // can be added.
             if failure == Failure::FullTable {
                 self.seat.report_full();
             }
@@ -243,7 +249,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 self.totals.count_error("fd_setsize");
                 self.state.say_once(
                     "fd_setsize",
-                    "select holds descriptors below 1024 only: further connections are closed at once; choose another model",
+                    "select holds descriptors below 1024 only: further connections are closed at once; choose another \
+                     model",
                 );
             }
             Err(NotAdded::Refused(error)) => {
@@ -274,10 +281,12 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         connection.readable |= event.readable;
         connection.ended |= event.ended;
         if connection.is_listed && !self.draining {
-            // It has had its turn in this round, or will have it: a second for being ready as well would be at the cost of the others.
+            // It has had its turn in this round, or will have it: a second for being ready as well
+            // would be at the cost of the others.
             return;
         }
-        // Where the selector reports again what is left, one read a turn is fair and saves the read that finds nothing.
+        // Where the selector reports again what is left, one read a turn is fair and saves the read
+        // that finds nothing.
         let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
         let outcome = match connection.exchange(&mut self.input, &mut self.desk, reads) {
             Ok(Outcome::Waits) if self.draining && connection.unsent.is_empty() => Outcome::Closes,

@@ -10,14 +10,17 @@ use plimsoll_sys::net::{self, Follows};
 use super::environment::Environment;
 use crate::service::{Chunk, Output};
 
-/// Files up to this size are read and sent with their head, in one call: copying as little costs less than a call more.
+/// Files up to this size are read and sent with their head, in one call: copying as little costs
+/// less than a call more.
 const SMALL_FILE: u64 = 8 * 1024;
-/// Bytes of a body sent in a row before other connections have their turn: as much as nginx sends (`sendfile_max_chunk`), and more than a socket's buffer takes.
+/// Bytes of a body sent in a row before other connections have their turn: as much as nginx sends
+/// (`sendfile_max_chunk`), and more than a socket's buffer takes.
 const BODY_TURN: u64 = 2 << 20;
 /// Pieces sent with one call.
 const PARTS: usize = 16;
 
-/// Bytes that wait for room in the socket. It has a buffer only while there are any: an idle connection holds none.
+/// Bytes that wait for room in the socket. It has a buffer only while there are any: an idle
+/// connection holds none.
 #[derive(Debug, Default)]
 pub(crate) struct Unsent(Option<Box<Waiting>>);
 
@@ -26,8 +29,8 @@ pub(crate) struct Unsent(Option<Box<Waiting>>);
 pub(crate) enum Room {
     /// For as long as there is some: a send that takes less than all may end the turn.
     Told,
-    /// Once, when there is some again after a send that found none: the turn ends with such a send. What took less than all may have had another reason, such as a
-    /// file that shrank.
+    /// Once, when there is some again after a send that found none: the turn ends with such a send.
+    /// What took less than all may have had another reason, such as a file that shrank.
     ToldOnce,
 }
 
@@ -65,7 +68,8 @@ impl Body {
         }
     }
 
-    /// Sends at most `most` bytes; returns how many, 0 where there is no room, and how many were asked for.
+    /// Sends at most `most` bytes; returns how many, 0 where there is no room, and how many were
+    /// asked for.
     fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<(usize, usize)> {
         match self {
             Body::File { file, offset, left } => {
@@ -92,7 +96,8 @@ impl Body {
         }
     }
 
-    /// Appends the next at most `most` bytes to `bytes`, for those who cannot send from where they are.
+    /// Appends the next at most `most` bytes to `bytes`, for those who cannot send from where they
+    /// are.
     pub(crate) fn read(&mut self, bytes: &mut Vec<u8>, most: usize) -> io::Result<()> {
         let start = bytes.len();
         match self {
@@ -117,7 +122,8 @@ impl Body {
     }
 }
 
-/// The file has fewer bytes than the answer's head has promised: only the connection's abrupt end tells the peer that.
+/// The file has fewer bytes than the answer's head has promised: only the connection's abrupt end
+/// tells the peer that.
 fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
@@ -137,7 +143,8 @@ impl Unsent {
         Unsent(Some(Box::new(Waiting { bytes, sent: 0, body: Some(body), blocked: false })))
     }
 
-    /// Sends a turn's output, as far as there is room, and keeps the rest; nothing may wait already. Returns how many bytes were sent.
+    /// Sends a turn's output, as far as there is room, and keeps the rest; nothing may wait
+    /// already. Returns how many bytes were sent.
     pub(super) fn send(
         &mut self,
         socket: impl AsFd,
@@ -200,7 +207,8 @@ impl Unsent {
             while body.left() > 0 && total < BODY_TURN {
                 let (sent, asked) = body.send(&socket, BODY_TURN - total)?;
                 total += sent as u64;
-                // A call on a full socket is no small one: sendfile(2) looks up a pipe's worth of pages before it finds no room.
+                // A call on a full socket is no small one: sendfile(2) looks up a pipe's worth of
+                // pages before it finds no room.
                 if sent == 0 || (sent < asked && room == Room::Told) {
                     waiting.blocked = true;
                     return Ok(total);

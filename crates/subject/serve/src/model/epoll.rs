@@ -1,10 +1,13 @@
-//! epoll(7), level-triggered, Linux 2.6 (2003): the kernel keeps the list of descriptors, and a wait costs what is ready.
+//! epoll(7), level-triggered, Linux 2.6 (2003): the kernel keeps the list of descriptors, and a
+//! wait costs what is ready.
 //!
-//! The rule: an event comes back at every wait for as long as it holds. So wait for room to write only while output is held back (an
-//! idle socket always has room, and would be reported for ever), and it does no harm to leave bytes for the next round.
+//! The rule: an event comes back at every wait for as long as it holds. So wait for room to write
+//! only while output is held back (an idle socket always has room, and would be reported for ever),
+//! and it does no harm to leave bytes for the next round.
 //!
-//! The classic mistake is to trust an event about a connection that was closed earlier in the same batch: its descriptor, or its slot, may be another
-//! connection's by now. An event carries a key that goes stale with its connection (`plimsoll_reactor::slab`).
+//! The classic mistake is to trust an event about a connection that was closed earlier in the same
+//! batch: its descriptor, or its slot, may be another connection's by now. An event carries a key
+//! that goes stale with its connection (`plimsoll_reactor::slab`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,7 +18,8 @@ use plimsoll_sys::readiness::{Interest, Ready};
 
 use crate::driver::readiness::{NotAdded, Selector};
 
-/// Events a wait: enough to spread the cost of the call, few enough that the buffers they touch stay in the cache.
+/// Events a wait: enough to spread the cost of the call, few enough that the buffers they touch
+/// stay in the cache.
 pub(super) const BATCH: usize = 256;
 
 pub(crate) struct Epoll(Instance);

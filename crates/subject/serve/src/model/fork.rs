@@ -1,12 +1,15 @@
 //! A process a connection: a copy of the server for each, isolated from all others by the kernel.
 //!
-//! The rule: after the fork there are two of everything, and each side closes what it does not need: the parent the connection (or it never
-//! ends for the peer), the child the listeners (or the port stays taken after the parent has gone). Fork only while there is one thread.
+//! The rule: after the fork there are two of everything, and each side closes what it does not
+//! need: the parent the connection (or it never ends for the peer), the child the listeners (or the
+//! port stays taken after the parent has gone). Fork only while there is one thread.
 //!
-//! The classic mistakes are zombies (one SIGCHLD may stand for many children: reap until none is left), leaked listeners, and children that outlive their
-//! killed parent (each asks the kernel to die with it).
+//! The classic mistakes are zombies (one SIGCHLD may stand for many children: reap until none is
+//! left), leaked listeners, and children that outlive their killed parent (each asks the kernel to
+//! die with it).
 //!
-//! A child tells what it did in one record on a pipe; writes of that size are atomic (pipe(7), PIPE_BUF).
+//! A child tells what it did in one record on a pipe; writes of that size are atomic (pipe(7),
+//! PIPE_BUF).
 
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -51,7 +54,8 @@ impl<P: Service> Fork<P> {
             if !place[0].readable() {
                 return Ok(());
             }
-            // All writes have a record's size, so a read of several records' size is never cut inside one.
+            // All writes have a record's size, so a read of several records' size is never cut
+            // inside one.
             let mut records = [0; 64 * Report::BYTES];
             let length = self.reports.read(&mut records)?;
             for record in records[..length].chunks_exact(Report::BYTES) {

@@ -1,4 +1,5 @@
-//! The I/O models, one a file: each opens with what the mechanism is, its rule, and the classic mistakes that it must not make.
+//! The I/O models, one a file: each opens with what the mechanism is, its rule, and the classic
+//! mistakes that it must not make.
 
 pub(crate) mod epoll;
 pub(crate) mod epoll_et;

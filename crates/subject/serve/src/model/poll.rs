@@ -1,10 +1,11 @@
 //! poll(2), 1986: the caller hands over an array of descriptors, of any number and any length.
 //!
-//! The rule: every wait copies the whole array into the kernel and asks every entry, ready or not; what is idle costs as much as what is busy. Past
-//! select's limit, not past its cost.
+//! The rule: every wait copies the whole array into the kernel and asks every entry, ready or not;
+//! what is idle costs as much as what is busy. Past select's limit, not past its cost.
 //!
-//! The classic mistakes are to leave holes in the array, which are asked for ever; to close them up by moving the whole tail; and to go on
-//! looking after the last ready entry was seen. Here the array stays dense: the last entry moves into the place of a removed one.
+//! The classic mistakes are to leave holes in the array, which are asked for ever; to close them up
+//! by moving the whole tail; and to go on looking after the last ready entry was seen. Here the
+//! array stays dense: the last entry moves into the place of a removed one.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,11 +1,13 @@
-//! select(2), 1983: the caller hands over bit sets of descriptors and gets them back with only the ready bits left.
+//! select(2), 1983: the caller hands over bit sets of descriptors and gets them back with only the
+//! ready bits left.
 //!
-//! The rule: every wait costs a bit for each descriptor up to the highest, ready or not, in the kernel and again here; and a set has
-//! FD_SETSIZE (1024) bits, whatever RLIMIT_NOFILE says.
+//! The rule: every wait costs a bit for each descriptor up to the highest, ready or not, in the
+//! kernel and again here; and a set has FD_SETSIZE (1024) bits, whatever RLIMIT_NOFILE says.
 //!
-//! The classic mistake is to FD_SET a descriptor of 1024 or more: the macro does not look, and writes past the end of the set. Here such a descriptor is
-//! refused before it gets near a set; the connection is closed, counted and mentioned. Another is to hand the kernel one's only copy of the sets,
-//! which it overwrites: what is waited for and what was reported are kept apart.
+//! The classic mistake is to FD_SET a descriptor of 1024 or more: the macro does not look, and
+//! writes past the end of the set. Here such a descriptor is refused before it gets near a set; the
+//! connection is closed, counted and mentioned. Another is to hand the kernel one's only copy of
+//! the sets, which it overwrites: what is waited for and what was reported are kept apart.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

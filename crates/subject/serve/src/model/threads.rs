@@ -1,10 +1,12 @@
 //! A thread a connection: each waits for its own socket, and the kernel's scheduler does the rest.
 //!
-//! The rule: the simplest code there is, a loop of read and write. It costs a stack and a kernel thread a connection, and a switch between
-//! threads a request.
+//! The rule: the simplest code there is, a loop of read and write. It costs a stack and a kernel
+//! thread a connection, and a switch between threads a request.
 //!
-//! The classic mistakes are to leave stacks at their default size (8 MiB of address space each; here 128 KiB, of which only the touched pages are memory), and to
-//! have no answer when a thread cannot be made: here the connection in hand waits, accepting pauses, and both go on when one ends.
+//! The classic mistakes are to leave stacks at their default size (8 MiB of address space each;
+//! here 128 KiB, of which only the touched pages are memory), and to have no answer when a thread
+//! cannot be made: here the connection in hand waits, accepting pauses, and both go on when one
+//! ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +62,8 @@ impl<P: Service> Spawner for Threads<P> {
             let mut exchange = Exchange::default();
             let desk = Desk::new(shared.state.root(), service.is_timed());
             let serving = || blocking::serve(&*held, &service, desk, &mut exchange);
-            // A connection that panics must end like any other, or the server would wait for it for ever.
+            // A connection that panics must end like any other, or the server would wait for it for
+            // ever.
             let outcome = panic::catch_unwind(AssertUnwindSafe(serving));
             shared.end(key, held, peer, &exchange, outcome);
         });
@@ -92,7 +95,8 @@ impl<P: Service> Spawner for Threads<P> {
     }
 
     fn totals(self) -> Totals {
-        // A thread that has said that it ended lets go of what it shares a few instructions later: its last act, and the event is a descriptor.
+        // A thread that has said that it ended lets go of what it shares a few instructions later:
+        // its last act, and the event is a descriptor.
         while Arc::strong_count(&self.shared) > 1 {
             thread::yield_now();
         }
@@ -118,7 +122,8 @@ impl Shared {
             }
             self.state.closed(peer, exchange, &mut totals);
         }
-        // Counted and closed before the acceptor can see that it ended: its descriptor is free by then.
+        // Counted and closed before the acceptor can see that it ended: its descriptor is free by
+        // then.
         drop(socket);
         let mut open = lock(&self.open);
         drop(open.remove(key));

@@ -1,12 +1,17 @@
-//! io_uring(7), Linux 5.1 (2019): the kernel is told what to do, not asked what can be done, and reports what has been done, many with one call.
+//! io_uring(7), Linux 5.1 (2019): the kernel is told what to do, not asked what can be done, and
+//! reports what has been done, many with one call.
 //!
-//! The rule: whatever is lent to the kernel (a buffer, a socket) is the kernel's until the completion that gives it back, however the connection
-//! fares meanwhile. A connection is closed only when its last request has completed, so its slot is never another's while something is still to come.
+//! The rule: whatever is lent to the kernel (a buffer, a socket) is the kernel's until the
+//! completion that gives it back, however the connection fares meanwhile. A connection is closed
+//! only when its last request has completed, so its slot is never another's while something is
+//! still to come.
 //!
-//! The classic mistakes are to lose a buffer (every path gives it back), a completion (each is matched, errors too), or the re-arm of a request that said it would not go on
-//! (`more`); and to let a peer that does not read keep the buffers that everybody needs. Here a send from the pool never waits: what there
-//! is no room for moves to the connection's own memory, and its receive is cancelled until that is sent. Another is to assume that it always wins: it saves
-//! calls, and does more behind each.
+//! The classic mistakes are to lose a buffer (every path gives it back), a completion (each is
+//! matched, errors too), or the re-arm of a request that said it would not go on (`more`); and to
+//! let a peer that does not read keep the buffers that everybody needs. Here a send from the pool
+//! never waits: what there is no room for moves to the connection's own memory, and its receive is
+//! cancelled until that is sent. Another is to assume that it always wins: it saves calls, and does
+//! more behind each.
 
 mod arriving;
 mod leaving;
@@ -37,16 +42,19 @@ use crate::totals::{SEND_TIMEOUT, Totals};
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
 const UNSENT_BYTES: usize = 64 * 1024;
-/// Bytes of a body that are lent to the kernel at a time, where it is no file or sendfile(2) cannot be had.
+/// Bytes of a body that are lent to the kernel at a time, where it is no file or sendfile(2) cannot
+/// be had.
 const PIECE_BYTES: usize = 128 * 1024;
 /// Buffers kept for what is sent next, so that an answer allocates nothing.
 const SPARES: usize = 64;
 
-/// The sizes of a table's ring. A buffer takes a message of 4,000 bytes in one piece, and is back with the same turn of the loop, so there need to be as
-/// many as connections have bytes in flight at one moment. A worker's further tables have mostly idle connections, whose memory counts more: there buffers
-/// weigh 26 bytes a slot.
+/// The sizes of a table's ring. A buffer takes a message of 4,000 bytes in one piece, and is back
+/// with the same turn of the loop, so there need to be as many as connections have bytes in flight
+/// at one moment. A worker's further tables have mostly idle connections, whose memory counts more:
+/// there buffers weigh 26 bytes a slot.
 pub(crate) fn sizes(table: usize) -> Sizes {
-    // A table of direct descriptors may have as many as an ordinary one (io_uring/rsrc.c, io_sqe_files_register).
+    // A table of direct descriptors may have as many as an ordinary one (io_uring/rsrc.c,
+    // io_sqe_files_register).
     let slots = u32::try_from(descriptor::limit()).unwrap_or(u32::MAX).min(1 << 15);
     let buffers = if table == 0 { 512 } else { 128 };
     Sizes { submissions: 256, completions: 2048, slots, buffers, buffer_bytes: 4096, accepts: 32 }
@@ -122,7 +130,8 @@ enum Receive {
     Ending,
     /// Not outstanding.
     Off,
-    /// Not outstanding: it ended as no buffer was free, and stands on the list of those that wait for one.
+    /// Not outstanding: it ended as no buffer was free, and stands on the list of those that wait
+    /// for one.
     AwaitingBuffer,
 }
 
@@ -179,7 +188,8 @@ impl<P: Service> EventLoop<'_, P> {
         loop {
             self.update_listening()?;
             if !self.seat.is_alone() {
-                // What is handed in is done in this call, so it is done with the baton; only the waiting is not.
+                // What is handed in is done in this call, so it is done with the baton; only the
+                // waiting is not.
                 let _baton = self.seat.baton();
                 self.ring.submit()?;
             }
@@ -229,7 +239,8 @@ impl<P: Service> EventLoop<'_, P> {
         Ok(())
     }
 
-    /// Counts what was not given back. What waits for a wake-up or a connection at a door is no leak: it goes with the ring.
+    /// Counts what was not given back. What waits for a wake-up or a connection at a door is no
+    /// leak: it goes with the ring.
     fn finish(mut self) -> io::Result<Totals> {
         let standing = usize::from(self.watches_wake) + self.watched.iter().filter(|watched| **watched).count();
         let leaked = &mut self.totals.leaked;
@@ -311,7 +322,8 @@ impl<P: Service> EventLoop<'_, P> {
         self.drive(slot)
     }
 
-    /// Has the service answer what is in `buffer`, or keeps it for later while something is being sent.
+    /// Has the service answer what is in `buffer`, or keeps it for later while something is being
+    /// sent.
     fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.conversation.exchange.bytes_received += buffer.len() as u64;
@@ -328,7 +340,8 @@ impl<P: Service> EventLoop<'_, P> {
         Ok(())
     }
 
-    /// Has the service answer, and keeps what it says for [`EventLoop::drive`]. An echo goes out of the buffer that it came in.
+    /// Has the service answer, and keeps what it says for [`EventLoop::drive`]. An echo goes out of
+    /// the buffer that it came in.
     fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
@@ -359,7 +372,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    /// Starts or ends whatever the connection's state asks for, now that something of it has changed.
+    /// Starts or ends whatever the connection's state asks for, now that something of it has
+    /// changed.
     fn drive(&mut self, slot: Slot) -> io::Result<()> {
         loop {
             if self.connections.get_mut(slot.index()).expect(OUTSTANDING).has_more_to_say() {
@@ -370,7 +384,8 @@ impl<P: Service> EventLoop<'_, P> {
             if !connection.has_more_to_say() {
                 break;
             }
-            // A file went out at once, so no completion would lead back here. Who has sent more requests waits for those of others.
+            // A file went out at once, so no completion would lead back here. Who has sent more
+            // requests waits for those of others.
             if connection.conversation.held() > 0 {
                 connection.sending = true;
                 self.ring.await_room(slot)?;
@@ -446,7 +461,8 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.asking = false;
         let (now, key) = (self.desk.environment.now(), slot.index() as u64);
-        // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds something, as output waits.
+        // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds
+        // something, as output waits.
         let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
         if connection.life != Lifecycle::Failed
             && let Some(timeout) = connection.conversation.send_timeout()

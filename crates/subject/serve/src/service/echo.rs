@@ -1,4 +1,5 @@
-//! Echo (RFC 862): every byte goes back as it came. Where messages have an end, something can be appended to the reply to each.
+//! Echo (RFC 862): every byte goes back as it came. Where messages have an end, something can be
+//! appended to the reply to each.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,13 +37,15 @@ pub struct Echo {
     interrupted: bool,
 }
 
-/// After this many appended bytes a turn ends: a peer that sends many small messages and reads nothing must not make the server hold the answers to all.
+/// After this many appended bytes a turn ends: a peer that sends many small messages and reads
+/// nothing must not make the server hold the answers to all.
 const APPENDED_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    /// By how many bytes of the end are matched: how many are when the next byte is another (Knuth, Morris, Pratt 1977).
+    /// By how many bytes of the end are matched: how many are when the next byte is another (Knuth,
+    /// Morris, Pratt 1977).
     fallback: Vec<usize>,
 }
 

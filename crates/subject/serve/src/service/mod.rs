@@ -1,8 +1,10 @@
 //! What a server does with the bytes of one connection, apart from how it moves them.
 //!
-//! A service is handed bytes and answers with chunks to send, how much it has taken, what is to happen next, and until when. It has no descriptor, clock or system
-//! call: what it asks of the outside (the time, a file by its path) is answered by an [`Outside`], what it wants burnt or closed is done by the driver. So one service runs
-//! under every model, and is tested without a socket.
+//! A service is handed bytes and answers with chunks to send, how much it has taken, what is to
+//! happen next, and until when. It has no descriptor, clock or system call: what it asks of the
+//! outside (the time, a file by its path) is answered by an [`Outside`], what it wants burnt or
+//! closed is done by the driver. So one service runs under every model, and is tested without a
+//! socket.
 
 mod echo;
 mod http;
@@ -31,7 +33,8 @@ pub enum Chunk {
         /// How many bytes; never none.
         length: u64,
     },
-    /// A pattern over and over, cut off after `length` bytes; never none. Nothing may follow it in the same turn.
+    /// A pattern over and over, cut off after `length` bytes; never none. Nothing may follow it in
+    /// the same turn.
     Repeated {
         /// The pattern.
         pattern: &'static [u8],
@@ -42,7 +45,8 @@ pub enum Chunk {
     },
 }
 
-/// What a turn produces. Every connection of a loop uses the same, so that nothing is allocated for one.
+/// What a turn produces. Every connection of a loop uses the same, so that nothing is allocated for
+/// one.
 #[derive(Debug, Default)]
 pub struct Output {
     /// To send, in this order.
@@ -71,15 +75,17 @@ pub enum Next {
     Send,
     /// Send, and close.
     Close,
-    /// Send, end the writing half, and read on for a moment: the peer may still be sending, and closing on unread bytes resets the
-    /// connection, which destroys an answer on its way (RFC 9112, section 9.6).
+    /// Send, end the writing half, and read on for a moment: the peer may still be sending, and
+    /// closing on unread bytes resets the connection, which destroys an answer on its way (RFC
+    /// 9112, section 9.6).
     Linger,
 }
 
 /// What a service made of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Bytes of the input that are done with. The driver keeps the rest, and hands it in again in front of what arrives next.
+    /// Bytes of the input that are done with. The driver keeps the rest, and hands it in again in
+    /// front of what arrives next.
     pub consumed: usize,
     /// Requests begun to be answered.
     pub requests: u64,
@@ -125,16 +131,19 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Whether it ever asks for the time or sets a limit. If not, nobody looks at a clock for it.
     fn is_timed(&self) -> bool;
 
-    /// How long the peer may acknowledge nothing of what is being sent before the connection is given up.
+    /// How long the peer may acknowledge nothing of what is being sent before the connection is
+    /// given up.
     fn send_timeout(&self) -> Option<Duration>;
 
     /// The connection is open; returns until when something must arrive.
     fn opened(&mut self, outside: &impl Outside) -> Option<Instant>;
 
-    /// Takes `input`: what it left of the last, and what has arrived since. Called when something has arrived, and after a [`Next::Send`].
+    /// Takes `input`: what it left of the last, and what has arrived since. Called when something
+    /// has arrived, and after a [`Next::Send`].
     fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn;
 
-    /// The instant of [`Next::Receive`] has passed. `partial` is whether input waits for its rest. Returns whether to close or linger.
+    /// The instant of [`Next::Receive`] has passed. `partial` is whether input waits for its rest.
+    /// Returns whether to close or linger.
     fn expired(&mut self, partial: bool, outside: &mut impl Outside, output: &mut Output) -> Next;
 }
 

@@ -1,4 +1,5 @@
-//! One connection of a readiness loop. It knows nothing of the selector: what to wait for next is what it returns.
+//! One connection of a readiness loop. It knows nothing of the selector: what to wait for next is
+//! what it returns.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,8 @@ use crate::driver::limit::Limit;
 use crate::driver::unsent::{Room, Unsent};
 use crate::service::Service;
 
-/// A connection of a readiness loop: what it waits for, what it has yet to send, and its talk with the service.
+/// A connection of a readiness loop: what it waits for, what it has yet to send, and its talk with
+/// the service.
 pub(super) struct Connection<P> {
     pub(super) socket: OwnedFd,
     pub(super) peer: SocketAddr,
@@ -25,7 +27,8 @@ pub(super) struct Connection<P> {
     pub(super) room: Room,
     pub(super) limit: Limit,
     pub(super) interest: Interest,
-    /// A read may find something. Set by the selector, cleared by a read that found the socket empty.
+    /// A read may find something. Set by the selector, cleared by a read that found the socket
+    /// empty.
     pub(super) readable: bool,
     /// It stands on the list of those with more to do.
     pub(super) is_listed: bool,
@@ -83,7 +86,8 @@ impl<P: Service> Connection<P> {
                 }
                 Err(error) => return Err(error),
             };
-            // A read that did not fill the buffer took all there was (epoll(7)), except the end of the stream.
+            // A read that did not fill the buffer took all there was (epoll(7)), except the end of
+            // the stream.
             self.readable = length == input.len() || self.ended;
             self.conversation.exchange.bytes_received += length as u64;
             if self.conversation.stage == Stage::Receiving {

@@ -1,8 +1,10 @@
 //! How connections come into a ring's table.
 //!
-//! As a rule the ring accepts: up to 32 accepts wait, and each completes with a socket in the table. An accept that waits would hold a place that another
-//! worker's connection could have, and a connection that the acceptor hands over is accepted already. So where places are counted or connections are
-//! handed over, the ring reports that there is one, it is taken by an ordinary call, and adopted into the table.
+//! As a rule the ring accepts: up to 32 accepts wait, and each completes with a socket in the
+//! table. An accept that waits would hold a place that another worker's connection could have, and
+//! a connection that the acceptor hands over is accepted already. So where places are counted or
+//! connections are handed over, the ring reports that there is one, it is taken by an ordinary
+//! call, and adopted into the table.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +24,8 @@ use crate::service::Service;
 const BATCH: usize = 64;
 
 impl<P: Service> EventLoop<'_, P> {
-    /// Waits for connections while it is this table's turn and nothing is exhausted, and not otherwise.
+    /// Waits for connections while it is this table's turn and nothing is exhausted, and not
+    /// otherwise.
     pub(super) fn update_listening(&mut self) -> io::Result<()> {
         if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.pause.is_on() {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
@@ -37,10 +40,12 @@ impl<P: Service> EventLoop<'_, P> {
         self.arm_accepts()
     }
 
-    /// Keeps accepts waiting at every listener, as many at one as at another, and no more than there are free slots for: none is accepted that has no place.
-    /// Where a listener must go without, another table is to have the turn.
+    /// Keeps accepts waiting at every listener, as many at one as at another, and no more than
+    /// there are free slots for: none is accepted that has no place. Where a listener must go
+    /// without, another table is to have the turn.
     fn arm_accepts(&mut self) -> io::Result<()> {
-        // The accepts of a quiet listener hold slots that a busy one cannot have: an eighth of the table at most.
+        // The accepts of a quiet listener hold slots that a busy one cannot have: an eighth of the
+        // table at most.
         let share = (self.accepts.min(self.capacity / 8) / self.armed.len().max(1)).max(1);
         let waiting = self.armed.iter().sum::<usize>();
         if waiting >= share * self.armed.len() {
@@ -118,7 +123,8 @@ impl<P: Service> EventLoop<'_, P> {
             }
             self.totals.count_io_error(&error);
             if failure == Failure::FullTable {
-                // Sockets that send files have a number in the thread's table as well: another table has room for more.
+                // Sockets that send files have a number in the thread's table as well: another
+                // table has room for more.
                 self.report_full();
             }
             if failure.pauses() {

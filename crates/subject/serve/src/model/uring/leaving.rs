@@ -1,8 +1,11 @@
 //! How bytes leave a ring's sockets.
 //!
-//! Bytes are lent to the kernel, which says when it has sent them. A file's need not pass through memory: sendfile(2) moves them, but knows only sockets of the thread's own
-//! table, and splice in a ring always goes to a worker thread (io_uring/splice.c). So a connection's first large file gives its socket a number there as well, which it keeps; and
-//! its files then go as in the readiness models, the ring saying when there is room. Before Linux 6.8, and where the thread's table is full, files pass through memory.
+//! Bytes are lent to the kernel, which says when it has sent them. A file's need not pass through
+//! memory: sendfile(2) moves them, but knows only sockets of the thread's own table, and splice in
+//! a ring always goes to a worker thread (io_uring/splice.c). So a connection's first large file
+//! gives its socket a number there as well, which it keeps; and its files then go as in the
+//! readiness models, the ring saying when there is room. Before Linux 6.8, and where the thread's
+//! table is full, files pass through memory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -126,7 +129,8 @@ impl<P: Service> EventLoop<'_, P> {
         self.drive(slot)
     }
 
-    /// Sends what there is room and time for. For the rest, and for the others to have their turn, the ring is asked to say when there is room.
+    /// Sends what there is room and time for. For the rest, and for the others to have their turn,
+    /// the ring is asked to say when there is room.
     fn send_file(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let Some(FileTransfer::Sendfile(socket, waiting)) = connection.file_transfer.as_deref_mut() else {

@@ -15,7 +15,8 @@ use crate::service::Echo;
 const ROOMY: Sizes =
     Sizes { submissions: 64, completions: 256, slots: 512, buffers: 64, buffer_bytes: 4096, accepts: 8 };
 
-/// Serves echo on rings of these sizes while `clients` runs; returns what was counted and how many tables it took.
+/// Serves echo on rings of these sizes while `clients` runs; returns what was counted and how many
+/// tables it took.
 fn serve(sizes: Sizes, growth: Growth, clients: impl FnOnce(SocketAddr) + Send + 'static) -> (Totals, usize) {
     serve_at::<1>(sizes, growth, |[address]| clients(address))
 }

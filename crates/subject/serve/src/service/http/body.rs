@@ -1,10 +1,12 @@
-//! The body of a request, which is read past: nothing here takes one. What is not understood is an error, as the next request would begin anywhere.
+//! The body of a request, which is read past: nothing here takes one. What is not understood is an
+//! error, as the next request would begin anywhere.
 
 use super::syntax::is_token;
 
 /// The longest body that is read past; a request with more is answered with 413.
 const BODY_BYTES: u64 = 1 << 20;
-/// Bytes in a chunk's size line, and in a line of the trailer, with its end: a longer one is refused alike whether it comes whole or in pieces.
+/// Bytes in a chunk's size line, and in a line of the trailer, with its end: a longer one is
+/// refused alike whether it comes whole or in pieces.
 const LINE_BYTES: usize = 4096;
 
 /// What is left of a body.
@@ -120,7 +122,8 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, BadBody> {
     }
 }
 
-/// The size that a chunk's first line says (RFC 9112, section 7.1): digits, then extensions, which are nobody's here.
+/// The size that a chunk's first line says (RFC 9112, section 7.1): digits, then extensions, which
+/// are nobody's here.
 fn chunk_size(line: &[u8]) -> Result<u64, BadBody> {
     let line = line.strip_suffix(b"\r\n").ok_or(BadBody)?;
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -137,7 +140,8 @@ fn chunk_size(line: &[u8]) -> Result<u64, BadBody> {
     u64::from_str_radix(size, 16).map_err(|_| BadBody)
 }
 
-/// Whether a line of the trailer is its end; if not, it is a field (RFC 9112, section 7.1.2), which is nobody's here.
+/// Whether a line of the trailer is its end; if not, it is a field (RFC 9112, section 7.1.2), which
+/// is nobody's here.
 fn trailer_is_over(line: &[u8]) -> Result<bool, BadBody> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -157,7 +161,8 @@ fn is_control(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Reads past the body at the beginning of `bytes`, handed in with a cut; returns its length, or `None` where it is none.
+    /// Reads past the body at the beginning of `bytes`, handed in with a cut; returns its length,
+    /// or `None` where it is none.
     fn length(bytes: &[u8], cut: usize) -> Option<usize> {
         let mut body = Body::chunked();
         let taken = body.discard(&bytes[..cut]).ok()?;

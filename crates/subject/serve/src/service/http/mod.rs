@@ -1,6 +1,8 @@
-//! HTTP/1.0 and HTTP/1.1 for files (RFC 9110, RFC 9112): GET and HEAD, persistent connections, pipelining, ranges, preconditions.
+//! HTTP/1.0 and HTTP/1.1 for files (RFC 9110, RFC 9112): GET and HEAD, persistent connections,
+//! pipelining, ranges, preconditions.
 //!
-//! The rule: one request after the other, answered in order. A connection is in one of three states:
+//! The rule: one request after the other, answered in order. A connection is in one of three
+//! states:
 //!
 //! | state | waits for | until |
 //! |---|---|---|
@@ -8,7 +10,8 @@
 //! | head | the rest of a head, which the driver keeps | the request timeout, from its first byte |
 //! | body | the rest of a body that nobody wants | the request timeout, from the head's end |
 //!
-//! After an answer that ends the connection, nothing is called any more. Whatever cannot be read ends it: where a request ends is not known any more.
+//! After an answer that ends the connection, nothing is called any more. Whatever cannot be read
+//! ends it: where a request ends is not known any more.
 
 mod body;
 mod precondition;
@@ -71,7 +74,8 @@ impl Settings {
 
 /// After this much output a turn ends, so that pipelined requests cannot pile answers up.
 const OUTPUT_BYTES: usize = 16 * 1024;
-/// After this many requests a turn ends, so that one who pipelines does not keep the others waiting.
+/// After this many requests a turn ends, so that one who pipelines does not keep the others
+/// waiting.
 const REQUESTS: u64 = 16;
 /// Synthetic bodies up to this size are written beside their head, and go out with it.
 const SMALL_BODY: u64 = 4 * 1024;
@@ -173,7 +177,8 @@ impl Service for Http {
     }
 
     fn expired(&mut self, partial: bool, outside: &mut impl Outside, output: &mut Output) -> Next {
-        // An idle connection has nothing to answer; one whose body does not come has its answer already (RFC 9110, section 15.5.9).
+        // An idle connection has nothing to answer; one whose body does not come has its answer
+        // already (RFC 9110, section 15.5.9).
         if !partial || matches!(self.state, State::Body { .. }) {
             return Next::Close;
         }
@@ -329,7 +334,8 @@ impl<O: Outside> Exchange<'_, O> {
         }
     }
 
-    /// A folder is asked for with a slash at its end, or relative links in its index would lead elsewhere.
+    /// A folder is asked for with a slash at its end, or relative links in its index would lead
+    /// elsewhere.
     fn redirect(&mut self) {
         let (path, query) = target::split(self.request.target);
         let visible = self.has_body();

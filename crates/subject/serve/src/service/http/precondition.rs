@@ -1,4 +1,5 @@
-//! Preconditions (RFC 9110, section 13): whether a file is sent at all, and whether a part of it may be.
+//! Preconditions (RFC 9110, section 13): whether a file is sent at all, and whether a part of it
+//! may be.
 
 use std::time::SystemTime;
 
@@ -33,7 +34,8 @@ pub(super) fn evaluate(request: &Request<'_>, stamp: &Validators) -> Verdict {
     if unmodified { Verdict::NotModified } else { Verdict::Send }
 }
 
-/// Whether a range may be sent: not if it was asked for on the condition of another state (`If-Range`).
+/// Whether a range may be sent: not if it was asked for on the condition of another state
+/// (`If-Range`).
 pub(super) fn range_applies(request: &Request<'_>, stamp: &Validators) -> bool {
     match request.if_range {
         None => true,

@@ -49,7 +49,8 @@ pub(super) struct Request<'a> {
     pub(super) if_unmodified_since: Option<&'a [u8]>,
 }
 
-/// The lines of a field that is a list: as many lines as the client likes mean what one would (RFC 9110, section 5.3).
+/// The lines of a field that is a list: as many lines as the client likes mean what one would (RFC
+/// 9110, section 5.3).
 #[derive(Default)]
 pub(super) struct Lines<'a> {
     first: Option<&'a [u8]>,
@@ -107,7 +108,8 @@ fn partial(input: &[u8]) -> Head<'_> {
     }
 }
 
-/// A head that is not of HTTP/1.0 or HTTP/1.1. A later minor version is read as the latest known (RFC 9110, section 2.5); another major version cannot be.
+/// A head that is not of HTTP/1.0 or HTTP/1.1. A later minor version is read as the latest known
+/// (RFC 9110, section 2.5); another major version cannot be.
 fn parse_other_version(input: &[u8]) -> Head<'_> {
     let head = &input[..input.len().min(HEAD_BYTES)];
     let begun = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -149,7 +151,8 @@ fn parse_other_version(input: &[u8]) -> Head<'_> {
     }
 }
 
-/// Whether the request line is longer than a line may be, as far as it has come. Empty lines before it are skipped (RFC 9112, section 2.2).
+/// Whether the request line is longer than a line may be, as far as it has come. Empty lines before
+/// it are skipped (RFC 9112, section 2.2).
 fn has_long_line(input: &[u8]) -> bool {
     let begun = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
     input.len() - begun > LINE_BYTES && !input[begun..=begun + LINE_BYTES].contains(&b'\n')
@@ -201,7 +204,8 @@ impl Framing<'_> {
         match (self.length, self.coding) {
             (None, None) => Ok(Body::NONE),
             (Some(length), None) => Ok(Body::of(length)),
-            // Both, or a coding that HTTP/1.0 does not know, is how requests are smuggled (RFC 9112, section 6.1).
+            // Both, or a coding that HTTP/1.0 does not know, is how requests are smuggled (RFC
+            // 9112, section 6.1).
             (Some(_), Some(_)) => Err(Status::BAD_REQUEST),
             (None, Some(_)) if minor == 0 => Err(Status::BAD_REQUEST),
             (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Body::chunked()),
@@ -229,7 +233,8 @@ fn read_field<'a>(
             if !value.eq_ignore_ascii_case(b"100-continue") {
                 return Err(Status::EXPECTATION_FAILED);
             }
-            // A client of HTTP/1.0 would take the interim answer for the answer (RFC 9110, section 10.1.1).
+            // A client of HTTP/1.0 would take the interim answer for the answer (RFC 9110, section
+            // 10.1.1).
             request.expects_continue = request.minor > 0;
         }
         8 if name.eq_ignore_ascii_case("if-match") => request.if_match.add(value),
@@ -248,7 +253,8 @@ fn read_field<'a>(
             }
         }
         17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-            // Twice is once, with a comma (RFC 9110, section 5.3): a list of codings, of which none is known.
+            // Twice is once, with a comma (RFC 9110, section 5.3): a list of codings, of which none
+            // is known.
             framing.coding = Some(if framing.coding.is_none() { value } else { b"several" });
         }
         17 if name.eq_ignore_ascii_case("if-modified-since") => once(&mut request.if_modified_since, value),
@@ -258,7 +264,8 @@ fn read_field<'a>(
     Ok(())
 }
 
-/// Keeps the value of a field that is no list. Of several lines none is the right one, so they are as if malformed, which these fields may be: then the whole is sent.
+/// Keeps the value of a field that is no list. Of several lines none is the right one, so they are
+/// as if malformed, which these fields may be: then the whole is sent.
 fn once<'a>(field: &mut Option<&'a [u8]>, value: &'a [u8]) {
     *field = Some(if field.is_none() { value } else { b"" });
 }

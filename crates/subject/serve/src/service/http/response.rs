@@ -62,7 +62,8 @@ impl<'a> Head<'a> {
         self
     }
 
-    /// A `Location` on this host. What came as raw UTF-8 is encoded: a field holds ASCII (RFC 9110, section 5.5).
+    /// A `Location` on this host. What came as raw UTF-8 is encoded: a field holds ASCII (RFC 9110,
+    /// section 5.5).
     pub(super) fn location(self, parts: &[&str]) -> Head<'a> {
         let bytes = &mut self.output.bytes;
         bytes.extend_from_slice(b"Location: ");
@@ -137,7 +138,8 @@ pub(super) fn repeat(output: &mut Output, pattern: &[u8], offset: u64, length: u
     written(output, start);
 }
 
-/// Has what was written since `start` sent: with what was written just before it, if nothing came between.
+/// Has what was written since `start` sent: with what was written just before it, if nothing came
+/// between.
 fn written(output: &mut Output, start: usize) {
     let end = output.bytes.len();
     if let Some(Chunk::Written(range)) = output.chunks.last_mut()
@@ -149,7 +151,8 @@ fn written(output: &mut Output, start: usize) {
     output.chunks.push(Chunk::Written(start..end));
 }
 
-/// What synthetic bodies consist of: lines of 64 bytes, a kilobyte times 64, so that one write moves a good part.
+/// What synthetic bodies consist of: lines of 64 bytes, a kilobyte times 64, so that one write
+/// moves a good part.
 pub(super) static PATTERN: &[u8] = &{
     let line = *b"Plimsoll: bytes from nowhere, to be counted, not to be believed\n";
     let mut pattern = [0; 64 * 1024];

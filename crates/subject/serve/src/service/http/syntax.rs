@@ -8,7 +8,8 @@ pub(super) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| byte.is_ascii_alphanumeric() || is_mark(byte))
 }
 
-/// Whether these bytes are a host with or without a port (RFC 3986, section 3.2.2). The host may be empty: a `Host` field says so of a target without an authority.
+/// Whether these bytes are a host with or without a port (RFC 3986, section 3.2.2). The host may be
+/// empty: a `Host` field says so of a target without an authority.
 pub(super) fn is_authority(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let port = match text.strip_prefix('[') {

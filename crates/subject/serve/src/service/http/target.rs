@@ -59,7 +59,8 @@ pub(super) fn split(target: &str) -> (&str, &str) {
 
 const SCHEME: &str = "http://";
 
-/// The host and port of a target in a proxy's form, which every server must take (RFC 9112, section 3.2.2).
+/// The host and port of a target in a proxy's form, which every server must take (RFC 9112, section
+/// 3.2.2).
 fn authority(target: &str) -> Option<&str> {
     let scheme = target.get(..SCHEME.len())?;
     let rest = &target[SCHEME.len()..];
