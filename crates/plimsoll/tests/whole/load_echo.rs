@@ -1,4 +1,5 @@
-//! `plimsoll load echo` against servers that answer rightly, wrongly, late or never: what becomes of each request, and what is said of it.
+//! `plimsoll load echo` against servers that answer rightly, wrongly, late or never: what becomes
+//! of each request, and what is said of it.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -119,7 +120,8 @@ fn a_reset_fails_the_request() {
 
 #[test]
 fn a_connection_that_ends_between_requests_is_opened_again_and_fails_none() {
-    // Each connection answers once and ends its half after that; the next request is due only later.
+    // Each connection answers once and ends its half after that; the next request is due only
+    // later.
     let target = serve(|mut stream| {
         let mut message = [0; 64];
         if stream.read_exact(&mut message).is_ok() {
@@ -163,7 +165,8 @@ fn nobody_listening_is_said_with_its_name_and_remedy() {
     }
 }
 
-/// Answers 40 connections three times each, one after the other; how many were up at the first request, and how many were still up before the last answer.
+/// Answers 40 connections three times each, one after the other; how many were up at the first
+/// request, and how many were still up before the last answer.
 fn count_at_the_first_request_and_the_last(listener: &TcpListener) -> (usize, usize) {
     let mut message = [0; 64];
     let mut streams = vec![listener.accept().expect("a connection").0];
@@ -243,8 +246,8 @@ fn first_requests_are_spread_over_the_think_time_and_only_lockstep_begins_at_onc
         starts.sort_by(f64::total_cmp);
         starts[19] - starts[0]
     };
-    // Times as they were meant to be: a late generator does not move them. That twenty even phases fall within half of the time
-    // has a probability of 2 in 100,000.
+    // Times as they were meant to be: a late generator does not move them. That twenty even phases
+    // fall within half of the time has a probability of 2 in 100,000.
     let spread = range(intended_starts("-c 20 --each 1 --think 4s -t 1"));
     let lockstep = range(intended_starts("-c 20 --each 1 --think 4s -t 1 --lockstep"));
     assert!((2.0..=4.1).contains(&spread), "{spread} s");
@@ -311,8 +314,8 @@ fn a_missed_limit_is_exit_code_3_and_a_met_one_is_not() {
     let mut met = command("echo", &echo().to_string(), "-n 2000 -c 1");
     let run = outcome(&met.args(["--limit", "response_time.p99 < 1h"]).output().expect("the binary runs"));
     assert_eq!(run.code, Some(0));
-    // One connection: while the server has its request the generator has nothing to do, so that it is not the limit. Where the
-    // machine was all the same, that is the exit code.
+    // One connection: while the server has its request the generator has nothing to do, so that it
+    // is not the limit. Where the machine was all the same, that is the exit code.
     let missed = || {
         let mut missed = command("echo", &echo().to_string(), "-n 2000 -c 1");
         let run = outcome(&missed.args(["--limit", "completed_rate > 100M"]).output().expect("the binary runs"));
@@ -402,7 +405,7 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
         (target, "-n 0", "asks for nothing"),
         (target, "--each 2000M", "give a --duration"),
         (target, "-d 0", "nothing happens in no time"),
-        (target, "-d 5", "such as 250ms"),
+        (target, "-d 5x", "such as 250ms"),
         (target, "-n 5 -d 5s", "cannot be used with"),
         (target, "--timeout 0", "give a duration"),
         (target, "--verify some", "full, length, none"),
@@ -459,7 +462,8 @@ fn the_summary_in_words_names_what_matters() {
 
 #[test]
 fn a_refusing_stream_is_not_connected_twice_at_once() {
-    // A listener that is never accepted from still completes connects in its backlog; nothing is sent twice on them.
+    // A listener that is never accepted from still completes connects in its backlog; nothing is
+    // sent twice on them.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let run = load(listener.local_addr().expect("it is bound"), "-c 4 -d 1s");
     assert_eq!((run.count("requests.in_flight"), run.count("connections.established")), (4, 4));
