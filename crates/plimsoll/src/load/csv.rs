@@ -119,7 +119,8 @@ pub(super) fn write_tcpbenchmark(out: &mut impl Write, sequences: &[Sequence], e
 /// Total, average, sample variance, maximum.
 fn statistics(samples: &[f64]) -> [f64; 4] {
     let count = samples.len() as f64;
-    let total: f64 = samples.iter().sum();
+    // An empty `sum` of floats is -0.0, which a row would show as -0.000000.
+    let total = samples.iter().fold(0.0, |sum, sample| sum + sample);
     let mean = if samples.is_empty() { 0.0 } else { total / count };
     let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
     let variance = if samples.len() > 1 { squares / (count - 1.0) } else { 0.0 };
@@ -142,6 +143,15 @@ fn seconds(nanoseconds: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_without_any_success_are_zero_and_not_below_it() {
+        let mut out = Vec::new();
+        write_tcpbenchmark(&mut out, &[], Duration::from_secs(1)).expect("a vector takes all");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,"), "{text}");
+        assert!(!text.contains("-0.0"), "{text}");
+    }
 
     #[test]
     fn the_row_of_the_report_comes_out_to_the_letter() {
