@@ -116,6 +116,8 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
     }
     for model in ["poll", "epoll", "epoll-et"] {
         let mut server = Server::echo_with_limit(model, 64, &["--workers", "1"]);
+        // The first table is there once it answers: without one, a server rightly stops.
+        assert_echoes(&mut server.connect(), b"up");
         // From now on no thread gets a table of its own.
         let inject = ["-e", "trace=unshare", "-e", "inject=unshare:error=ENOMEM", "-o", "/dev/null"];
         let mut strace = Command::new("strace")

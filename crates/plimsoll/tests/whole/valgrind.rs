@@ -104,7 +104,7 @@ const REQUESTS: [(&str, &str); 8] = [
     ("GET /large HTTP/1.1\r\nHost: test\r\nRange: bytes=5-70000\r\nConnection: close\r\n\r\n", "HTTP/1.1 206"),
     ("GET /bytes/100000 HTTP/1.0\r\n\r\n", "HTTP/1.1 200"),
     ("GET /none HTTP/1.0\r\n\r\n", "HTTP/1.1 404"),
-    ("what is this?\r\n\r\n", "HTTP/1.1 505"),
+    ("what is this?\r\n\r\n", "HTTP/1.1 400"),
     ("GET /small HTTP/1.1\r\nHost: test\r\n\r\nGET /large HTTP/1.0\r\n\r\n", "HTTP/1.1 200"),
     // It goes away in the middle of a request.
     ("GET /sm", ""),
