@@ -41,14 +41,11 @@ impl Signals {
     /// read them. Call it before the first thread starts: a thread that does not block a signal
     /// would die of it.
     pub fn take(signals: &[Signal]) -> io::Result<Signals> {
+        block(signals)?;
         let set = set_of(signals);
-        // SAFETY: `set` is initialised and lives for both calls; the old mask is not asked for; a
-        // fresh descriptor is returned, owned by nobody else.
+        // SAFETY: `set` is initialised and lives for the call; a fresh descriptor is returned, owned
+        // by nobody else.
         unsafe {
-            let error = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),
                 descriptor => Ok(Signals(OwnedFd::from_raw_fd(descriptor))),
@@ -75,6 +72,17 @@ impl AsFd for Signals {
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> i32 {
         self.0.as_raw_fd()
+    }
+}
+
+/// Blocks `signals` in the calling thread and those it starts from now on; they wait for
+/// [`Signals::take`]. A thread that starts before that call has to start behind this one.
+pub fn block(signals: &[Signal]) -> io::Result<()> {
+    let set = set_of(signals);
+    // SAFETY: `set` is initialised and lives for the call; the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 

@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow};
 use plimsoll_load::record::{Phase, Records, Row, Second};
 use plimsoll_measure::summary::Summary;
 use plimsoll_measure::times::{Times, TimesSummary};
+use plimsoll_sys::signal::{self, Signal};
 use serde::Serialize;
 
 use crate::outcome::Usage;
@@ -73,6 +74,9 @@ impl Files {
     ) -> anyhow::Result<Sender<T>> {
         let file = BufWriter::new(create(path)?);
         let (sender, receiver) = channel();
+        // The writer starts before the run takes its signals: unblocked there, SIGTERM would end the
+        // process with no summary and half a record.
+        signal::block(&[Signal::Interrupt, Signal::Terminate])?;
         let name = "record writer".to_owned();
         let writer = std::thread::Builder::new().name(name).spawn(move || write(&receiver, file))?;
         self.writers.push((path.to_path_buf(), writer));

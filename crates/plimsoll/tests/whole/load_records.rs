@@ -1,6 +1,6 @@
 //! What `plimsoll load` records beside its summary, and the forms of other tools that it writes.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -225,4 +225,20 @@ fn a_sequence_that_never_succeeds_is_given_up_after_its_attempts() {
     let row: Vec<&str> = lines[lines.len() - 2].split(',').collect();
     assert_eq!(row[..5], ["1", "0", "0", "3", "3"]);
     assert!(lines.contains(&"Thread(0): false".to_owned()), "{lines:?}");
+}
+
+#[test]
+fn a_generator_that_writes_records_ends_on_a_signal_with_its_summary() {
+    let (series, log) = (Scratch::new("signal-series"), Scratch::new("signal-log"));
+    let records = format!("--timeseries {} --request-log {}", series.0.display(), log.0.display());
+    let mut load = command("echo", &echo().to_string(), &format!("-c 2 -d 10m --think 1ms {records}"));
+    let mut running = load.stdout(std::process::Stdio::piped()).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(running.stdout.take().expect("piped")).lines();
+    let opened = lines.next().expect("the window opens").expect("a line");
+    assert!(opened.contains("window_opened"), "{opened}");
+    let signalled = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
+    assert!(signalled.expect("kill runs").success());
+    let summary = lines.last().expect("a summary").expect("a line");
+    assert!(summary.contains(r#""event":"summary""#), "{summary}");
+    assert_eq!(running.wait().expect("it ends").code(), Some(143));
 }
