@@ -27,7 +27,6 @@ SUITE = """
 name = "page"
 question = "Which of two models <b>is</b> cheaper?"
 [server]
-workers = 1
 [load]
 duration = "150ms"
 think = "5ms"
@@ -81,7 +80,7 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for(browser: Browser, report:
     page, complaints = seen(browser, report)
     charts = page.locator("[data-chart]")
     assert charts.count() >= 8
-    assert page.locator("[data-chart] .vega-embed svg").count() == charts.count()
+    assert page.locator("[data-chart] .vega-embed svg.marks").count() == charts.count()
     assert complaints == []
 
 

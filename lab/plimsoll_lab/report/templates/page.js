@@ -37,6 +37,9 @@
       actions: { export: true, source: false, compiled: false, editor: false },
       downloadFileName: element.dataset.chart,
     });
+    // The region around a chart has its name, and a table its numbers: a screen reader skips the shapes.
+    canvas.querySelector("svg.marks").setAttribute("aria-hidden", "true");
+    canvas.querySelector("summary").setAttribute("aria-label", "Save this chart as a picture");
     element.dataset.drawn = "yes";
     element.replaceChildren(canvas);
     return drawn;
