@@ -63,6 +63,14 @@ def lost_part(trial: TrialRecord, suite: Suite) -> float:
     return 0.0 if off == 0 else min(MOST_LOST, max(LEAST_LOST, off))
 
 
+def misses_a_limit(trial: TrialRecord, suite: Suite) -> bool:
+    """Whether a trial against a null server has no figures, or figures that a stated limit refuses.
+
+    A generator whose own lag is most of so short a response time meets the limit all the same.
+    """
+    return not trial.figures or any(_off(trial, limit) > 0 for limit in suite.limits)
+
+
 def broken_by(trial: TrialRecord, suite: Suite) -> str:
     """What was missed, in words."""
     if trial.outcome != "ok":

@@ -148,6 +148,7 @@ ELSEWHERE = {
     "forward.table": "write mappings, or any forwarder as a role of kind command",
     "forward.check": "it ends before anything is forwarded",
     "forward.watch": "no table changes during a trial",
+    "forward.user": "every part of a trial runs as the user of the lab",
 }
 """Settings that have another home than the one a person may look in first."""
 
