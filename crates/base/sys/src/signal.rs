@@ -43,8 +43,8 @@ impl Signals {
     pub fn take(signals: &[Signal]) -> io::Result<Signals> {
         block(signals)?;
         let set = set_of(signals);
-        // SAFETY: `set` is initialised and lives for the call; a fresh descriptor is returned, owned
-        // by nobody else.
+        // SAFETY: `set` is initialised and lives for the call; a fresh descriptor is returned,
+        // owned by nobody else.
         unsafe {
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),

@@ -74,8 +74,8 @@ impl Files {
     ) -> anyhow::Result<Sender<T>> {
         let file = BufWriter::new(create(path)?);
         let (sender, receiver) = channel();
-        // The writer starts before the run takes its signals: unblocked there, SIGTERM would end the
-        // process with no summary and half a record.
+        // The writer starts before the run takes its signals: unblocked there, SIGTERM would end
+        // the process with no summary and half a record.
         signal::block(&[Signal::Interrupt, Signal::Terminate])?;
         let name = "record writer".to_owned();
         let writer = std::thread::Builder::new().name(name).spawn(move || write(&receiver, file))?;
