@@ -8,33 +8,52 @@ use std::time::Instant;
 
 use crate::timer::{Timer, Wheel};
 
+/// A timer that fires at a time or earlier: whoever has it finds out then whether anything is due.
+#[derive(Debug, Default)]
+pub struct LazyTimer(Option<(Timer, Instant)>);
+
+impl LazyTimer {
+    /// Sees that it fires at `due` at the latest. `key` is what the wheel's timer hands back.
+    pub fn fire_by(&mut self, due: Instant, wheel: &mut Wheel, key: u64) {
+        if self.0.is_some_and(|(_, fires)| fires <= due) {
+            return;
+        }
+        self.cancel(wheel);
+        self.0 = Some((wheel.set(due, key), due));
+    }
+
+    /// It has fired.
+    pub fn fired(&mut self) {
+        self.0 = None;
+    }
+
+    /// Takes it back from the wheel.
+    pub fn cancel(&mut self, wheel: &mut Wheel) {
+        if let Some((timer, _)) = self.0.take() {
+            wheel.cancel(timer);
+        }
+    }
+}
+
 /// Until when something must happen.
 #[derive(Debug, Default)]
 pub struct Deadline {
     until: Option<Instant>,
-    /// The timer, and when it fires.
-    timer: Option<(Timer, Instant)>,
+    timer: LazyTimer,
 }
 
 impl Deadline {
     /// Moves the deadline, or takes it away. `key` is what the wheel's timer hands back.
     pub fn set(&mut self, until: Option<Instant>, wheel: &mut Wheel, key: u64) {
         self.until = until;
-        let Some(until) = until else { return };
-        match self.timer {
-            Some((_, fires)) if fires <= until => {}
-            late => {
-                if let Some((timer, _)) = late {
-                    wheel.cancel(timer);
-                }
-                self.timer = Some((wheel.set(until, key), until));
-            }
+        if let Some(until) = until {
+            self.timer.fire_by(until, wheel, key);
         }
     }
 
     /// Its timer has fired; returns whether the deadline is reached. If not, the timer is set anew.
     pub fn is_reached(&mut self, now: Instant, wheel: &mut Wheel, key: u64) -> bool {
-        self.timer = None;
+        self.timer.fired();
         let reached = self.until.is_some_and(|until| until <= now);
         if !reached {
             self.set(self.until, wheel, key);
@@ -43,10 +62,8 @@ impl Deadline {
     }
 
     /// Takes the timer back.
-    pub fn cancel(self, wheel: &mut Wheel) {
-        if let Some((timer, _)) = self.timer {
-            wheel.cancel(timer);
-        }
+    pub fn cancel(mut self, wheel: &mut Wheel) {
+        self.timer.cancel(wheel);
     }
 }
 

@@ -29,6 +29,11 @@ impl ConnectionLimit {
         self.most.store(most, Ordering::Relaxed);
     }
 
+    /// How many there may be.
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
     /// Whether there is a limit that accepting has to mind.
     pub fn is_limited(&self) -> bool {
         self.most.load(Ordering::Relaxed) < u64::MAX
@@ -41,6 +46,14 @@ impl ConnectionLimit {
             self.release();
         }
         acquired
+    }
+
+    /// Takes a place, if there is one and `allows` agrees: it is asked with the number of places
+    /// that are left. Several loops together are refused as one would be.
+    pub fn acquire_if(&self, mut allows: impl FnMut(u64) -> bool) -> bool {
+        let most = self.most();
+        let take = |places: u64| (places < most && allows(most - places)).then_some(places + 1);
+        self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     /// Takes a place even where there is none: the connection is there already.
@@ -107,6 +120,18 @@ mod tests {
         assert!(!passed.into_inner());
         assert!((1..=3).contains(&limit.peak()));
         assert_eq!((limit.open(), limit.taken()), (0, 0));
+    }
+
+    #[test]
+    fn a_place_is_taken_only_where_the_caller_agrees_to_what_is_left() {
+        let limit = ConnectionLimit::new(3);
+        let mut asked = Vec::new();
+        while limit.acquire_if(|left| {
+            asked.push(left);
+            left > 1
+        }) {}
+        assert_eq!((asked, limit.taken()), (vec![3, 2, 1], 2));
+        assert!(limit.acquire() && !limit.acquire_if(|_| true), "there is none");
     }
 
     #[test]
