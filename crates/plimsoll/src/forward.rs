@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use plimsoll_forward::table::{self, LogFormat, LogTarget, Table};
-use plimsoll_forward::{Accept, Config, Error, Forwarder, Source, Totals, Watch};
+use plimsoll_forward::{Config, Error, Forwarder, Source, Strategy, Totals, Watch};
 use plimsoll_measure::units;
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -53,8 +53,8 @@ pub(crate) struct Arguments {
     /// How workers come by connections: single (one worker), handoff (one thread accepts for all),
     /// exclusive (shared listeners) or reuseport (a listener for each worker) [default:
     /// exclusive, or single for one worker].
-    #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Accept>)]
-    accept: Option<Accept>,
+    #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
+    accept: Option<Strategy>,
     /// How long connections may go on when told to stop.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::seconds)]
     drain: Duration,
@@ -129,18 +129,18 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn workers(arguments: &Arguments) -> anyhow::Result<(usize, Accept)> {
+fn workers(arguments: &Arguments) -> anyhow::Result<(usize, Strategy)> {
     let workers = arguments.workers.map_or_else(process::available_cpus, usize::from);
     match arguments.accept {
-        Some(Accept::Single) if arguments.workers.is_some_and(|workers| workers > 1) => Err(anyhow!(Usage(
+        Some(Strategy::Single) if arguments.workers.is_some_and(|workers| workers > 1) => Err(anyhow!(Usage(
             "`--accept single` has one worker; leave --workers out, or choose handoff, exclusive or reuseport"
                 .to_owned()
         ))),
-        Some(Accept::Single) => Ok((1, Accept::Single)),
+        Some(Strategy::Single) => Ok((1, Strategy::Single)),
         // With a thread that accepts one worker is not the only one at work.
-        Some(Accept::Handoff) => Ok((workers, Accept::Handoff)),
-        _ if workers == 1 => Ok((1, Accept::Single)),
-        accept => Ok((workers, accept.unwrap_or(Accept::Exclusive))),
+        Some(Strategy::Handoff) => Ok((workers, Strategy::Handoff)),
+        _ if workers == 1 => Ok((1, Strategy::Single)),
+        accept => Ok((workers, accept.unwrap_or(Strategy::Exclusive))),
     }
 }
 
@@ -260,14 +260,10 @@ fn sentence(totals: &Totals) -> String {
     };
     list("ended", &totals.ends);
     list("errors", &totals.errors);
-    let leaked = &totals.leaked;
+    if !totals.leaked.is_nothing() {
+        sentence += &format!("; not given back, which is a fault of this program: {}", totals.leaked);
+    }
     for (count, what) in [
-        (leaked.descriptors, "descriptors leaked"),
-        (leaked.pipes, "pipes leaked"),
-        (leaked.slots, "slots leaked"),
-        (leaked.timers, "timers leaked"),
-        (leaked.buffers, "buffers leaked"),
-        (leaked.requests, "requests leaked"),
         (totals.log_rows_dropped, "log rows dropped"),
         (totals.pipes_shrunk, "pipes smaller than wanted"),
         (totals.pipes_missed, "times no pipe was left"),

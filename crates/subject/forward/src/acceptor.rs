@@ -9,11 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::{Failure, Pause};
 use plimsoll_reactor::handoff::{Dealer, Desk};
 use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
-use plimsoll_sys::{descriptor, net};
 
 use crate::limit::Room;
 use crate::listeners::{Listener, Listeners};
@@ -24,8 +25,6 @@ use crate::totals::Totals;
 /// them.
 const EVENT_BATCH: usize = 64;
 const ACCEPT_BATCH: usize = 16;
-/// After this a listener whose rule has its part of the connections is looked at again.
-const WAIT: Duration = Duration::from_millis(50);
 
 /// See the head of this file.
 pub(crate) struct Acceptor {
@@ -36,9 +35,9 @@ pub(crate) struct Acceptor {
     doors: Vec<OwnedFd>,
     /// No longer in the table, with connections that were queued before.
     leaving: Vec<Listener>,
-    /// Listeners that wait, as their rule has its part of the connections, and until when.
+    /// Listeners that wait, as their rule has its part of the connections, and for how long.
     waiting: Vec<ListenerNumber>,
-    waiting_until: Option<Instant>,
+    wait: Pause,
     swept: bool,
     totals: Totals,
 }
@@ -70,7 +69,7 @@ impl Acceptor {
             doors,
             leaving: Vec::new(),
             waiting: Vec::new(),
-            waiting_until: None,
+            wait: Pause::default(),
             swept: false,
             totals: Totals::default(),
         };
@@ -91,7 +90,7 @@ impl Acceptor {
     }
 
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.dealer.paused_until().into_iter().chain(self.waiting_until).min()
+        self.dealer.paused_until().into_iter().chain(self.wait.until()).min()
     }
 
     /// Some listeners have come, and some have gone: what is queued at those is still accepted.
@@ -111,8 +110,7 @@ impl Acceptor {
     /// Hands on what there is, as far as workers take it.
     pub(crate) fn accept(&mut self, listeners: &Listeners, shared: &Shared) -> io::Result<()> {
         let now = Instant::now();
-        if self.waiting_until.is_some_and(|until| now >= until) {
-            self.waiting_until = None;
+        if self.wait.ends(now) {
             for listener in
                 std::mem::take(&mut self.waiting).into_iter().filter_map(|number| listeners.by_number(number))
             {
@@ -134,7 +132,7 @@ impl Acceptor {
                 // Until a moment has passed: it would be reported as ready all the time.
                 self.epoll.remove(&listener.sockets[0])?;
                 self.waiting.push(listener.number);
-                self.waiting_until = Some(now + WAIT);
+                self.wait.begin(now);
             }
         }
         Ok(())
@@ -162,8 +160,10 @@ impl Acceptor {
         self.swept
     }
 
-    pub(crate) fn finish(mut self) -> Totals {
-        self.dealer.let_go();
+    /// Every worker has ended: what none of them has taken is closed.
+    pub(crate) fn finish(mut self, shared: &Shared) -> Totals {
+        let in_hand = usize::from(self.dealer.let_go());
+        (0..self.dealer.unclaimed() + in_hand).for_each(|_| shared.limit.release());
         self.totals
     }
 
@@ -173,7 +173,7 @@ impl Acceptor {
                 return Queue::Unknown;
             }
             match limits {
-                Limits::Ignored => shared.limit.take_anyway(),
+                Limits::Ignored => shared.limit.force(),
                 Limits::Hold => match shared.take_place(&listener.route, now) {
                     Room::Taken => {}
                     Room::KeptForOthers => return Queue::Waits,
@@ -186,24 +186,20 @@ impl Acceptor {
             match net::accept_prepared(&listener.sockets[0]) {
                 Ok((socket, address)) => {
                     if let Err(error) = self.dealer.deal(socket, (address, Arc::clone(&listener.route))) {
-                        shared.limit.give_back();
+                        shared.limit.release();
                         self.totals.count_error(&error);
                     }
                 }
                 Err(error) => {
-                    shared.limit.give_back();
-                    if error.kind() == io::ErrorKind::WouldBlock {
+                    shared.limit.release();
+                    let failure = Failure::of(&error);
+                    if matches!(failure, Failure::Empty | Failure::Closed) {
                         return Queue::Empty;
                     }
                     self.totals.count_error(&error);
-                    if descriptor::is_exhaustion(&error) {
+                    if failure.pauses() {
                         self.dealer.pause(now);
                         return Queue::Unknown;
-                    }
-                    // Otherwise the error is that of one connection, which ended in the queue
-                    // (accept(2)), or of a listener that was closed.
-                    if error.kind() == io::ErrorKind::InvalidInput {
-                        return Queue::Empty;
                     }
                 }
             }
@@ -214,7 +210,7 @@ impl Acceptor {
     fn is_free(&mut self, shared: &Shared, now: Instant) -> bool {
         self.dealer.is_free(now).unwrap_or_else(|error| {
             // The connection in hand is gone.
-            shared.limit.give_back();
+            shared.limit.release();
             self.totals.count_error(&error);
             true
         })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::deadline::LazyTimer;
 use plimsoll_reactor::slab::Key;
 use plimsoll_reactor::timer::Timer;
 use plimsoll_sys::net;
@@ -36,8 +37,8 @@ pub(crate) struct Connection {
     pub(crate) opened: Instant,
     /// When a byte, or an end, last came, or an acknowledgement was last seen.
     active: Instant,
-    /// It fires at this time at the latest, and looks whether anything is due.
-    pub(crate) timer: Option<(Timer, Instant)>,
+    /// It fires by [`Connection::deadline`].
+    pub(crate) timer: LazyTimer,
     /// It fires when the rule's bandwidth allows for more.
     pub(crate) resumes: Option<Timer>,
     /// While a side does not take what is sent to it.
@@ -134,7 +135,7 @@ impl Connection {
             down: Lane::default(),
             opened: now,
             active: now,
-            timer: None,
+            timer: LazyTimer::default(),
             resumes: None,
             stall: None,
             paced: false,

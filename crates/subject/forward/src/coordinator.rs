@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase};
+use plimsoll_reactor::shutdown::{Shutdown, Step};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -97,69 +98,60 @@ impl Coordinator {
     }
 
     pub(crate) fn coordinate(&mut self, signals: &Signals, drain: Duration, on_drain: &dyn Fn()) -> io::Result<()> {
-        let mut deadline: Option<Instant> = None;
+        let mut shutdown = Shutdown::new(drain);
         while !self.crew.is_finished() {
-            self.wait(signals, deadline)?;
+            self.wait(signals, &shutdown)?;
+            let mut steps = Vec::new();
             while let Some(signal) = signals.next() {
                 match signal {
-                    Signal::Interrupt | Signal::Terminate if deadline.is_some() => self.crew.set_phase(Phase::Stop),
-                    Signal::Interrupt | Signal::Terminate => {
-                        deadline = Some(Instant::now() + drain);
+                    Signal::Interrupt | Signal::Terminate => steps.extend(shutdown.on_signal(Instant::now())),
+                    Signal::Hangup => self.on_hangup(),
+                    Signal::Child => {}
+                }
+            }
+            steps.extend(shutdown.on_time(Instant::now()));
+            if shutdown.is_running() && self.crew.any_finished() {
+                // A loop ends by itself only when it cannot go on.
+                steps.extend(shutdown.stop());
+            }
+            for step in steps {
+                match step {
+                    Step::Drain => {
                         self.shared.draining.store(true, Ordering::Relaxed);
                         on_drain();
                         if self.acceptor.is_none() {
                             self.crew.set_phase(Phase::Drain);
                         }
                     }
-                    Signal::Hangup => self.hang_up(),
-                    Signal::Child => {}
+                    Step::Stop => self.crew.set_phase(Phase::Stop),
                 }
             }
             self.attend()?;
-            self.accept(deadline.is_some())?;
-            if deadline.is_none()
-                && let Some(reloader) = &mut self.reloader
-            {
-                reloader.look();
-                self.waiting = self.waiting.take().or_else(|| reloader.outcome());
-                if !self.is_leaving()
-                    && let Some(outcome) = self.waiting.take()
-                {
-                    self.reload(outcome)?;
-                    // What is queued where nobody listens any more.
-                    self.accept(false)?;
-                }
-            }
-            self.writer.say_drops(&self.say);
-            if deadline.is_some() && self.shared.swept.load(Ordering::Acquire) >= self.crew.table_count() {
+            self.accept(&shutdown)?;
+            if shutdown.is_running() {
+                self.reload_if_wanted()?;
+            } else if self.shared.swept.load(Ordering::Acquire) >= self.crew.table_count() {
                 // What was queued has been taken: only now nobody is lost by closing.
                 self.listeners.close();
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                self.crew.set_phase(Phase::Stop);
-                // Once is enough, and waiting for a time that has passed would spin.
-                deadline = Some(Instant::now() + Duration::from_secs(3600));
-            } else if deadline.is_none() && self.crew.any_finished() {
-                // A loop ends by itself only when it cannot go on.
-                self.crew.set_phase(Phase::Stop);
-            }
+            self.writer.say_drops(&self.say);
         }
         Ok(())
     }
 
-    fn wait(&self, signals: &Signals, deadline: Option<Instant>) -> io::Result<()> {
+    fn wait(&self, signals: &Signals, shutdown: &Shutdown) -> io::Result<()> {
         let mut places = vec![
             Place::new(signals.as_raw_fd(), Interest::READ),
             Place::new(self.crew.request().as_fd().as_raw_fd(), Interest::READ),
         ];
-        let mut until = deadline;
+        let mut until = shutdown.until();
         if let Some(acceptor) = self.acceptor.as_ref().filter(|acceptor| !acceptor.is_swept()) {
             places.extend(acceptor.places());
             until = until.into_iter().chain(acceptor.paused_until()).min();
         }
         let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         // In a drain no table is taken any more: waiting for one that is ready would spin.
-        if let Some(reloader) = self.reloader.as_ref().filter(|_| deadline.is_none()) {
+        if let Some(reloader) = self.reloader.as_ref().filter(|_| shutdown.is_running()) {
             places.push(Place::new(reloader.ready.as_fd().as_raw_fd(), Interest::READ));
             if reloader.watches() {
                 timeout = Some(timeout.map_or(LOOK_EVERY, |timeout| timeout.min(LOOK_EVERY)));
@@ -172,9 +164,9 @@ impl Coordinator {
     /// Where connections are handed over, hands over what there is. What is queued when the end has
     /// come has been promised to somebody: it goes to the workers before they are told to end.
     /// Elsewhere they take it themselves.
-    fn accept(&mut self, ends: bool) -> io::Result<()> {
+    fn accept(&mut self, shutdown: &Shutdown) -> io::Result<()> {
         let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
-        if !ends {
+        if shutdown.is_running() {
             return acceptor.accept(&self.listeners, &self.shared);
         }
         if !acceptor.is_swept() && acceptor.sweep(&self.listeners, &self.shared) {
@@ -184,7 +176,7 @@ impl Coordinator {
         Ok(())
     }
 
-    fn hang_up(&self) {
+    fn on_hangup(&self) {
         // Whoever moves logs away sends SIGHUP too.
         self.writer.reopen();
         match &self.reloader {
@@ -230,6 +222,24 @@ impl Coordinator {
             || self.acceptor.as_ref().is_some_and(Acceptor::is_leaving)
     }
 
+    /// Takes over a table that was read anew, once the listeners that the last one closed are
+    /// closed everywhere.
+    fn reload_if_wanted(&mut self) -> io::Result<()> {
+        let Some(reloader) = &mut self.reloader else { return Ok(()) };
+        reloader.look();
+        self.waiting = self.waiting.take().or_else(|| reloader.outcome());
+        if self.is_leaving() {
+            return Ok(());
+        }
+        let Some(outcome) = self.waiting.take() else { return Ok(()) };
+        self.reload(outcome)?;
+        // What is queued where nobody listens any more.
+        match &mut self.acceptor {
+            Some(acceptor) => acceptor.accept(&self.listeners, &self.shared),
+            None => Ok(()),
+        }
+    }
+
     /// Puts a new table in the place of the old one, or says why not.
     fn reload(&mut self, outcome: reload::Outcome) -> io::Result<()> {
         let changed = outcome.and_then(|(table, routes, notes)| {
@@ -249,7 +259,7 @@ impl Coordinator {
         change.say_left_out(&self.say);
         self.follow_log(table.log);
         self.shared.publish(self.listeners.routes());
-        self.shared.limit.change(table.max_connections.unwrap_or(u64::MAX));
+        self.shared.limit.set_most(table.max_connections.unwrap_or(u64::MAX));
         // Numbers are given in order, so that what was opened now is from the first of them on.
         let first = change.opened.first().copied().unwrap_or(ListenerNumber::MAX);
         let opened: Vec<&Listener> = self.listeners.iter().filter(|listener| listener.number >= first).collect();
@@ -291,15 +301,17 @@ impl Coordinator {
         let [reloads, reloads_refused] = [0, 1].map(|place| shared.reloads[place].load(Ordering::Relaxed));
         let mut totals = Totals { reloads, reloads_refused, ..Totals::default() };
         totals.connections_per_worker = vec![0; workers];
-        for (worker, part) in crew.join() {
+        let parts = crew.join();
+        if let Some(acceptor) = acceptor {
+            totals.add(&acceptor.finish(&shared));
+        }
+        for (worker, part) in parts {
             let part = part?;
             totals.connections_per_worker[worker] += part.connections;
             totals.add(&part);
         }
-        if let Some(acceptor) = acceptor {
-            totals.add(&acceptor.finish());
-        }
         totals.peak_connections = shared.limit.peak();
+        totals.leaked.slots += shared.limit.taken();
         drop(shared);
         totals.log_rows_dropped = writer.finish();
         Ok(totals)

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use plimsoll_reactor::listening;
+
 use crate::table::Listen;
 
 /// Why there is no forwarder.
@@ -12,7 +14,7 @@ pub enum Error {
     #[error("{0}")]
     Table(String),
     /// An address could not be listened on.
-    #[error("cannot listen on {listen}: {}", listen_remedy(.source))]
+    #[error("cannot listen on {listen}: {}", listening::remedy(.source))]
     Listen {
         /// The address.
         listen: Listen,
@@ -30,19 +32,6 @@ pub enum Error {
     /// The forwarder could not be started, or could not go on.
     #[error("the forwarder stopped: {0}")]
     Run(#[from] io::Error),
-}
-
-fn listen_remedy(error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "stop what listens there (`ss -ltnp` names it), or choose another port; 0 picks a free one"
-        }
-        io::ErrorKind::AddrNotAvailable => "choose an address of this machine (`ip address` lists them)",
-        io::ErrorKind::PermissionDenied => "choose a port of 1024 or more, or run as root",
-        _ if error.raw_os_error() == Some(24) => "raise `ulimit -n`, or listen on fewer ports",
-        _ => "choose another address",
-    };
-    format!("{error}; {remedy}")
 }
 
 fn log_remedy(error: &io::Error) -> &'static str {

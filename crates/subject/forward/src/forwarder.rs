@@ -1,12 +1,11 @@
 //! A forwarder, from its configuration to its totals.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_reactor::accept::Strategy;
 use plimsoll_sys::signal::Signals;
 
 use crate::acceptor::Acceptor;
@@ -22,54 +21,6 @@ use crate::table::{Listen, LogTarget, Table};
 use crate::totals::Totals;
 use crate::{Say, checks};
 
-/// How workers come by connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accept {
-    /// There is one worker, and it accepts.
-    Single,
-    /// One thread accepts for all, and hands each connection to the worker with the fewest.
-    Handoff,
-    /// All wait at the same listeners, and the kernel wakes one or a few.
-    Exclusive,
-    /// Each has a listener of its own at each address (SO_REUSEPORT), and the kernel spreads
-    /// connections by a hash.
-    ReusePort,
-}
-
-impl Accept {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Accept::Single => "single",
-            Accept::Handoff => "handoff",
-            Accept::Exclusive => "exclusive",
-            Accept::ReusePort => "reuseport",
-        }
-    }
-}
-
-/// No accept strategy has this name.
-#[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no accept strategy; choose single, handoff, exclusive or reuseport")]
-pub struct UnknownAccept(String);
-
-impl FromStr for Accept {
-    type Err = UnknownAccept;
-
-    fn from_str(name: &str) -> Result<Accept, UnknownAccept> {
-        [Accept::Single, Accept::Handoff, Accept::Exclusive, Accept::ReusePort]
-            .into_iter()
-            .find(|accept| accept.name() == name)
-            .ok_or_else(|| UnknownAccept(name.to_owned()))
-    }
-}
-
-impl fmt::Display for Accept {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
 /// What a forwarder is to be.
 pub struct Config {
     /// The first table.
@@ -77,7 +28,7 @@ pub struct Config {
     /// Event loops.
     pub workers: usize,
     /// How they come by connections.
-    pub accept: Accept,
+    pub accept: Strategy,
     /// How long connections may go on when it is told to stop.
     pub drain: Duration,
     /// Where each closed connection gets a row.
@@ -94,7 +45,7 @@ pub struct Forwarder {
     sets: usize,
     max_connections: Option<u64>,
     workers: usize,
-    accept: Accept,
+    accept: Strategy,
     drain: Duration,
     writer: Writer,
     /// Where the table says that the log goes, unless the command line does.
@@ -115,7 +66,7 @@ impl Forwarder {
         let log = connection_log.is_none().then(|| table.log.clone());
         let writer = Writer::start(connection_log.as_ref().or(table.log.as_ref()), transfer_log, Arc::clone(&say))
             .map_err(|(path, source)| Error::Log { path, source })?;
-        let sets = if accept == Accept::ReusePort { workers } else { 1 };
+        let sets = if accept == Strategy::ReusePort { workers } else { 1 };
         let mut listeners = Listeners::default();
         let listen_error = |(listen, source)| Error::Listen { listen, source };
         listeners.change(routes, sets).map_err(listen_error)?.say_left_out(&say);
@@ -143,8 +94,8 @@ impl Forwarder {
         let Forwarder { listeners, sets, max_connections, workers, accept, drain, writer, log, names, admin, say } =
             self;
         let most = max_connections.unwrap_or(u64::MAX);
-        let exclusive = accept == Accept::Exclusive && workers > 1;
-        let acceptor = if accept == Accept::Handoff { Some(Acceptor::new(workers, &listeners)?) } else { None };
+        let exclusive = accept == Strategy::Exclusive && workers > 1;
+        let acceptor = if accept == Strategy::Handoff { Some(Acceptor::new(workers, &listeners)?) } else { None };
         let acceptance = (exclusive, acceptor.as_ref().map(Acceptor::desks));
         let shared = Shared::new(listeners.routes(), most, writer.log().clone(), say, names, acceptance);
         let shared = Arc::new(shared);

@@ -38,9 +38,11 @@ mod transfer;
 
 pub use ending::Ending;
 pub use error::Error;
-pub use forwarder::{Accept, Config, Forwarder, UnknownAccept};
+pub use forwarder::{Config, Forwarder};
+pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
+pub use plimsoll_reactor::leaked::Leaked;
 pub use reload::{Source, Watch};
-pub use totals::{Leaked, Totals};
+pub use totals::Totals;
 
 /// Whether a table could be: its names resolve, its sources are there, and it leads nothing back to
 /// itself. Nothing is listened on.

@@ -7,10 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use plimsoll_reactor::handoff::Desk;
+use plimsoll_reactor::limit::ConnectionLimit;
 
 use crate::Say;
 use crate::failures::Failures;
-use crate::limit::{ConnectionLimit, Room};
+use crate::limit::{self, Room};
 use crate::log::Log;
 use crate::names::Names;
 use crate::route::Route;
@@ -90,7 +91,7 @@ impl Shared {
     pub(crate) fn take_place(&self, route: &Route, now: Instant) -> Room {
         let own = route.counts.open.load(Ordering::Relaxed);
         let routes = || self.routes();
-        let room = self.limit.take(own, || {
+        let room = limit::acquire(&self.limit, own, || {
             let open: Vec<u64> = routes().values().map(|route| route.counts.open.load(Ordering::Relaxed)).collect();
             open.into_iter()
         });

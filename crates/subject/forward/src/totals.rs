@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use plimsoll_reactor::leaked::Leaked;
 use plimsoll_sys::descriptor;
 use serde::Serialize;
 
@@ -40,34 +41,6 @@ pub struct Totals {
     pub reloads_refused: u64,
     /// What the event loops had taken and not given back when they ended.
     pub leaked: Leaked,
-}
-
-/// What was taken less what was given back. Each is 0, or there is a fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Leaked {
-    /// Open descriptors, as the kernel counts them.
-    pub descriptors: u64,
-    /// Pipes that hold bytes on their way.
-    pub pipes: u64,
-    /// Connections.
-    pub slots: u64,
-    /// Timers.
-    pub timers: u64,
-    /// Buffers that hold bytes on their way.
-    pub buffers: u64,
-    /// Requests to io_uring that have not completed.
-    pub requests: u64,
-}
-
-impl Leaked {
-    fn add(&mut self, part: &Leaked) {
-        self.descriptors += part.descriptors;
-        self.pipes += part.pipes;
-        self.slots += part.slots;
-        self.timers += part.timers;
-        self.buffers += part.buffers;
-        self.requests += part.requests;
-    }
 }
 
 impl Totals {

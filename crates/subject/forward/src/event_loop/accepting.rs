@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use plimsoll_reactor::accept::Failure;
 use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net, passing};
 
-use super::{ACCEPT_PAUSE, DOOR, EventLoop, Listener, OTHER_DESCRIPTORS, key_of};
+use super::{DOOR, EventLoop, Listener, OTHER_DESCRIPTORS, key_of};
 use crate::limit::Room;
 use crate::mail::{MESSAGE_BYTES, Mail};
 use crate::shared::ListenerNumber;
@@ -95,13 +96,16 @@ impl EventLoop<'_> {
             match net::accept_prepared(&listener.socket) {
                 Ok((socket, address)) => {
                     let route = Arc::clone(&listener.route);
-                    self.shared.limit.take_anyway();
+                    self.shared.limit.force();
                     self.open(socket, address, route);
                 }
-                Err(error) if is_over(&error) => return,
                 Err(error) => {
+                    let failure = Failure::of(&error);
+                    if matches!(failure, Failure::Empty | Failure::Closed) {
+                        return;
+                    }
                     self.totals.count_error(&error);
-                    if descriptor::is_exhaustion(&error) {
+                    if failure.pauses() {
                         return;
                     }
                 }
@@ -116,7 +120,7 @@ impl EventLoop<'_> {
     /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not
     /// otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
-        let listen = !self.draining && self.seat.accepts() && !self.full && self.paused_until.is_none();
+        let listen = !self.draining && self.seat.accepts() && !self.full && !self.pause.is_on();
         if listen == self.listening {
             return Ok(());
         }
@@ -145,13 +149,12 @@ impl EventLoop<'_> {
             self.epoll.remove(&listener.socket)?;
             self.waiting.push(number);
         }
-        self.waiting_until = Some(self.now + ACCEPT_PAUSE);
+        self.wait.begin(self.now);
         Ok(())
     }
 
     /// Waits for those listeners again.
     pub(super) fn end_waiting(&mut self) -> io::Result<()> {
-        self.waiting_until = None;
         let numbers = std::mem::take(&mut self.waiting);
         for listener in
             numbers.iter().filter(|_| self.listening).filter_map(|number| Some((number, self.listeners.get(number)?)))
@@ -187,16 +190,15 @@ impl EventLoop<'_> {
                     self.open(socket, address, route);
                 }
                 Err(error) => {
-                    self.shared.limit.give_back();
-                    if is_over(&error) {
+                    self.shared.limit.release();
+                    let failure = Failure::of(&error);
+                    if matches!(failure, Failure::Empty | Failure::Closed) {
                         return Ok(());
                     }
                     self.totals.count_error(&error);
-                    if descriptor::is_exhaustion(&error) {
-                        return self.pause_exhausted(&error);
+                    if failure.pauses() {
+                        return self.pause_exhausted(failure);
                     }
-                    // Otherwise the error is that of one connection, which ended in the queue
-                    // (accept(2)).
                 }
             }
         }
@@ -217,10 +219,10 @@ impl EventLoop<'_> {
                 Err(error) => {
                     if descriptor::is_full_table(&error) {
                         // The connection is gone.
-                        self.shared.limit.give_back();
+                        self.shared.limit.release();
                     }
                     self.totals.count_error(&error);
-                    return self.pause_exhausted(&error);
+                    return self.pause_exhausted(Failure::of(&error));
                 }
             }
         }
@@ -258,20 +260,15 @@ impl EventLoop<'_> {
 
     /// Pauses; and where it is this table that is full, another may have room. Where the machine
     /// is, none has.
-    fn pause_exhausted(&mut self, error: &io::Error) -> io::Result<()> {
-        if descriptor::is_full_table(error) {
+    fn pause_exhausted(&mut self, failure: Failure) -> io::Result<()> {
+        if failure == Failure::FullTable {
             self.seat.report_full();
         }
         self.pause_accepting()
     }
 
     fn pause_accepting(&mut self) -> io::Result<()> {
-        self.paused_until = Some(self.now + ACCEPT_PAUSE);
+        self.pause.begin(self.now);
         self.follow_turn()
     }
-}
-
-/// Whether nothing is queued, or the listener was closed (EINVAL).
-fn is_over(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput)
 }

@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::Pause;
 use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::handoff::Desk;
+use plimsoll_reactor::leaked::Leaked;
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::batch::Batch;
@@ -35,16 +37,13 @@ use crate::pool::Pool;
 use crate::relay::Side;
 use crate::route::Route;
 use crate::shared::{Handed, ListenerNumber, Shared};
-use crate::totals::{Leaked, Totals};
+use crate::totals::Totals;
 
 /// Reported in one wait.
 const EVENT_BATCH: usize = 256;
 /// Accepted in a row at one listener before connections are relayed again, so that a burst is
 /// shared by the workers.
 const ACCEPT_BATCH: usize = 16;
-/// After this, accepting is tried again even if no connection here closed: whatever was short may
-/// be free elsewhere.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Descriptors of a table that are neither a listener nor a connection nor a pipe: the standard
 /// three, epoll, mailbox, wake-ups, and a few to spare.
 const OTHER_DESCRIPTORS: usize = 16;
@@ -85,9 +84,9 @@ pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
         resting: Resting::new(Instant::now()),
         listening: false,
         full: false,
-        paused_until: None,
+        pause: Pause::default(),
         waiting: Vec::new(),
-        waiting_until: None,
+        wait: Pause::default(),
         draining: false,
         now: Instant::now(),
         totals: Totals::default(),
@@ -125,10 +124,11 @@ struct EventLoop<'a> {
     resting: Resting,
     listening: bool,
     full: bool,
-    paused_until: Option<Instant>,
-    /// Listeners that wait, as their rule has its part of the connections, and until when.
+    /// Something has run out.
+    pause: Pause,
+    /// Listeners that wait, as their rule has its part of the connections, and for how long.
     waiting: Vec<ListenerNumber>,
-    waiting_until: Option<Instant>,
+    wait: Pause,
     draining: bool,
     now: Instant,
     totals: Totals,
@@ -154,16 +154,13 @@ impl EventLoop<'_> {
             for key in due.drain(..) {
                 self.timed(key);
             }
-            if self.paused_until.is_some_and(|until| self.now >= until) {
-                self.paused_until = None;
-                if !self.full {
-                    self.seat.report_room();
-                }
-                self.follow_turn()?;
+            if self.pause.ends(self.now) && !self.full {
+                self.seat.report_room();
             }
-            if self.waiting_until.is_some_and(|until| self.now >= until) {
+            if self.wait.ends(self.now) {
                 self.end_waiting()?;
             }
+            self.follow_turn()?;
             match self.seat.phase() {
                 Phase::Run => {}
                 Phase::Drain if !self.connections.is_empty() => {}
@@ -183,7 +180,7 @@ impl EventLoop<'_> {
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
         let rest = self.resting.until();
-        let paused = self.paused_until.into_iter().chain(self.waiting_until).min();
+        let paused = self.pause.until().into_iter().chain(self.wait.until()).min();
         let quiet = self.wheel.is_empty() && paused.is_none() && rest.is_none();
         let now = if quiet { self.now } else { Instant::now() };
         let paused = paused.map(|until| until.saturating_duration_since(now));
@@ -261,18 +258,7 @@ impl EventLoop<'_> {
     /// is, and looks at the connection then.
     fn follow_deadline(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let due = connection.deadline(self.now);
-        if connection.timer.is_none_or(|(_, at)| due < at) {
-            self.set_timer(key, due);
-        }
-    }
-
-    fn set_timer(&mut self, key: Key, due: Instant) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if let Some((timer, _)) = connection.timer.take() {
-            self.wheel.cancel(timer);
-        }
-        connection.timer = Some((self.wheel.set(due, key.to_raw()), due));
+        connection.timer.fire_by(connection.deadline(self.now), &mut self.wheel, key.to_raw());
     }
 
     /// A timer has fired: the one of a connection's deadline, or the one of its bandwidth.
@@ -283,14 +269,14 @@ impl EventLoop<'_> {
             connection.resumes = None;
             return self.advance(key);
         }
-        connection.timer = None;
+        connection.timer.fired();
         match &connection.stage {
             Stage::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
             Stage::Header => self.follow_deadline(key),
             Stage::Connecting(_) => self.attempt_is_due(key),
             Stage::Relaying => match connection.look(self.now) {
                 Err(ending) => self.cut(key, ending),
-                Ok(due) => self.set_timer(key, due),
+                Ok(due) => connection.timer.fire_by(due, &mut self.wheel, key.to_raw()),
             },
             Stage::Dismissing { .. } => match connection.check_delivery(self.now) {
                 Next::Closes(ending) => self.close(key, ending),
@@ -310,8 +296,8 @@ impl EventLoop<'_> {
 
     fn close(&mut self, key: Key, ending: Ending) {
         let Some(mut connection) = self.connections.remove(key) else { return };
-        let deadline = connection.timer.take().map(|(timer, _)| timer);
-        deadline.into_iter().chain(connection.resumes.take()).for_each(|timer| self.wheel.cancel(timer));
+        connection.timer.cancel(&mut self.wheel);
+        connection.resumes.take().into_iter().for_each(|timer| self.wheel.cancel(timer));
         let counts = &connection.route.counts;
         counts.open.fetch_sub(1, Ordering::Relaxed);
         counts.ended(ending);
@@ -326,15 +312,12 @@ impl EventLoop<'_> {
         if self.shared.log.wants_connections() {
             self.shared.log.hand(Record::Connection(row));
         }
-        // Due at once: the loop resumes when it has dealt with this batch.
-        for paused in [&mut self.paused_until, &mut self.waiting_until].into_iter().flatten() {
-            *paused = self.now;
-        }
+        // The loop accepts again when it has dealt with this batch.
+        self.pause.end_soon(self.now);
+        self.wait.end_soon(self.now);
         if self.full && self.connections.len() < self.capacity() {
             self.full = false;
             self.seat.report_room();
-            // Resumes in this round.
-            self.paused_until = Some(self.now);
         }
     }
 
