@@ -1,9 +1,9 @@
 //! Connections handed from one acceptor to many workers: each to the one that has fewest.
 //!
 //! Workers have descriptor tables of their own, so a connection crosses as a message with its
-//! descriptor (SCM_RIGHTS), in whose place a new number stands on the other side. What is known of
-//! it waits at the worker's desk meanwhile. Both are first in, first out, and one table of a worker
-//! runs at a time, so they meet again.
+//! descriptor (SCM_RIGHTS), which gets a new number in the receiving table. What is known of the
+//! connection waits in the worker's queue meanwhile. Both are first in, first out, and one table of
+//! a worker runs at a time, so they meet again.
 //!
 //! The rule: the acceptor never waits for a worker. A worker whose pair is full gets nothing more;
 //! if all are full, the one connection in hand waits until one is not, and what is queued at the
@@ -26,15 +26,15 @@ use crate::accept::Pause;
 /// A worker's side: what is known of the connections on their way to it, in order, and how many it
 /// has.
 #[derive(Debug)]
-pub struct Desk<T> {
+pub struct HandoffQueue<T> {
     /// Those on their way included.
     load: AtomicU64,
     waiting: Mutex<VecDeque<T>>,
 }
 
-impl<T> Desk<T> {
-    fn new() -> Desk<T> {
-        Desk { load: AtomicU64::new(0), waiting: Mutex::default() }
+impl<T> HandoffQueue<T> {
+    fn new() -> HandoffQueue<T> {
+        HandoffQueue { load: AtomicU64::new(0), waiting: Mutex::default() }
     }
 
     /// Takes a connection that was handed over through `end`. `WouldBlock` where there is none.
@@ -71,37 +71,37 @@ impl<T> Desk<T> {
 
 /// The acceptor's side.
 #[derive(Debug)]
-pub struct Dealer<T> {
+pub struct Dispatcher<T> {
     /// By worker.
     ends: Vec<OwnedFd>,
-    desks: Arc<[Desk<T>]>,
+    queues: Arc<[HandoffQueue<T>]>,
     in_hand: Option<(OwnedFd, T)>,
     pause: Pause,
 }
 
-impl<T> Dealer<T> {
-    /// A dealer for so many workers, and by worker the end at which its connections arrive.
-    pub fn new(workers: usize) -> io::Result<(Dealer<T>, Vec<OwnedFd>)> {
+impl<T> Dispatcher<T> {
+    /// A dispatcher for so many workers, and by worker the end at which its connections arrive.
+    pub fn new(workers: usize) -> io::Result<(Dispatcher<T>, Vec<OwnedFd>)> {
         let pairs = (0..workers).map(|_| passing::pair()).collect::<io::Result<Vec<_>>>()?;
         let (ends, taken) = pairs.into_iter().unzip();
-        let desks = (0..workers).map(|_| Desk::new()).collect();
-        Ok((Dealer { ends, desks, in_hand: None, pause: Pause::default() }, taken))
+        let queues = (0..workers).map(|_| HandoffQueue::new()).collect();
+        Ok((Dispatcher { ends, queues, in_hand: None, pause: Pause::default() }, taken))
     }
 
     /// The workers' side, by worker.
-    pub fn desks(&self) -> Arc<[Desk<T>]> {
-        Arc::clone(&self.desks)
+    pub fn queues(&self) -> Arc<[HandoffQueue<T>]> {
+        Arc::clone(&self.queues)
     }
 
     /// How many connections the workers have, those on their way included.
     pub fn load(&self) -> u64 {
-        let handed: u64 = self.desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).sum();
+        let handed: u64 = self.queues.iter().map(|queue| queue.load.load(Ordering::Relaxed)).sum();
         handed + u64::from(self.in_hand.is_some())
     }
 
     /// How many connections were handed over that no worker has taken.
     pub fn unclaimed(&self) -> usize {
-        self.desks.iter().map(|desk| desk.waiting().len()).sum()
+        self.queues.iter().map(|queue| queue.waiting().len()).sum()
     }
 
     /// What to wait for: what connections come from, or where one is in hand, a worker that can
@@ -127,30 +127,30 @@ impl<T> Dealer<T> {
             return Ok(false);
         }
         if let Some((socket, known)) = self.in_hand.take() {
-            self.deal(socket, known)?;
+            self.dispatch(socket, known)?;
         }
         Ok(self.in_hand.is_none())
     }
 
     /// Hands a connection, and what is known of it, to the worker with the fewest that takes it;
     /// where none does it stays in hand. An error is its end.
-    pub fn deal(&mut self, socket: OwnedFd, mut known: T) -> io::Result<()> {
+    pub fn dispatch(&mut self, socket: OwnedFd, mut known: T) -> io::Result<()> {
         let mut refused = 0_u64;
-        let load = |worker: &usize| self.desks[*worker].load.load(Ordering::Relaxed);
+        let load = |worker: &usize| self.queues[*worker].load.load(Ordering::Relaxed);
         // A bit a worker that has refused: past 64 of them, those are not asked after the first
         // has.
         while let Some(worker) =
             (0..self.ends.len()).filter(|worker| refused >> worker.min(&63) & 1 == 0).min_by_key(load)
         {
-            let desk = &self.desks[worker];
+            let queue = &self.queues[worker];
             // Before the message, so that who takes that finds this.
-            desk.waiting().push_back(known);
+            queue.waiting().push_back(known);
             let Err(error) = passing::send(&self.ends[worker], &[0], &[socket.as_fd()]) else {
-                desk.load.fetch_add(1, Ordering::Relaxed);
+                queue.load.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             };
-            // Only the dealer adds, so the last is the one that it has just added.
-            let Some(taken_back) = desk.waiting().pop_back() else { return Err(error) };
+            // Only the dispatcher adds, so the last is the one that it has just added.
+            let Some(taken_back) = queue.waiting().pop_back() else { return Err(error) };
             known = taken_back;
             if !is_full(&error) {
                 return Err(error);
@@ -166,8 +166,8 @@ impl<T> Dealer<T> {
         self.pause.begin(now);
     }
 
-    /// Lets go of the connection in hand, and says whether there was one.
-    pub fn let_go(&mut self) -> bool {
+    /// Closes the connection in hand, and returns whether there was one.
+    pub fn discard_pending(&mut self) -> bool {
         self.in_hand.take().is_some()
     }
 }
@@ -188,13 +188,13 @@ mod tests {
     #[test]
     fn every_connection_arrives_whole_and_in_order_at_the_least_loaded_and_a_full_worker_blocks_nobody() {
         const COUNT: usize = 700;
-        let (mut dealer, ends) = Dealer::<usize>::new(2).expect("two pairs");
-        let desks = dealer.desks();
+        let (mut dispatcher, ends) = Dispatcher::<usize>::new(2).expect("two pairs");
+        let queues = dispatcher.queues();
         let mut theirs = Vec::new();
         let (mut seen, mut in_hand) = ([Vec::new(), Vec::new()], false);
         let take_all = |seen: &mut [Vec<usize>; 2]| {
             for (worker, end) in ends.iter().enumerate() {
-                while let Ok((socket, number)) = desks[worker].take(end) {
+                while let Ok((socket, number)) = queues[worker].take(end) {
                     plimsoll_sys::net::write(&socket, &number.to_ne_bytes()).expect("there is room");
                     seen[worker].push(number);
                 }
@@ -203,18 +203,18 @@ mod tests {
         for number in 0..COUNT {
             let (near, far) = UnixStream::pair().expect("a pair of sockets");
             theirs.push(near);
-            if !dealer.is_free(Instant::now()).expect("no pair is broken") {
+            if !dispatcher.is_free(Instant::now()).expect("no pair is broken") {
                 in_hand = true;
-                let loads: Vec<u64> = desks.iter().map(|desk| desk.load.load(Ordering::Relaxed)).collect();
+                let loads: Vec<u64> = queues.iter().map(|queue| queue.load.load(Ordering::Relaxed)).collect();
                 assert!(loads[0].abs_diff(loads[1]) <= 1 && loads[0] > 10, "{loads:?}");
                 take_all(&mut seen);
-                assert!(dealer.is_free(Instant::now()).expect("no pair is broken"), "somebody has room again");
+                assert!(dispatcher.is_free(Instant::now()).expect("no pair is broken"), "somebody has room again");
             }
-            dealer.deal(far.into(), number).expect("no pair is broken");
+            dispatcher.dispatch(far.into(), number).expect("no pair is broken");
         }
         assert!(in_hand, "a bound that {COUNT} connections do not reach");
         take_all(&mut seen);
-        assert!(dealer.is_free(Instant::now()).expect("no pair is broken"));
+        assert!(dispatcher.is_free(Instant::now()).expect("no pair is broken"));
         take_all(&mut seen);
         assert!(seen.iter().all(|order| order.is_sorted()));
         assert_eq!(seen[0].len() + seen[1].len(), COUNT);

@@ -1,4 +1,4 @@
-//! What server, generator and forwarder stand on: timers, a slab of connections, crews of event
+//! What server, generator and forwarder stand on: timers, a slab of connections, groups of event
 //! loops with descriptor tables of their own, listeners and the handing over of connections, and
 //! rotated source addresses.
 //!
@@ -6,15 +6,15 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
-pub mod crew;
 pub mod deadline;
 pub mod handoff;
 pub mod leaked;
 pub mod limit;
 pub mod listening;
-pub mod numbered;
 pub mod progress;
 pub mod shutdown;
 pub mod slab;
 pub mod source;
+pub mod sparse_vec;
 pub mod timer;
+pub mod worker_group;

@@ -4,8 +4,8 @@
 use std::io;
 use std::time::Duration;
 
-use plimsoll_reactor::crew;
 use plimsoll_reactor::source::Rotation;
+use plimsoll_reactor::worker_group;
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{clock, process};
 
@@ -54,7 +54,7 @@ pub(crate) trait Team {
     /// Whether each has come to its end.
     fn is_finished(&self) -> bool;
     /// Moves all on to a later phase.
-    fn set_phase(&self, phase: crew::Phase);
+    fn set_phase(&self, phase: worker_group::Phase);
     /// Readable when one has come to its end.
     fn request(&self) -> &Event;
 }

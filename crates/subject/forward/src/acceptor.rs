@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::accept::{Failure, Pause};
-use plimsoll_reactor::handoff::{Dealer, Desk};
+use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
@@ -30,7 +30,7 @@ const ACCEPT_BATCH: usize = 16;
 pub(crate) struct Acceptor {
     /// Thousands of listeners cost nothing while they are quiet.
     epoll: Epoll,
-    dealer: Dealer<Handed>,
+    dealer: Dispatcher<Handed>,
     /// By worker: where its connections arrive. Every table of the worker has it.
     doors: Vec<OwnedFd>,
     /// No longer in the table, with connections that were queued before.
@@ -61,7 +61,7 @@ enum Limits {
 
 impl Acceptor {
     pub(crate) fn new(workers: usize, listeners: &Listeners) -> io::Result<Acceptor> {
-        let (dealer, doors) = Dealer::new(workers)?;
+        let (dealer, doors) = Dispatcher::new(workers)?;
         let epoll = Epoll::new(EVENT_BATCH)?;
         let mut acceptor = Acceptor {
             epoll,
@@ -77,8 +77,8 @@ impl Acceptor {
         Ok(acceptor)
     }
 
-    pub(crate) fn desks(&self) -> Arc<[Desk<Handed>]> {
-        self.dealer.desks()
+    pub(crate) fn desks(&self) -> Arc<[HandoffQueue<Handed>]> {
+        self.dealer.queues()
     }
 
     pub(crate) fn door(&self, worker: usize) -> BorrowedFd<'_> {
@@ -162,7 +162,7 @@ impl Acceptor {
 
     /// Every worker has ended: what none of them has taken is closed.
     pub(crate) fn finish(mut self, shared: &Shared) -> Totals {
-        let in_hand = usize::from(self.dealer.let_go());
+        let in_hand = usize::from(self.dealer.discard_pending());
         (0..self.dealer.unclaimed() + in_hand).for_each(|_| shared.limit.release());
         self.totals
     }
@@ -185,7 +185,7 @@ impl Acceptor {
             }
             match net::accept_prepared(&listener.sockets[0]) {
                 Ok((socket, address)) => {
-                    if let Err(error) = self.dealer.deal(socket, (address, Arc::clone(&listener.route))) {
+                    if let Err(error) = self.dealer.dispatch(socket, (address, Arc::clone(&listener.route))) {
                         shared.limit.release();
                         self.totals.count_error(&error);
                     }

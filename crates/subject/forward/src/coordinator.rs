@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase};
 use plimsoll_reactor::shutdown::{Shutdown, Step};
+use plimsoll_reactor::worker_group::{Growth, Phase, TableInit, WorkerGroup};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -35,7 +35,7 @@ const PASSING_RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Coordinator {
     /// Each loop tells of its worker what it counted.
-    crew: Crew<(usize, io::Result<Totals>)>,
+    crew: WorkerGroup<(usize, io::Result<Totals>)>,
     workers: usize,
     listeners: Listeners,
     sets: usize,
@@ -68,9 +68,10 @@ impl Coordinator {
     ) -> io::Result<Coordinator> {
         let say = Arc::clone(&shared.say);
         let for_loops = Arc::clone(&shared);
-        let crew =
-            Crew::new(workers, Growth::AsNeeded, move |seat| (seat.worker(), event_loop::run(&seat, &for_loops)))?;
-        let crew = crew.with_outset(Outset::Empty);
+        let crew = WorkerGroup::new(workers, Growth::AsNeeded, move |seat| {
+            (seat.worker(), event_loop::run(&seat, &for_loops))
+        })?;
+        let crew = crew.with_table_init(TableInit::Empty);
         Ok(Coordinator {
             crew,
             workers,
@@ -188,7 +189,7 @@ impl Coordinator {
     /// Adds and introduces the tables that the event loops need.
     fn attend(&mut self) -> io::Result<()> {
         let before = self.crew.table_count();
-        match self.crew.attend() {
+        match self.crew.process_requests() {
             Some(error) if !self.stalled => {
                 self.stalled = true;
                 (self.say)(&format!(

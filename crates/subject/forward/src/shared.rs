@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use plimsoll_reactor::handoff::Desk;
+use plimsoll_reactor::handoff::HandoffQueue;
 use plimsoll_reactor::limit::ConnectionLimit;
 
 use crate::Say;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// It has been said that messages cannot go out together.
     pub(crate) fault_said: AtomicBool,
     /// Where connections are handed over, by worker; without it tables accept for themselves.
-    pub(crate) desks: Option<Arc<[Desk<Handed>]>>,
+    pub(crate) desks: Option<Arc<[HandoffQueue<Handed>]>>,
     /// Messages to leave listeners that event loops have followed.
     pub(crate) left: AtomicUsize,
     /// Event loops that have taken what was queued at their listeners and closed them, when
@@ -58,7 +58,7 @@ impl Shared {
         log: Log,
         say: Arc<Say>,
         names: Arc<Names>,
-        acceptance: (bool, Option<Arc<[Desk<Handed>]>>),
+        acceptance: (bool, Option<Arc<[HandoffQueue<Handed>]>>),
     ) -> Shared {
         let (exclusive, desks) = acceptance;
         Shared {

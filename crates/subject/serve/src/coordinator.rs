@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_reactor::accept::Strategy;
-use plimsoll_reactor::crew::{Crew, Growth, Outset, Phase, Seat};
 use plimsoll_reactor::shutdown::{Shutdown, Step};
+use plimsoll_reactor::worker_group::{Growth, LoopHandle, Phase, TableInit, WorkerGroup};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -41,7 +41,7 @@ impl Coordinator<'_> {
     /// Runs the workers, adding tables as connections need them.
     pub(crate) fn run(
         mut self,
-        table: impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static,
+        table: impl Fn(&LoopHandle, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static,
     ) -> io::Result<Totals> {
         let (accept, workers) = (self.config.accept, self.config.workers);
         let mut handoff = None;
@@ -51,30 +51,30 @@ impl Coordinator<'_> {
             handoff = Some(acceptor);
         }
         let source = Arc::new(std::mem::take(&mut self.listeners));
-        let (shared, desks) = (Arc::clone(&source), handoff.as_ref().map(Handoff::desks));
+        let (shared, queues) = (Arc::clone(&source), handoff.as_ref().map(Handoff::queues));
         let mut needed = self.state.descriptors();
         needed.extend(source.iter().flatten().map(AsRawFd::as_raw_fd));
-        let mut crew = Crew::new(workers, self.growth, move |seat| {
-            let worker = seat.worker();
-            let source = match &desks {
-                Some(desks) => ConnectionSource::Handed(&shared[worker], &desks[worker]),
+        let mut group = WorkerGroup::new(workers, self.growth, move |handle| {
+            let worker = handle.worker();
+            let source = match &queues {
+                Some(queues) => ConnectionSource::Handed(&shared[worker], &queues[worker]),
                 None if accept == Strategy::Exclusive => ConnectionSource::Shared(&shared[0]),
                 None => ConnectionSource::Own(&shared[worker]),
             };
-            (worker, counted(|| table(&seat, source)))
+            (worker, counted(|| table(&handle, source)))
         })?
-        .with_outset(Outset::Only(needed));
+        .with_table_init(TableInit::Only(needed));
         for worker in 0..workers {
-            crew.add_table(worker)?;
+            group.add_table(worker)?;
         }
         let mut totals = Totals::default();
         let stop_listening = || match accept {
             Strategy::Handoff => {}
             _ => source.iter().flatten().for_each(net::stop_listening),
         };
-        self.attend(&mut crew, handoff.as_mut(), stop_listening, &mut totals)?;
+        self.attend(&mut group, handoff.as_mut(), stop_listening, &mut totals)?;
         totals.connections_per_worker = vec![0; workers];
-        let parts = crew.join();
+        let parts = group.join();
         if let Some(handoff) = handoff {
             handoff.finish(self.state);
         }
@@ -89,14 +89,14 @@ impl Coordinator<'_> {
     /// Does what the event loops and the signals ask for, until every loop has ended.
     fn attend(
         &self,
-        crew: &mut Crew<(usize, io::Result<Totals>)>,
+        group: &mut WorkerGroup<(usize, io::Result<Totals>)>,
         mut handoff: Option<&mut Handoff>,
         stop_listening: impl Fn(),
         totals: &mut Totals,
     ) -> io::Result<()> {
         let mut shutdown = Shutdown::new(self.config.drain);
-        while !crew.is_finished() {
-            let own = [self.signals.as_raw_fd(), crew.request().as_fd().as_raw_fd()];
+        while !group.is_finished() {
+            let own = [self.signals.as_raw_fd(), group.request().as_fd().as_raw_fd()];
             let mut places: Vec<Place> = own.map(|descriptor| Place::new(descriptor, Interest::READ)).to_vec();
             let mut until = shutdown.until();
             if let Some(handoff) = handoff.as_ref().filter(|_| shutdown.is_running()) {
@@ -111,7 +111,7 @@ impl Coordinator<'_> {
                 }
             }
             steps.extend(shutdown.on_time(Instant::now()));
-            if shutdown.is_running() && crew.any_finished() {
+            if shutdown.is_running() && group.any_finished() {
                 // A loop ends by itself only when it cannot go on.
                 steps.extend(shutdown.stop());
             }
@@ -121,13 +121,13 @@ impl Coordinator<'_> {
                     totals.add(&handoff.close(self.state));
                 }
                 // In this order: a loop that finds its listener shut down knows why.
-                crew.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
+                group.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
                 stop_listening();
             }
             if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
                 handoff.accept(self.state);
             }
-            if let Some(error) = crew.attend() {
+            if let Some(error) = group.process_requests() {
                 totals.count_io_error(&error);
                 self.state.say_once(
                     "table",

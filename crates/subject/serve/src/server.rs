@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use plimsoll_reactor::accept::Strategy;
-use plimsoll_reactor::crew::{Growth, Seat};
 use plimsoll_reactor::listening;
+use plimsoll_reactor::worker_group::{Growth, LoopHandle};
 use plimsoll_sys::descriptor;
 use plimsoll_sys::file::Root;
 use plimsoll_sys::signal::Signals;
@@ -92,8 +92,8 @@ impl Server {
             }
             Model::Uring => {
                 let shared = Arc::clone(&state);
-                crewed(listeners, as_needed).run(move |seat: &Seat, source: ConnectionSource<'_>| {
-                    model::uring::run(seat, source, &service, &shared, model::uring::sizes(seat.table()))
+                crewed(listeners, as_needed).run(move |handle: &LoopHandle, source: ConnectionSource<'_>| {
+                    model::uring::run(handle, source, &service, &shared, model::uring::sizes(handle.table()))
                 })?
             }
         };
@@ -107,7 +107,7 @@ impl Server {
 fn table<S: Selector, P: Service>(
     service: P,
     state: &Arc<ServerState>,
-) -> impl Fn(&Seat, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static {
+) -> impl Fn(&LoopHandle, ConnectionSource<'_>) -> io::Result<Totals> + Send + Sync + 'static {
     let state = Arc::clone(state);
-    move |seat, source| readiness::run::<S, P>(seat, source, &service, &state)
+    move |handle, source| readiness::run::<S, P>(handle, source, &service, &state)
 }

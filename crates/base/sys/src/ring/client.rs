@@ -42,7 +42,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener};
 
-    use super::super::{Completion, Patience, Payload, Sizes};
+    use super::super::{Completion, Payload, SendMode, Sizes};
     use super::*;
     use crate::net;
 
@@ -76,7 +76,7 @@ mod tests {
         outcome.expect("somebody listens");
         let (mut peer, _) = listener.accept().expect("a connection");
         ring.receive(slot).expect("it is handed in");
-        ring.send(slot, Payload::Owned(b"hello".to_vec(), 0), Patience::All).expect("it is handed in");
+        ring.send(slot, Payload::Owned(b"hello".to_vec(), 0), SendMode::All).expect("it is handed in");
         assert!(matches!(next(&mut ring), Completion::Sent { outcome: Ok(5), .. }));
         let mut heard = [0; 5];
         peer.read_exact(&mut heard).expect("it was sent");
@@ -99,7 +99,7 @@ mod tests {
             let (slot, outcome) = connect(&mut ring, 3, listener.local_addr().expect("it is bound"));
             outcome.expect("somebody listens");
             let (_peer, _) = listener.accept().expect("a connection");
-            ring.send(slot, Payload::Owned(b"hello".to_vec(), 0), Patience::All).expect("it is handed in");
+            ring.send(slot, Payload::Owned(b"hello".to_vec(), 0), SendMode::All).expect("it is handed in");
             let sent = next(&mut ring);
             assert!(matches!(sent, Completion::Sent { outcome: Ok(5), .. }), "{sent:?}");
             ring.end_writing(slot).expect("it is handed in");

@@ -72,7 +72,7 @@ pub enum Payload {
 
 /// What a send does where the socket has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum SendMode {
     /// Completes at once with what there was room for, or with `WouldBlock`: nothing stays lent to
     /// the kernel for long.
     None,
@@ -192,7 +192,7 @@ impl Ring {
 
     /// Sends a payload. Wait for it to complete before the next to the same socket: several could
     /// overtake each other.
-    pub fn send(&mut self, slot: Slot, payload: Payload, patience: Patience) -> io::Result<()> {
+    pub fn send(&mut self, slot: Slot, payload: Payload, patience: SendMode) -> io::Result<()> {
         let number = self.free_ids.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() as u32 - 1
@@ -203,8 +203,8 @@ impl Ring {
             Payload::Owned(bytes, from) => &bytes[*from..],
         };
         let flags = match patience {
-            Patience::None => libc::MSG_DONTWAIT,
-            Patience::All => libc::MSG_WAITALL,
+            SendMode::None => libc::MSG_DONTWAIT,
+            SendMode::All => libc::MSG_WAITALL,
         };
         let request = opcode::Send::new(Fixed(slot.0), bytes.as_ptr(), bytes.len() as u32)
             .flags(flags | libc::MSG_NOSIGNAL)

@@ -30,9 +30,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_measure::tally::Cause;
-use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::{Timer, Wheel};
+use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::clock;
 use plimsoll_sys::readiness::Ready;
 use rand::rngs::StdRng;
@@ -158,7 +158,7 @@ struct EventLoop<P: Protocol, S: Sockets> {
 }
 
 /// Runs one event loop until the run is over.
-pub(crate) fn run<P: Protocol, S: Sockets>(seat: Seat, shared: Arc<Shared<P>>) -> io::Result<Counted> {
+pub(crate) fn run<P: Protocol, S: Sockets>(seat: LoopHandle, shared: Arc<Shared<P>>) -> io::Result<Counted> {
     clock::sharpen_timers();
     pin(&shared.config, seat.worker())?;
     let number = seat.worker() * shared.tables_per_worker + seat.table();
@@ -201,11 +201,11 @@ pub(crate) fn run<P: Protocol, S: Sockets>(seat: Seat, shared: Arc<Shared<P>>) -
 }
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
-    fn serve(mut self, seat: &Seat) -> io::Result<Counted> {
+    fn serve(mut self, seat: &LoopHandle) -> io::Result<Counted> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
             let (timeout, full) = {
-                let _baton = seat.baton();
+                let _run_lock = seat.run_lock();
                 let full = self.turn(seat, &mut fired);
                 if self.is_finished() || seat.phase() == Phase::Stop {
                     return Ok(self.finish());
@@ -231,7 +231,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// Handles what one wait brought; whether that was as much as is taken at once.
-    fn turn(&mut self, seat: &Seat, fired: &mut Vec<u64>) -> bool {
+    fn turn(&mut self, seat: &LoopHandle, fired: &mut Vec<u64>) -> bool {
         let now = self.now();
         self.cross_boundaries(now);
         self.ledger.record(now);

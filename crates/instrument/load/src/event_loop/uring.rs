@@ -16,7 +16,7 @@ use std::time::Duration;
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::readiness::Ready;
-use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
+use plimsoll_sys::ring::{self, Buffer, Completion, Payload, Ring, SendMode, Sizes, Slot};
 
 use super::sockets::{Arrival, Sockets, WAKE};
 
@@ -170,7 +170,7 @@ impl Uring {
         match outcome {
             Ok(count) if from + count < bytes.len() && !line.closing => {
                 line.sending = true;
-                let outcome = self.ring.send(slot, Payload::Owned(bytes, from + count), Patience::All);
+                let outcome = self.ring.send(slot, Payload::Owned(bytes, from + count), SendMode::All);
                 self.note(outcome);
                 return None;
             }
@@ -300,7 +300,7 @@ impl Sockets for Uring {
         line.blocked = count < bytes.len();
         let mut lent = self.spares.pop().unwrap_or_default();
         lent.extend_from_slice(&bytes[..count]);
-        let outcome = self.ring.send(*socket, Payload::Owned(lent, 0), Patience::All);
+        let outcome = self.ring.send(*socket, Payload::Owned(lent, 0), SendMode::All);
         self.note(outcome);
         Ok(count)
     }

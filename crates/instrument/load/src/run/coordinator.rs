@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use plimsoll_measure::tally::Tally;
-use plimsoll_reactor::crew::Phase;
+use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::clock;
 use plimsoll_sys::poll;
 use plimsoll_sys::signal::{Signal, Signals};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_measure::tally::{Connections, Tally};
-use plimsoll_reactor::crew::{Crew, Growth, Phase};
 use plimsoll_reactor::source::Rotation;
+use plimsoll_reactor::worker_group::{Growth, Phase, WorkerGroup};
 use plimsoll_sys::descriptor;
 use plimsoll_sys::event::Event;
 use plimsoll_sys::poll::{self, Place};
@@ -140,21 +140,21 @@ pub struct Outcome {
     pub interrupted: Option<Signal>,
 }
 
-impl Team for Crew<io::Result<Counted>> {
+impl Team for WorkerGroup<io::Result<Counted>> {
     fn wake(&self) {
-        Crew::wake(self);
+        WorkerGroup::wake(self);
     }
 
     fn is_finished(&self) -> bool {
-        Crew::is_finished(self)
+        WorkerGroup::is_finished(self)
     }
 
     fn set_phase(&self, phase: Phase) {
-        Crew::set_phase(self, phase);
+        WorkerGroup::set_phase(self, phase);
     }
 
     fn request(&self) -> &Event {
-        Crew::request(self)
+        WorkerGroup::request(self)
     }
 }
 
@@ -187,7 +187,7 @@ fn run_loops<P: Protocol, S: Sockets>(
     }
     let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
-    let mut crew = Crew::new(workers, Growth::Never, move |seat| {
+    let mut crew = WorkerGroup::new(workers, Growth::Never, move |seat| {
         let counted = event_loop::run::<P, S>(seat, Arc::clone(&body));
         if counted.is_err() {
             body.control.give_up();

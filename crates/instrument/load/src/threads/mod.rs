@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use plimsoll_reactor::crew::Phase;
+use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::clock;
 
 use crate::protocol::Protocol;

@@ -38,7 +38,7 @@ impl EventLoop<'_> {
                 Some(Mail::Leave(numbers)) => {
                     self.leave(&numbers)?;
                     self.shared.left.fetch_add(1, Ordering::AcqRel);
-                    self.seat.ask_attention();
+                    self.seat.request_attention();
                 }
                 Some(Mail::Routes) => {
                     let routes = self.shared.routes();
@@ -120,7 +120,7 @@ impl EventLoop<'_> {
     /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not
     /// otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
-        let listen = !self.draining && self.seat.accepts() && !self.full && !self.pause.is_on();
+        let listen = !self.draining && self.seat.holds_accept_token() && !self.full && !self.pause.is_on();
         if listen == self.listening {
             return Ok(());
         }

@@ -18,11 +18,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::accept::Pause;
-use plimsoll_reactor::crew::{Phase, Seat};
-use plimsoll_reactor::handoff::Desk;
+use plimsoll_reactor::handoff::HandoffQueue;
 use plimsoll_reactor::leaked::Leaked;
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
+use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::batch::Batch;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::epoll::{Epoll, Trigger};
@@ -56,7 +56,7 @@ const FIRST_LISTENER: u64 = Key::RESERVED + 3;
 const SERVER: u64 = 1 << 31;
 
 /// Relays until the crew stops.
-pub(crate) fn run(seat: &Seat, shared: &Shared) -> io::Result<Totals> {
+pub(crate) fn run(seat: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
     let mailbox = seat.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
     let descriptors_before = descriptor::count_open();
     let epoll = Epoll::new(EVENT_BATCH)?;
@@ -103,13 +103,13 @@ struct Listener {
 }
 
 struct EventLoop<'a> {
-    seat: &'a Seat,
+    seat: &'a LoopHandle,
     shared: &'a Shared,
     epoll: Epoll,
     listeners: HashMap<ListenerNumber, Listener>,
     /// Where connections are handed over, instead of listeners; and what comes with them.
     door: Option<OwnedFd>,
-    desk: Option<&'a Desk<Handed>>,
+    desk: Option<&'a HandoffQueue<Handed>>,
     connections: Slab<Connection>,
     wheel: Wheel,
     pool: Pool,
@@ -140,7 +140,7 @@ impl EventLoop<'_> {
         loop {
             let wait = self.epoll.wait_urgent(self.timeout())?;
             ready.extend(wait);
-            let _baton = self.seat.baton();
+            let _run_lock = self.seat.run_lock();
             self.now = Instant::now();
             for key in std::mem::take(&mut self.carried) {
                 self.advance(Key::from_raw(key));
@@ -201,7 +201,7 @@ impl EventLoop<'_> {
                     self.leave(&self.listeners.keys().copied().collect::<Vec<_>>())?;
                     self.close_door()?;
                     self.shared.swept.fetch_add(1, Ordering::AcqRel);
-                    self.seat.ask_attention();
+                    self.seat.request_attention();
                 }
             }
             MAILBOX => self.read_mail()?,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_reactor::accept::Failure;
-use plimsoll_reactor::handoff::{Dealer, Desk};
+use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 
@@ -21,30 +21,30 @@ const BATCH: usize = 64;
 /// See the head of this file.
 pub(crate) struct Handoff {
     listeners: Vec<OwnedFd>,
-    dealer: Dealer<SocketAddr>,
+    dispatcher: Dispatcher<SocketAddr>,
     totals: Totals,
 }
 
 impl Handoff {
     /// An acceptor for so many workers, and by worker the end that it hands to.
     pub(crate) fn new(listeners: Vec<OwnedFd>, workers: usize) -> io::Result<(Handoff, Vec<Vec<OwnedFd>>)> {
-        let (dealer, ends) = Dealer::new(workers)?;
+        let (dispatcher, ends) = Dispatcher::new(workers)?;
         let ends = ends.into_iter().map(|end| vec![end]).collect();
-        Ok((Handoff { listeners, dealer, totals: Totals::default() }, ends))
+        Ok((Handoff { listeners, dispatcher, totals: Totals::default() }, ends))
     }
 
-    pub(crate) fn desks(&self) -> Arc<[Desk<SocketAddr>]> {
-        self.dealer.desks()
+    pub(crate) fn queues(&self) -> Arc<[HandoffQueue<SocketAddr>]> {
+        self.dispatcher.queues()
     }
 
     /// What to wait for.
     pub(crate) fn places(&self) -> Vec<Place> {
-        self.dealer.places(self.listeners.iter().map(AsRawFd::as_raw_fd))
+        self.dispatcher.places(self.listeners.iter().map(AsRawFd::as_raw_fd))
     }
 
     /// Until when nothing is accepted, if it is not.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
-        self.dealer.paused_until()
+        self.dispatcher.paused_until()
     }
 
     /// Hands on as much as there is, and as workers take.
@@ -52,17 +52,17 @@ impl Handoff {
         let now = Instant::now();
         for listener in 0..self.listeners.len() {
             for _ in 0..BATCH {
-                match self.dealer.is_free(now) {
+                match self.dispatcher.is_free(now) {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(error) => self.lost(&error, state),
                 }
                 if !state.acquire() {
-                    return self.dealer.pause(now);
+                    return self.dispatcher.pause(now);
                 }
                 match net::accept(&self.listeners[listener], net::Mode::Nonblocking) {
                     Ok((socket, peer)) => {
-                        if let Err(error) = self.dealer.deal(socket, peer) {
+                        if let Err(error) = self.dispatcher.dispatch(socket, peer) {
                             self.lost(&error, state);
                         }
                     }
@@ -74,7 +74,7 @@ impl Handoff {
                         }
                         self.totals.count_io_error(&error);
                         if failure.pauses() {
-                            return self.dealer.pause(now);
+                            return self.dispatcher.pause(now);
                         }
                     }
                 }
@@ -86,7 +86,7 @@ impl Handoff {
     pub(crate) fn close(&mut self, state: &ServerState) -> Totals {
         self.listeners.iter().for_each(net::stop_listening);
         self.listeners.clear();
-        if self.dealer.let_go() {
+        if self.dispatcher.discard_pending() {
             state.release();
         }
         std::mem::take(&mut self.totals)
@@ -94,7 +94,7 @@ impl Handoff {
 
     /// Every worker has ended: what none of them has taken is closed with the pairs.
     pub(crate) fn finish(self, state: &ServerState) {
-        (0..self.dealer.unclaimed()).for_each(|_| state.release());
+        (0..self.dispatcher.unclaimed()).for_each(|_| state.release());
     }
 
     fn lost(&mut self, error: &io::Error, state: &ServerState) {

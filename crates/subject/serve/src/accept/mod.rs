@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use plimsoll_reactor::accept::Strategy;
-use plimsoll_reactor::handoff::Desk;
+use plimsoll_reactor::handoff::HandoffQueue;
 use plimsoll_sys::net;
 
 use crate::model::Model;
@@ -40,8 +40,8 @@ pub(crate) enum ConnectionSource<'a> {
     Own(&'a [OwnedFd]),
     /// Listeners that others accept from as well.
     Shared(&'a [OwnedFd]),
-    /// The end of a pair that the acceptor hands connections to, and the worker's desk.
-    Handed(&'a [OwnedFd], &'a Desk<SocketAddr>),
+    /// The end of a pair that the acceptor hands connections to, and the worker's queue.
+    Handed(&'a [OwnedFd], &'a HandoffQueue<SocketAddr>),
 }
 
 impl<'a> ConnectionSource<'a> {
@@ -69,14 +69,14 @@ impl<'a> ConnectionSource<'a> {
             ConnectionSource::Own(listeners) | ConnectionSource::Shared(listeners) => {
                 net::accept(&listeners[number], net::Mode::Nonblocking)
             }
-            ConnectionSource::Handed(ends, desk) => desk.take(&ends[number]),
+            ConnectionSource::Handed(ends, queue) => queue.take(&ends[number]),
         }
     }
 
     /// One of the connections taken is over.
     pub(crate) fn left(self) {
-        if let ConnectionSource::Handed(_, desk) = self {
-            desk.left();
+        if let ConnectionSource::Handed(_, queue) = self {
+            queue.left();
         }
     }
 }

@@ -13,7 +13,7 @@ use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
 use super::conversation::{Conversation, Stage};
-use super::environment::{Desk, Environment};
+use super::environment::{Environment, Workspace};
 use super::unsent::{Room, Unsent};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
@@ -30,16 +30,20 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub(crate) fn serve<P: Service>(
     socket: impl AsFd,
     prototype: &P,
-    mut desk: Desk,
+    mut workspace: Workspace,
     exchange: &mut Exchange,
 ) -> io::Result<()> {
-    let mut conversation = Conversation::new(prototype, &desk.environment);
-    let outcome = converse(&socket, &mut conversation, &mut desk);
+    let mut conversation = Conversation::new(prototype, &workspace.environment);
+    let outcome = converse(&socket, &mut conversation, &mut workspace);
     *exchange = conversation.exchange;
     outcome
 }
 
-fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, desk: &mut Desk) -> io::Result<()> {
+fn converse<P: Service>(
+    socket: &impl AsFd,
+    conversation: &mut Conversation<P>,
+    workspace: &mut Workspace,
+) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
     let sender = Sender::new(socket, conversation.send_timeout())?;
     let mut send = |input: &[u8], output: &mut Output, environment: &Environment, exchange: &mut Exchange| {
@@ -47,11 +51,11 @@ fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, 
     };
     let mut in_place = None;
     loop {
-        desk.environment.end_turn();
+        workspace.environment.end_turn();
         match conversation.stage {
             Stage::Receiving | Stage::Discarding => {}
             Stage::Resuming => {
-                conversation.serve(&[], desk, &mut send)?;
+                conversation.serve(&[], workspace, &mut send)?;
                 continue;
             }
             Stage::Closing => return Ok(()),
@@ -60,22 +64,22 @@ fn converse<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, 
                 conversation.discard(Instant::now());
             }
         }
-        set_receive_timeout(socket, conversation.until, desk.environment.now(), &mut in_place)?;
+        set_receive_timeout(socket, conversation.until, workspace.environment.now(), &mut in_place)?;
         let read = net::read(socket, &mut input);
-        desk.environment.look();
+        workspace.environment.look();
         match read {
             Ok(0) => return Ok(()),
             Ok(length) => {
                 conversation.exchange.bytes_received += length as u64;
                 if conversation.stage != Stage::Discarding {
-                    conversation.serve(&input[..length], desk, &mut send)?;
+                    conversation.serve(&input[..length], workspace, &mut send)?;
                 } else if conversation.until.is_some_and(|until| Instant::now() >= until) {
                     return Ok(());
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if conversation.until.is_none_or(|until| Instant::now() >= until) {
-                    conversation.expire(desk, &mut send)?;
+                    conversation.expire(workspace, &mut send)?;
                 }
             }
             Err(error) => return Err(error),

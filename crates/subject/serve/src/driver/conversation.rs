@@ -4,7 +4,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::environment::{Desk, Environment, burn};
+use super::environment::{Environment, Workspace, burn};
 use crate::service::{Next, Output, Service, Turn};
 use crate::totals::Exchange;
 
@@ -66,7 +66,7 @@ impl<P: Service> Conversation<P> {
     pub(crate) fn serve(
         &mut self,
         fresh: &[u8],
-        desk: &mut Desk,
+        workspace: &mut Workspace,
         mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
     ) -> io::Result<()> {
         let mut held = self.held.take();
@@ -80,13 +80,13 @@ impl<P: Service> Conversation<P> {
         let mut taken = 0;
         loop {
             let Turn { consumed, requests, next } =
-                self.service.receive(&input[taken..], &mut desk.environment, &mut desk.output);
+                self.service.receive(&input[taken..], &mut workspace.environment, &mut workspace.output);
             self.exchange.requests += requests;
             let mut sent = true;
-            if !desk.output.chunks.is_empty() {
-                burn(desk.output.burn);
-                let outcome = send(&input[taken..], &mut desk.output, &desk.environment, &mut self.exchange);
-                desk.output.clear();
+            if !workspace.output.chunks.is_empty() {
+                burn(workspace.output.burn);
+                let outcome = send(&input[taken..], &mut workspace.output, &workspace.environment, &mut self.exchange);
+                workspace.output.clear();
                 sent = outcome?;
             }
             taken += consumed;
@@ -117,7 +117,7 @@ impl<P: Service> Conversation<P> {
     /// The limit has passed: has the service say so, or end the connection without a word.
     pub(crate) fn expire(
         &mut self,
-        desk: &mut Desk,
+        workspace: &mut Workspace,
         mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
     ) -> io::Result<()> {
         if self.stage != Stage::Receiving {
@@ -125,11 +125,11 @@ impl<P: Service> Conversation<P> {
             return Ok(());
         }
         let partial = self.held.take().is_some();
-        let next = self.service.expired(partial, &mut desk.environment, &mut desk.output);
+        let next = self.service.expired(partial, &mut workspace.environment, &mut workspace.output);
         self.stage = if next == Next::Linger { Stage::Lingering } else { Stage::Closing };
-        if !desk.output.chunks.is_empty() {
-            let outcome = send(&[], &mut desk.output, &desk.environment, &mut self.exchange);
-            desk.output.clear();
+        if !workspace.output.chunks.is_empty() {
+            let outcome = send(&[], &mut workspace.output, &workspace.environment, &mut self.exchange);
+            workspace.output.clear();
             outcome?;
         }
         Ok(())

@@ -24,15 +24,15 @@ pub(crate) struct Environment {
 
 /// What every connection of a loop uses in its turn.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Workspace {
     pub(crate) environment: Environment,
     pub(crate) output: Output,
 }
 
-impl Desk {
-    pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Desk {
+impl Workspace {
+    pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Workspace {
         let moment = Moment::new(Instant::now(), SystemTime::now());
-        Desk {
+        Workspace {
             environment: Environment { root, moment, timed, found: None, found_by: Vec::new() },
             output: Output::default(),
         }

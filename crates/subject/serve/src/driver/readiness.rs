@@ -17,14 +17,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::accept::{Failure, Pause};
-use plimsoll_reactor::crew::{Phase, Seat};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
+use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::net;
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use super::conversation::Conversation;
-use super::environment::Desk;
+use super::environment::Workspace;
 use super::limit::Limit;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
@@ -46,24 +46,24 @@ const READ_BATCH: usize = 4;
 const WAKE: u64 = Key::RESERVED;
 const FIRST_LISTENER: u64 = Key::RESERVED + 1;
 
-/// Serves connections from `source` until the crew stops.
+/// Serves connections from `source` until the group stops.
 pub(crate) fn run<S: Selector, P: Service>(
-    seat: &Seat,
+    handle: &LoopHandle,
     source: ConnectionSource<'_>,
     prototype: &P,
     state: &ServerState,
 ) -> io::Result<Totals> {
     let mut selector = S::new()?;
-    selector.add(seat.wake().as_fd(), WAKE, Interest::READ)?;
+    selector.add(handle.wake().as_fd(), WAKE, Interest::READ)?;
     let mut table = EventLoop::<S, P> {
-        seat,
+        handle,
         source,
         prototype,
         state,
         selector,
         connections: Slab::default(),
         input: vec![0; INPUT_BYTES].into_boxed_slice(),
-        desk: Desk::new(state.root(), prototype.is_timed()),
+        workspace: Workspace::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         ready_list: Vec::new(),
         listening: false,
@@ -79,14 +79,14 @@ pub(crate) fn run<S: Selector, P: Service>(
 }
 
 struct EventLoop<'a, S, P> {
-    seat: &'a Seat,
+    handle: &'a LoopHandle,
     source: ConnectionSource<'a>,
     prototype: &'a P,
     state: &'a ServerState,
     selector: S,
     connections: Slab<Connection<P>>,
     input: Box<[u8]>,
-    desk: Desk,
+    workspace: Workspace,
     wheel: Wheel,
     /// Keys with more to do that the selector will not report again.
     ready_list: Vec<u64>,
@@ -103,8 +103,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         loop {
             let timeout = self.timeout();
             self.selector.wait(timeout, &mut ready)?;
-            let _baton = self.seat.baton();
-            self.desk.environment.look();
+            let _run_lock = self.handle.run_lock();
+            self.workspace.environment.look();
             for key in std::mem::take(&mut self.ready_list) {
                 if let Some(connection) = self.connections.get_mut(Key::from_raw(key)) {
                     connection.is_listed = false;
@@ -115,18 +115,18 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 self.dispatch(event)?;
             }
             if !self.wheel.is_empty() {
-                self.wheel.expire(self.desk.environment.now(), &mut due);
+                self.wheel.expire(self.workspace.environment.now(), &mut due);
                 due.drain(..).for_each(|key| self.expire(Key::from_raw(key)));
             }
-            self.desk.environment.end_turn();
+            self.workspace.environment.end_turn();
             if self.pause.is_on() && self.pause.ends(Instant::now()) {
-                self.seat.report_room();
+                self.handle.report_room();
                 self.update_listening()?;
             }
             if self.draining && self.connections.is_empty() {
                 return Ok(());
             }
-            if self.seat.phase() == Phase::Stop {
+            if self.handle.phase() == Phase::Stop {
                 self.close_all();
                 return Ok(());
             }
@@ -149,9 +149,9 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     fn dispatch(&mut self, event: Ready) -> io::Result<()> {
         match event.key {
             WAKE => {
-                self.seat.wake().lower();
+                self.handle.wake().lower();
                 self.update_listening()?;
-                if self.seat.phase() == Phase::Drain && !self.draining {
+                if self.handle.phase() == Phase::Drain && !self.draining {
                     self.drain();
                 }
             }
@@ -161,10 +161,10 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         Ok(())
     }
 
-    /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not
-    /// otherwise.
+    /// Waits for the listeners while this table holds the accept token and nothing is exhausted,
+    /// and not otherwise.
     fn update_listening(&mut self) -> io::Result<()> {
-        let listen = self.seat.phase() == Phase::Run && self.seat.accepts() && !self.pause.is_on();
+        let listen = self.handle.phase() == Phase::Run && self.handle.holds_accept_token() && !self.pause.is_on();
         if listen == self.listening {
             return Ok(());
         }
@@ -204,15 +204,15 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             }
             let failure = Failure::of(&error);
             // The listener may have been shut down, and this loop hear of it next.
-            if failure == Failure::Empty || self.seat.phase() != Phase::Run {
+            if failure == Failure::Empty || self.handle.phase() != Phase::Run {
                 return Ok(());
             }
             // A full table is no error where another takes over: the coordinator counts when none
             // can be added.
             if failure == Failure::FullTable {
-                self.seat.report_full();
+                self.handle.report_full();
             }
-            if failure != Failure::FullTable || !self.seat.grows() {
+            if failure != Failure::FullTable || !self.handle.grows() {
                 self.totals.count_io_error(&error);
             }
             if failure.pauses() {
@@ -227,7 +227,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     fn open(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let interest = if S::EDGE { Interest::BOTH } else { Interest::READ };
-        let conversation = Conversation::new(self.prototype, &self.desk.environment);
+        let conversation = Conversation::new(self.prototype, &self.workspace.environment);
         let key = self.connections.insert_with(|_| Connection {
             socket,
             peer,
@@ -288,7 +288,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         // Where the selector reports again what is left, one read a turn is fair and saves the read
         // that finds nothing.
         let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
-        let outcome = match connection.exchange(&mut self.input, &mut self.desk, reads) {
+        let outcome = match connection.exchange(&mut self.input, &mut self.workspace, reads) {
             Ok(Outcome::Waits) if self.draining && connection.unsent.is_empty() => Outcome::Closes,
             Ok(Outcome::Unread) if !S::EDGE && !self.draining => Outcome::Waits,
             Ok(outcome) => outcome,
@@ -297,8 +297,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 Outcome::Closes
             }
         };
-        if self.desk.environment.timed() {
-            connection.set_limit(self.desk.environment.now(), &mut self.wheel, key.to_raw());
+        if self.workspace.environment.timed() {
+            connection.set_limit(self.workspace.environment.now(), &mut self.wheel, key.to_raw());
         }
         match outcome {
             Outcome::Closes => self.close(key),
@@ -324,7 +324,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     /// A connection's timer has fired.
     fn expire(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let now = self.desk.environment.now();
+        let now = self.workspace.environment.now();
         if !connection.limit.is_reached(now, &mut self.wheel, key.to_raw()) {
             return;
         }
@@ -340,7 +340,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             }
             return self.close(key);
         }
-        match connection.expire(&mut self.desk) {
+        match connection.expire(&mut self.workspace) {
             Ok(()) => self.advance(key, Ready { key: key.to_raw(), readable: false, writable: false, ended: false }),
             Err(error) => {
                 self.totals.count_io_error(&error);
@@ -364,14 +364,14 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
 
     /// Serves what has arrived, and closes each connection that has nothing under way.
     fn drain(&mut self) {
-        if self.source.is_handed() && self.seat.accepts() {
+        if self.source.is_handed() && self.handle.holds_accept_token() {
             // What was accepted before the end is served.
             while let Ok((socket, peer)) = self.source.take(0) {
                 self.open(socket, peer);
             }
         }
         self.draining = true;
-        self.desk.environment.drain();
+        self.workspace.environment.drain();
         for key in self.connections.keys().collect::<Vec<_>>() {
             self.advance(key, Ready { key: key.to_raw(), readable: true, writable: true, ended: false });
         }

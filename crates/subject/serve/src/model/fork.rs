@@ -25,7 +25,7 @@ use plimsoll_sys::readiness::Interest;
 
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
-use crate::driver::environment::Desk;
+use crate::driver::environment::Workspace;
 use crate::service::Service;
 use crate::state::ServerState;
 use crate::totals::{Exchange, Totals};
@@ -131,10 +131,10 @@ impl<P: Service> Spawner for Fork<P> {
 
 /// The child's whole life.
 fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut report_to: &PipeWriter) -> i32 {
-    let desk = Desk::new(root, service.is_timed());
+    let workspace = Workspace::new(root, service.is_timed());
     let mut exchange = Exchange::default();
     let outcome = process::end_reading_on_termination(socket.as_fd())
-        .and_then(|()| blocking::serve(socket, service, desk, &mut exchange));
+        .and_then(|()| blocking::serve(socket, service, workspace, &mut exchange));
     let error = outcome.err().map_or(0, |error| encode(&error));
     let report = Report { child: std::process::id() as i32, error, exchange };
     match report_to.write_all(&report.encode()) {

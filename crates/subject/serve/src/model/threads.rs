@@ -21,7 +21,7 @@ use plimsoll_sys::net;
 
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
-use crate::driver::environment::Desk;
+use crate::driver::environment::Workspace;
 use crate::service::Service;
 use crate::state::ServerState;
 use crate::totals::{Exchange, Totals};
@@ -60,8 +60,8 @@ impl<P: Service> Spawner for Threads<P> {
         let spawned = thread.spawn(move || {
             shared.state.opened(&mut lock(&shared.totals));
             let mut exchange = Exchange::default();
-            let desk = Desk::new(shared.state.root(), service.is_timed());
-            let serving = || blocking::serve(&*held, &service, desk, &mut exchange);
+            let workspace = Workspace::new(shared.state.root(), service.is_timed());
+            let serving = || blocking::serve(&*held, &service, workspace, &mut exchange);
             // A connection that panics must end like any other, or the server would wait for it for
             // ever.
             let outcome = panic::catch_unwind(AssertUnwindSafe(serving));

@@ -22,18 +22,18 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::accept::Pause;
-use plimsoll_reactor::crew::{Phase, Seat};
-use plimsoll_reactor::numbered::Numbered;
 use plimsoll_reactor::progress::Sent;
+use plimsoll_reactor::sparse_vec::SparseVec;
 use plimsoll_reactor::timer::Wheel;
+use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::descriptor;
-use plimsoll_sys::ring::{self, Buffer, Completion, Patience, Payload, Ring, Sizes, Slot};
+use plimsoll_sys::ring::{self, Buffer, Completion, Payload, Ring, SendMode, Sizes, Slot};
 
 use leaving::{FileTransfer, collect_output};
 
 use crate::accept::ConnectionSource;
 use crate::driver::conversation::{Conversation, Stage};
-use crate::driver::environment::Desk;
+use crate::driver::environment::Workspace;
 use crate::driver::limit::Limit;
 use crate::driver::unsent::Body;
 use crate::service::{Chunk, Service};
@@ -60,9 +60,9 @@ pub(crate) fn sizes(table: usize) -> Sizes {
     Sizes { submissions: 256, completions: 2048, slots, buffers, buffer_bytes: 4096, accepts: 32 }
 }
 
-/// Serves connections from `source` until the crew stops.
+/// Serves connections from `source` until the group stops.
 pub(crate) fn run<P: Service>(
-    seat: &Seat,
+    handle: &LoopHandle,
     source: ConnectionSource<'_>,
     prototype: &P,
     state: &ServerState,
@@ -71,20 +71,20 @@ pub(crate) fn run<P: Service>(
     // Each listener needs a waiting accept of its own.
     let accepts = sizes.accepts.max(u16::try_from(source.descriptors().len()).unwrap_or(u16::MAX));
     let mut ring = Ring::new(Sizes { accepts, ..sizes })?;
-    ring.watch(seat.wake().as_fd())?;
+    ring.watch(handle.wake().as_fd())?;
     let mut table = EventLoop {
-        seat,
+        handle,
         source,
         watched: vec![false; source.descriptors().len()],
         armed: vec![0; source.descriptors().len()],
         prototype,
         state,
         ring,
-        connections: Numbered::default(),
+        connections: SparseVec::default(),
         open: 0,
         capacity: sizes.slots as usize,
         accepts: usize::from(accepts),
-        desk: Desk::new(state.root(), prototype.is_timed()),
+        workspace: Workspace::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         free_buffers: Vec::new(),
         awaiting_buffer: Vec::new(),
@@ -147,7 +147,7 @@ enum Lifecycle {
 }
 
 struct EventLoop<'a, P> {
-    seat: &'a Seat,
+    handle: &'a LoopHandle,
     source: ConnectionSource<'a>,
     /// By door: it is watched.
     watched: Vec<bool>,
@@ -157,13 +157,13 @@ struct EventLoop<'a, P> {
     state: &'a ServerState,
     ring: Ring,
     /// By slot.
-    connections: Numbered<Connection<P>>,
+    connections: SparseVec<Connection<P>>,
     /// Slots taken, from the accept until the close has completed.
     open: usize,
     capacity: usize,
     /// Accepts that wait at once, over all listeners.
     accepts: usize,
-    desk: Desk,
+    workspace: Workspace,
     wheel: Wheel,
     /// Empty buffers.
     free_buffers: Vec<Vec<u8>>,
@@ -187,26 +187,26 @@ impl<P: Service> EventLoop<'_, P> {
         let mut due = Vec::new();
         loop {
             self.update_listening()?;
-            if !self.seat.is_alone() {
-                // What is handed in is done in this call, so it is done with the baton; only the
+            if !self.handle.is_alone() {
+                // What is handed in is done in this call, so it is done with the run lock; only the
                 // waiting is not.
-                let _baton = self.seat.baton();
+                let _run_lock = self.handle.run_lock();
                 self.ring.submit()?;
             }
             let timeout = self.timeout();
             self.ring.wait(timeout)?;
-            let _baton = self.seat.baton();
-            self.desk.environment.look();
+            let _run_lock = self.handle.run_lock();
+            self.workspace.environment.look();
             while let Some(completion) = self.ring.next_completion() {
                 self.take(completion)?;
             }
             if !self.wheel.is_empty() {
-                self.wheel.expire(self.desk.environment.now(), &mut due);
+                self.wheel.expire(self.workspace.environment.now(), &mut due);
                 for slot in due.drain(..) {
                     self.expire(slot as usize)?;
                 }
             }
-            self.desk.environment.end_turn();
+            self.workspace.environment.end_turn();
             self.rearm_receives()?;
             if self.pause.is_on() {
                 self.pause.ends(Instant::now());
@@ -214,7 +214,7 @@ impl<P: Service> EventLoop<'_, P> {
             if self.draining && self.open == 0 && self.ring.accepts_waiting() + self.ring.adoptions_waiting() == 0 {
                 return Ok(());
             }
-            if self.seat.phase() == Phase::Stop {
+            if self.handle.phase() == Phase::Stop {
                 return self.stop();
             }
         }
@@ -263,11 +263,11 @@ impl<P: Service> EventLoop<'_, P> {
     fn take(&mut self, completion: Completion) -> io::Result<()> {
         match completion {
             Completion::Woken { more } => {
-                self.seat.wake().lower();
+                self.handle.wake().lower();
                 if !more {
-                    self.ring.watch(self.seat.wake().as_fd())?;
+                    self.ring.watch(self.handle.wake().as_fd())?;
                 }
-                if self.seat.phase() == Phase::Drain && !self.draining {
+                if self.handle.phase() == Phase::Drain && !self.draining {
                     self.drain()?;
                 }
                 Ok(())
@@ -289,7 +289,7 @@ impl<P: Service> EventLoop<'_, P> {
                 self.open -= 1;
                 if self.full && self.capacity - self.open >= self.armed.len() {
                     self.full = false;
-                    self.seat.report_room();
+                    self.handle.report_room();
                 }
                 if self.pause.is_on() {
                     self.pause.end_soon(Instant::now());
@@ -348,7 +348,7 @@ impl<P: Service> EventLoop<'_, P> {
         let Connection { conversation, unsent, body, .. } = connection;
         connection.has_unprocessed_input = false;
         let (mut in_place, free_buffers) = (None, &mut self.free_buffers);
-        let outcome = conversation.serve(fresh, &mut self.desk, |input, output, environment, _| {
+        let outcome = conversation.serve(fresh, &mut self.workspace, |input, output, environment, _| {
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
                 _ => collect_output(input, output, environment, unsent, body, free_buffers)?,
@@ -362,7 +362,7 @@ impl<P: Service> EventLoop<'_, P> {
         match (buffer, in_place) {
             (Some(buffer), Some(range)) if connection.life != Lifecycle::Failed => {
                 connection.sending = true;
-                self.ring.send(slot, Payload::Received(buffer, range), Patience::None)
+                self.ring.send(slot, Payload::Received(buffer, range), SendMode::None)
             }
             (Some(buffer), _) => {
                 self.ring.recycle(buffer);
@@ -397,11 +397,11 @@ impl<P: Service> EventLoop<'_, P> {
             && connection.conversation.stage == Stage::Lingering
             && connection.life == Lifecycle::Open
         {
-            connection.conversation.discard(self.desk.environment.now());
+            connection.conversation.discard(self.workspace.environment.now());
             self.ring.end_writing(slot)?;
         }
-        if self.desk.environment.timed() {
-            let (key, now) = (slot.index() as u64, self.desk.environment.now());
+        if self.workspace.environment.timed() {
+            let (key, now) = (slot.index() as u64, self.workspace.environment.now());
             if connection.sending {
                 connection.limit.send_within(connection.conversation.send_timeout(), now, &mut self.wheel, key);
             } else {
@@ -433,7 +433,7 @@ impl<P: Service> EventLoop<'_, P> {
     /// A connection's timer has fired.
     fn expire(&mut self, index: usize) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
-        if !connection.limit.is_reached(self.desk.environment.now(), &mut self.wheel, index as u64) {
+        if !connection.limit.is_reached(self.workspace.environment.now(), &mut self.wheel, index as u64) {
             return Ok(());
         }
         let slot = connection.slot;
@@ -445,7 +445,7 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let Connection { conversation, unsent, body, .. } = connection;
         let free_buffers = &mut self.free_buffers;
-        let outcome = conversation.expire(&mut self.desk, |input, output, environment, _| {
+        let outcome = conversation.expire(&mut self.workspace, |input, output, environment, _| {
             collect_output(input, output, environment, unsent, body, free_buffers)?;
             Ok(false)
         });
@@ -460,7 +460,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn look(&mut self, slot: Slot, unacknowledged: io::Result<usize>) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.asking = false;
-        let (now, key) = (self.desk.environment.now(), slot.index() as u64);
+        let (now, key) = (self.workspace.environment.now(), slot.index() as u64);
         // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds
         // something, as output waits.
         let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
@@ -503,7 +503,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn drain(&mut self) -> io::Result<()> {
         self.take_what_was_handed()?;
         self.draining = true;
-        self.desk.environment.drain();
+        self.workspace.environment.drain();
         for connection in self.connections.values() {
             self.ring.end_reading(connection.slot)?;
         }

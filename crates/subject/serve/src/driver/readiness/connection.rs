@@ -12,7 +12,7 @@ use plimsoll_sys::net;
 use plimsoll_sys::readiness::Interest;
 
 use crate::driver::conversation::{Conversation, Stage};
-use crate::driver::environment::Desk;
+use crate::driver::environment::Workspace;
 use crate::driver::limit::Limit;
 use crate::driver::unsent::{Room, Unsent};
 use crate::service::Service;
@@ -50,12 +50,17 @@ pub(super) enum Outcome {
 
 impl<P: Service> Connection<P> {
     /// Sends what waits, then reads and serves at most `reads` times.
-    pub(super) fn exchange(&mut self, input: &mut [u8], desk: &mut Desk, mut reads: usize) -> io::Result<Outcome> {
+    pub(super) fn exchange(
+        &mut self,
+        input: &mut [u8],
+        workspace: &mut Workspace,
+        mut reads: usize,
+    ) -> io::Result<Outcome> {
         if !self.unsent.is_empty() {
             self.conversation.exchange.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
         }
         if self.unsent.is_empty() && self.conversation.stage == Stage::Resuming {
-            self.serve(&[], desk)?;
+            self.serve(&[], workspace)?;
         }
         loop {
             if !self.unsent.is_empty() {
@@ -67,7 +72,7 @@ impl<P: Service> Connection<P> {
                 Stage::Closing => return Ok(Outcome::Closes),
                 Stage::Lingering => {
                     net::shutdown(&self.socket, net::Half::Write);
-                    self.conversation.discard(desk.environment.now());
+                    self.conversation.discard(workspace.environment.now());
                 }
             }
             if !self.readable {
@@ -91,14 +96,14 @@ impl<P: Service> Connection<P> {
             self.readable = length == input.len() || self.ended;
             self.conversation.exchange.bytes_received += length as u64;
             if self.conversation.stage == Stage::Receiving {
-                self.serve(&input[..length], desk)?;
+                self.serve(&input[..length], workspace)?;
             }
         }
     }
 
-    fn serve(&mut self, fresh: &[u8], desk: &mut Desk) -> io::Result<()> {
+    fn serve(&mut self, fresh: &[u8], workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
-        conversation.serve(fresh, desk, |input, output, environment, exchange| {
+        conversation.serve(fresh, workspace, |input, output, environment, exchange| {
             exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())
         })
@@ -122,9 +127,9 @@ impl<P: Service> Connection<P> {
         Ok(self.limit.gives_up(sent, timeout, now, wheel, key))
     }
 
-    pub(super) fn expire(&mut self, desk: &mut Desk) -> io::Result<()> {
+    pub(super) fn expire(&mut self, workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
-        conversation.expire(desk, |input, output, environment, exchange| {
+        conversation.expire(workspace, |input, output, environment, exchange| {
             exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())
         })

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Mutex;
 
-use plimsoll_reactor::crew::{Crew, Growth};
+use plimsoll_reactor::worker_group::{Growth, WorkerGroup};
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::net::Sharing;
 
@@ -56,12 +56,12 @@ fn a_stale_event_never_reaches_the_next_connection_with_the_same_descriptor() {
     let listener = net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port");
     let address = net::local_address(&listener).expect("bound");
     let listeners = vec![listener];
-    let table = move |seat: Seat| {
+    let table = move |handle: LoopHandle| {
         let state = ServerState::new(None, None, u64::MAX, Box::new(|_| {}));
-        run::<Haunted, Echo>(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &state)
+        run::<Haunted, Echo>(&handle, ConnectionSource::Own(&listeners), &Echo::default(), &state)
     };
-    let mut crew = Crew::new(1, Growth::Never, table).expect("an event");
-    crew.add_table(0).expect("a table");
+    let mut group = WorkerGroup::new(1, Growth::Never, table).expect("an event");
+    group.add_table(0).expect("a table");
     for round in 0..200_u32 {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.write_all(&round.to_ne_bytes()).expect("the server reads");
@@ -72,8 +72,8 @@ fn a_stale_event_never_reaches_the_next_connection_with_the_same_descriptor() {
             net::reset_on_close(&stream).expect("it is connected");
         }
     }
-    crew.set_phase(Phase::Drain);
-    let totals = crew.join().remove(0).expect("the table served to its end");
+    group.set_phase(Phase::Drain);
+    let totals = group.join().remove(0).expect("the table served to its end");
     assert_eq!((totals.connections, totals.bytes_sent), (200, 800));
     let keys = KEYS.lock().expect("no test thread panics").take().expect("descriptors were added");
     let reused = keys.values().max_by_key(|keys| keys.len()).expect("descriptors were added");

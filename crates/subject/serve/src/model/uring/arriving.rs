@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use plimsoll_reactor::accept::Failure;
-use plimsoll_reactor::crew::Phase;
+use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::ring::{self, Slot};
 
 use super::{Connection, EventLoop, Lifecycle, Receive};
@@ -24,10 +24,10 @@ use crate::service::Service;
 const BATCH: usize = 64;
 
 impl<P: Service> EventLoop<'_, P> {
-    /// Waits for connections while it is this table's turn and nothing is exhausted, and not
-    /// otherwise.
+    /// Waits for connections while this table holds the accept token and nothing is exhausted, and
+    /// not otherwise.
     pub(super) fn update_listening(&mut self) -> io::Result<()> {
-        if self.seat.phase() != Phase::Run || !self.seat.accepts() || self.pause.is_on() {
+        if self.handle.phase() != Phase::Run || !self.handle.holds_accept_token() || self.pause.is_on() {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
         }
         self.accepting = true;
@@ -42,7 +42,7 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Keeps accepts waiting at every listener, as many at one as at another, and no more than
     /// there are free slots for: none is accepted that has no place. Where a listener must go
-    /// without, another table is to have the turn.
+    /// without, another table gets the accept token.
     fn arm_accepts(&mut self) -> io::Result<()> {
         // The accepts of a quiet listener hold slots that a busy one cannot have: an eighth of the
         // table at most.
@@ -69,7 +69,7 @@ impl<P: Service> EventLoop<'_, P> {
 
     fn report_full(&mut self) {
         self.full = true;
-        self.seat.report_full();
+        self.handle.report_full();
     }
 
     /// Whether connections are taken by an ordinary call rather than accepted by the ring.
@@ -118,7 +118,7 @@ impl<P: Service> EventLoop<'_, P> {
                 self.state.release();
             }
             let failure = Failure::of(&error);
-            if failure == Failure::Empty || self.seat.phase() != Phase::Run {
+            if failure == Failure::Empty || self.handle.phase() != Phase::Run {
                 break;
             }
             self.totals.count_io_error(&error);
@@ -137,7 +137,7 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Takes what was handed over before the end: it is served.
     pub(super) fn take_what_was_handed(&mut self) -> io::Result<()> {
-        while self.source.is_handed() && self.seat.accepts() && self.has_room() {
+        while self.source.is_handed() && self.handle.holds_accept_token() && self.has_room() {
             let Ok((socket, peer)) = self.source.take(0) else { break };
             self.ring.adopt(socket, peer)?;
         }
@@ -161,7 +161,7 @@ impl<P: Service> EventLoop<'_, P> {
             self.source.left();
         }
         // A cancelled accept, and one whose listener was shut down, is what was wanted.
-        if !ring::is_cancelled(error) && self.seat.phase() == Phase::Run {
+        if !ring::is_cancelled(error) && self.handle.phase() == Phase::Run {
             self.totals.count_io_error(error);
             // A connection that ended in the queue takes nothing from the next.
             if Failure::of(error) != Failure::Connection {
@@ -179,7 +179,7 @@ impl<P: Service> EventLoop<'_, P> {
         let mut connection = Connection {
             slot,
             peer,
-            conversation: Conversation::new(self.prototype, &self.desk.environment),
+            conversation: Conversation::new(self.prototype, &self.workspace.environment),
             limit: Limit::default(),
             receive: Receive::Armed,
             sending: false,

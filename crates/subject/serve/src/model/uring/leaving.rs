@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use plimsoll_sys::descriptor;
-use plimsoll_sys::ring::{Patience, Payload, Slot};
+use plimsoll_sys::ring::{Payload, SendMode, Slot};
 
 use super::{Connection, EventLoop, Lifecycle, OUTSTANDING, PIECE_BYTES, SPARES};
 use crate::driver::environment::Environment;
@@ -53,7 +53,7 @@ impl<P: Service> EventLoop<'_, P> {
         if from < rest.len() && connection.life != Lifecycle::Failed {
             rest.append(&mut connection.unsent);
             connection.sending = true;
-            return self.ring.send(slot, Payload::Owned(rest, from), Patience::All);
+            return self.ring.send(slot, Payload::Owned(rest, from), SendMode::All);
         }
         if rest.capacity() > 0 && self.free_buffers.len() < SPARES {
             rest.clear();
@@ -104,7 +104,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
-        self.ring.send(slot, Payload::Owned(bytes, 0), Patience::All)
+        self.ring.send(slot, Payload::Owned(bytes, 0), SendMode::All)
     }
 
     /// A connection's socket has a number in the thread's table, or cannot have one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use plimsoll_reactor::crew::{Crew, Growth};
+use plimsoll_reactor::worker_group::{Growth, WorkerGroup};
 use plimsoll_sys::net::{self, Sharing};
 
 use super::*;
@@ -33,19 +33,20 @@ fn serve_at<const ADDRESSES: usize>(
     let address = std::array::from_fn(|number| net::local_address(&listeners[number]).expect("bound"));
     let state = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
     let (listeners, shared) = (Arc::new(Vec::from(listeners)), Arc::clone(&state));
-    let table = move |seat: Seat| run(&seat, ConnectionSource::Own(&listeners), &Echo::default(), &shared, sizes);
-    let mut crew = Crew::new(1, growth, table).expect("an event");
-    crew.add_table(0).expect("a table");
+    let table =
+        move |handle: LoopHandle| run(&handle, ConnectionSource::Own(&listeners), &Echo::default(), &shared, sizes);
+    let mut group = WorkerGroup::new(1, growth, table).expect("an event");
+    group.add_table(0).expect("a table");
     let clients = thread::spawn(move || clients(address));
     while !clients.is_finished() {
-        assert!(crew.attend().is_none());
+        assert!(group.process_requests().is_none());
         thread::sleep(Duration::from_millis(1));
     }
     clients.join().expect("every client was served");
-    crew.set_phase(Phase::Drain);
-    let tables = crew.table_count();
+    group.set_phase(Phase::Drain);
+    let tables = group.table_count();
     let mut totals = Totals::default();
-    crew.join().into_iter().for_each(|part| totals.add(&part.expect("the table served to its end")));
+    group.join().into_iter().for_each(|part| totals.add(&part.expect("the table served to its end")));
     assert!(totals.leaked.is_nothing(), "{}", totals.leaked);
     // Clients may be rude; nothing else may go wrong.
     assert!(totals.errors.keys().all(|cause| cause == "econnreset"), "{totals:?}");

@@ -1,23 +1,23 @@
-//! Values by a number that somebody else gives out: the kernel, a table of slots.
+//! Values by number, where the kernel or a table of slots chooses the numbers.
 //!
-//! They stand in blocks that never move, so growing copies nothing, and numbers far apart cost a
-//! pointer a block and not a place each.
+//! Values stand in blocks that never move, so growing copies nothing. A block without values costs
+//! one pointer.
 
 const BLOCK: usize = 256;
 
 /// Values by number.
 #[derive(Debug)]
-pub struct Numbered<T> {
+pub struct SparseVec<T> {
     blocks: Vec<Option<Box<[Option<T>]>>>,
 }
 
-impl<T> Default for Numbered<T> {
-    fn default() -> Numbered<T> {
-        Numbered { blocks: Vec::new() }
+impl<T> Default for SparseVec<T> {
+    fn default() -> SparseVec<T> {
+        SparseVec { blocks: Vec::new() }
     }
 }
 
-impl<T> Numbered<T> {
+impl<T> SparseVec<T> {
     /// Puts a value under a number, and returns the one that was there.
     pub fn insert(&mut self, number: usize, value: T) -> Option<T> {
         if self.blocks.len() <= number / BLOCK {
@@ -57,18 +57,18 @@ mod tests {
     proptest! {
         #[test]
         fn it_agrees_with_a_map(steps in prop::collection::vec((any::<bool>(), 0_usize..2000), 0..300)) {
-            let (mut numbered, mut model) = (Numbered::default(), BTreeMap::new());
+            let (mut values, mut model) = (SparseVec::default(), BTreeMap::new());
             for (step, (insert, number)) in steps.into_iter().enumerate() {
                 if insert {
-                    prop_assert_eq!(numbered.insert(number, step), model.insert(number, step));
+                    prop_assert_eq!(values.insert(number, step), model.insert(number, step));
                 } else {
-                    prop_assert_eq!(numbered.remove(number), model.remove(&number));
+                    prop_assert_eq!(values.remove(number), model.remove(&number));
                 }
-                prop_assert_eq!(numbered.get_mut(number), model.get_mut(&number));
+                prop_assert_eq!(values.get_mut(number), model.get_mut(&number));
             }
-            prop_assert!(numbered.values().eq(model.values()));
-            prop_assert!(numbered.drain().eq(model.into_values()));
-            prop_assert_eq!(numbered.values().next(), None);
+            prop_assert!(values.values().eq(model.values()));
+            prop_assert!(values.drain().eq(model.into_values()));
+            prop_assert_eq!(values.values().next(), None);
         }
     }
 }

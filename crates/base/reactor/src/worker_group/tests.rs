@@ -1,4 +1,4 @@
-//! Crews of threads that stand for event loops.
+//! Groups of threads that stand for event loops.
 
 use super::*;
 use std::fs::File;
@@ -18,41 +18,41 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn each_table_has_descriptor_numbers_of_its_own() {
     let (opened, numbers) = mpsc::channel();
     let opened = Mutex::new(opened);
-    let mut crew = Crew::new(1, Growth::Never, move |seat| {
+    let mut group = WorkerGroup::new(1, Growth::Never, move |handle| {
         let file = File::open("/dev/null").expect("/dev/null opens");
         let opened = opened.lock().expect("no test thread panics").clone();
         opened.send(file.as_raw_fd()).expect("the test listens");
-        until("the stop", || seat.phase() == Phase::Stop);
+        until("the stop", || handle.phase() == Phase::Stop);
     })
     .expect("an event can be made");
-    crew.add_table(0).expect("a table");
+    group.add_table(0).expect("a table");
     let first = numbers.recv().expect("the first table opened its file");
     let seen_here = std::fs::read_link(format!("/proc/self/fd/{first}")).unwrap_or_default();
     assert_ne!(seen_here, std::path::Path::new("/dev/null"), "the coordinator does not see it");
-    crew.add_table(0).expect("a table");
+    group.add_table(0).expect("a table");
     numbers.recv().expect("the second table opened its file");
-    crew.set_phase(Phase::Stop);
-    assert_eq!(crew.join().len(), 2);
+    group.set_phase(Phase::Stop);
+    assert_eq!(group.join().len(), 2);
 }
 
 #[test]
 fn a_table_that_began_empty_has_what_its_mailbox_brings() {
     let kept_here = File::open("/dev/null").expect("/dev/null opens");
     let number = kept_here.as_raw_fd();
-    let mut crew = Crew::new(1, Growth::Never, move |seat| {
+    let mut group = WorkerGroup::new(1, Growth::Never, move |handle| {
         let seen = std::fs::read_link(format!("/proc/thread-self/fd/{number}")).unwrap_or_default();
-        let mailbox = seat.mailbox().expect("it began empty");
+        let mailbox = handle.mailbox().expect("it began empty");
         let (mut message, mut descriptors) = ([0; 8], Vec::new());
         until("a message", || passing::receive(mailbox, &mut message, &mut descriptors).is_ok());
         let received = format!("/proc/thread-self/fd/{}", descriptors[0].as_raw_fd());
         (seen, std::fs::read_link(received).unwrap_or_default())
     })
     .expect("an event can be made")
-    .with_outset(Outset::Empty);
-    crew.add_table(0).expect("a table");
-    let (_, mailbox) = crew.mailboxes().next().expect("a table that began empty has one");
+    .with_table_init(TableInit::Empty);
+    group.add_table(0).expect("a table");
+    let (_, mailbox) = group.mailboxes().next().expect("a table that began empty has one");
     passing::send(mailbox, b"a file", &[kept_here.as_fd()]).expect("the mailbox has room");
-    let (seen, received) = crew.join().remove(0);
+    let (seen, received) = group.join().remove(0);
     assert_ne!(seen, std::path::Path::new("/dev/null"));
     assert_eq!(received, std::path::Path::new("/dev/null"));
 }
@@ -62,30 +62,30 @@ fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full(
     let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
     let log = Arc::clone(&turns);
     let first_has_room = AtomicBool::new(false);
-    let mut crew = Crew::new(1, Growth::AsNeeded, move |seat| {
+    let mut group = WorkerGroup::new(1, Growth::AsNeeded, move |handle| {
         let take_turn = || {
-            until("a turn", || seat.accepts() || seat.phase() != Phase::Run);
-            log.lock().expect("no test thread panics").push(seat.table());
+            until("a turn", || handle.holds_accept_token() || handle.phase() != Phase::Run);
+            log.lock().expect("no test thread panics").push(handle.table());
         };
         take_turn();
-        if seat.table() == 1 {
+        if handle.table() == 1 {
             until("room in the first table", || first_has_room.load(Ordering::Acquire));
         }
-        seat.report_full();
-        until("the turn's passing", || !seat.accepts());
-        if seat.table() == 0 {
-            seat.report_room();
+        handle.report_full();
+        until("the turn's passing", || !handle.holds_accept_token());
+        if handle.table() == 0 {
+            handle.report_room();
             first_has_room.store(true, Ordering::Release);
             take_turn();
         }
     })
     .expect("an event can be made");
-    crew.add_table(0).expect("a table");
+    group.add_table(0).expect("a table");
     until("the end of both tables", || {
-        assert!(crew.attend().is_none());
-        crew.table_count() == 2 && crew.is_finished()
+        assert!(group.process_requests().is_none());
+        group.table_count() == 2 && group.is_finished()
     });
-    crew.join();
+    group.join();
     assert_eq!(*turns.lock().expect("no test thread panics"), [0, 1, 0]);
 }
 
@@ -93,18 +93,18 @@ fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full(
 fn one_table_of_a_worker_runs_at_a_time() {
     let running = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&running);
-    let mut crew = Crew::new(1, Growth::Never, move |seat| {
+    let mut group = WorkerGroup::new(1, Growth::Never, move |handle| {
         for _ in 0..200 {
-            let baton = seat.baton();
+            let run_lock = handle.run_lock();
             assert_eq!(count.fetch_add(1, Ordering::AcqRel), 0);
             thread::yield_now();
             count.fetch_sub(1, Ordering::AcqRel);
-            drop(baton);
+            drop(run_lock);
         }
     })
     .expect("an event can be made");
     for _ in 0..3 {
-        crew.add_table(0).expect("a table");
+        group.add_table(0).expect("a table");
     }
-    assert_eq!(crew.join().len(), 3);
+    assert_eq!(group.join().len(), 3);
 }

@@ -1,4 +1,4 @@
-//! An event loop's place in a crew: what it is told there, and what it says.
+//! An event loop's side of its group: what the coordinator tells it, and what it reports.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub enum Phase {
     Stop,
 }
 
-/// What the seats of a crew share with it.
+/// What the loops of a group share with it.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) phase: AtomicU8,
@@ -43,18 +43,18 @@ impl Shared {
 
 #[derive(Debug, Default)]
 pub(super) struct Worker {
-    baton: Mutex<()>,
+    run_lock: Mutex<()>,
     /// How many tables it has.
     pub(super) tables: AtomicUsize,
-    /// The table whose turn it is to accept.
+    /// The table that holds the accept token.
     pub(super) accepting: AtomicUsize,
     /// No table has room, and no further one could be added.
     pub(super) stalled: AtomicBool,
 }
 
-/// An event loop's place in the crew.
+/// An event loop's side of its group.
 #[derive(Debug)]
-pub struct Seat {
+pub struct LoopHandle {
     pub(super) worker: usize,
     pub(super) table: usize,
     pub(super) room: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ pub struct Seat {
     pub(super) shared: Arc<Shared>,
 }
 
-impl Seat {
+impl LoopHandle {
     /// The number of its worker.
     pub fn worker(&self) -> usize {
         self.worker
@@ -74,8 +74,8 @@ impl Seat {
         self.table
     }
 
-    /// Raised when the phase or the turn has changed. The loop waits for it beside its connections,
-    /// and lowers it.
+    /// Raised when the phase or the holder of the accept token has changed. The loop waits for it
+    /// beside its connections, and lowers it.
     pub fn wake(&self) -> &Event {
         &self.wake
     }
@@ -91,46 +91,46 @@ impl Seat {
         self.shared.phase()
     }
 
-    /// The right to run, which one table of the worker has at a time: taken after each wait, given
-    /// back before the next.
-    pub fn baton(&self) -> MutexGuard<'_, ()> {
-        // The baton guards no data: a loop that panicked with it left nothing half-done behind it.
-        self.shared.workers[self.worker].baton.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The lock under which one table of the worker runs at a time. A loop takes it after each
+    /// wait, and gives it back before the next.
+    pub fn run_lock(&self) -> MutexGuard<'_, ()> {
+        // The lock guards no data: a loop that panicked with it left nothing half-done.
+        self.shared.workers[self.worker].run_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the worker has no other table, so that nobody wants the baton.
+    /// Whether the worker has no other table, so that no other loop waits for the run lock.
     pub fn is_alone(&self) -> bool {
         self.shared.workers[self.worker].tables.load(Ordering::Acquire) < 2
     }
 
-    /// Whether it is this table's turn to accept.
-    pub fn accepts(&self) -> bool {
+    /// Whether this table is the one of its worker that accepts.
+    pub fn holds_accept_token(&self) -> bool {
         self.shared.workers[self.worker].accepting.load(Ordering::Acquire) == self.table
     }
 
-    /// Whether a full table is relieved by a new one, so that it is nothing to worry about.
+    /// Whether a worker whose tables are full gets another, so that a full table is no error.
     pub fn grows(&self) -> bool {
         self.shared.growth == Growth::AsNeeded
     }
 
-    /// Says that this table has no room for another connection, so that the turn goes to one that
-    /// has.
+    /// Reports that this table has no room for another connection, so that the accept token goes to
+    /// one that has.
     pub fn report_full(&self) {
         if self.room.swap(false, Ordering::AcqRel) {
             self.shared.request.raise();
         }
     }
 
-    /// Says that this table has room again.
+    /// Reports that this table has room again.
     pub fn report_room(&self) {
         if !self.room.swap(true, Ordering::AcqRel) && self.shared.workers[self.worker].stalled.load(Ordering::Acquire) {
             self.shared.request.raise();
         }
     }
 
-    /// Has [`super::Crew::request`] raised, to say something of the caller's own to the
-    /// coordinator.
-    pub fn ask_attention(&self) {
+    /// Raises [`super::WorkerGroup::request`], so that the coordinator looks at what the caller
+    /// shares with it.
+    pub fn request_attention(&self) {
         self.shared.request.raise();
     }
 }

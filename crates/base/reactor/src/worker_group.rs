@@ -1,19 +1,19 @@
-//! A crew of event loops: workers, each with the descriptor tables that its connections need.
+//! A group of event loops: workers, each with the descriptor tables that its connections need.
 //!
 //! A *worker* is parallelism: one event loop's worth of CPU. A *table* is room: RLIMIT_NOFILE
 //! descriptors. A table is a thread that has unshared its descriptors (`plimsoll_sys::descriptor`),
-//! with an event loop over its own. The tables of one worker hand a *baton* around, so that one of
-//! them runs at a time; with one table nobody else wants it. One table of a worker at a time has
-//! the *turn* to accept; when it is full, the turn goes to another with room, or to a new one.
+//! with an event loop over its own. The tables of one worker share a *run lock*, so that one of
+//! them runs at a time. One table of a worker holds the *accept token*. When that table is full,
+//! the coordinator passes the token to another with room, or to a new one.
 //!
-//! The thread that made the crew coordinates it: only its table has every event's descriptor, so
-//! waking a loop is its business. A loop that needs something raises [`Crew::request`] and the
-//! coordinator calls [`Crew::attend`].
+//! The coordinator is the thread that made the group: only its table has the descriptor of every
+//! wake-up, so only it can wake a loop. A loop that needs something raises
+//! [`WorkerGroup::request`], and the coordinator calls [`WorkerGroup::process_requests`].
 //!
-//! A table begins with what its [`Outset`] says: a copy of the coordinator's, a part of it, or
+//! A table begins with what its [`TableInit`] says: a copy of the coordinator's, a part of it, or
 //! nothing but a *mailbox*, by which descriptors arrive that the coordinator opens later.
 
-mod seat;
+mod loop_handle;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -25,8 +25,8 @@ use std::thread::{self, JoinHandle};
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{descriptor, passing};
 
-pub use seat::{Phase, Seat};
-use seat::{Shared, Worker};
+pub use loop_handle::{LoopHandle, Phase};
+use loop_handle::{Shared, Worker};
 
 /// An event loop keeps its big buffers on the heap; its stack holds a few frames.
 const STACK_BYTES: usize = 256 * 1024;
@@ -42,7 +42,7 @@ pub enum Growth {
 
 /// What a new table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outset {
+pub enum TableInit {
     /// All that the coordinator's holds at that moment, under the same numbers.
     Copy,
     /// These of the coordinator's, under the same numbers, beside standard input, output and error.
@@ -53,7 +53,7 @@ pub enum Outset {
     Empty,
 }
 
-struct Member<R> {
+struct LoopThread<R> {
     worker: usize,
     room: Arc<AtomicBool>,
     wake: Arc<Event>,
@@ -62,20 +62,20 @@ struct Member<R> {
 }
 
 /// Event loops that run `body`, and the means to add to, wake and end them.
-pub struct Crew<R> {
-    body: Arc<dyn Fn(Seat) -> R + Send + Sync>,
-    outset: Outset,
+pub struct WorkerGroup<R> {
+    body: Arc<dyn Fn(LoopHandle) -> R + Send + Sync>,
+    table_init: TableInit,
     shared: Arc<Shared>,
-    members: Vec<Member<R>>,
+    threads: Vec<LoopThread<R>>,
 }
 
-impl<R: Send + 'static> Crew<R> {
-    /// A crew of `workers` without tables as yet, each of which will run `body`.
+impl<R: Send + 'static> WorkerGroup<R> {
+    /// A group of `workers` without tables as yet, each of which will run `body`.
     pub fn new(
         workers: usize,
         growth: Growth,
-        body: impl Fn(Seat) -> R + Send + Sync + 'static,
-    ) -> io::Result<Crew<R>> {
+        body: impl Fn(LoopHandle) -> R + Send + Sync + 'static,
+    ) -> io::Result<WorkerGroup<R>> {
         let workers = (0..workers).map(|_| Worker::default()).collect();
         let shared = Shared {
             phase: AtomicU8::new(Phase::Run as u8),
@@ -84,13 +84,18 @@ impl<R: Send + 'static> Crew<R> {
             growth,
             workers,
         };
-        Ok(Crew { body: Arc::new(body), outset: Outset::Copy, shared: Arc::new(shared), members: Vec::new() })
+        Ok(WorkerGroup {
+            body: Arc::new(body),
+            table_init: TableInit::Copy,
+            shared: Arc::new(shared),
+            threads: Vec::new(),
+        })
     }
 
-    /// Says what tables hold when they begin; [`Outset::Copy`] unless told otherwise.
+    /// Says what tables hold when they begin; [`TableInit::Copy`] unless told otherwise.
     #[must_use]
-    pub fn with_outset(self, outset: Outset) -> Crew<R> {
-        Crew { outset, ..self }
+    pub fn with_table_init(self, table_init: TableInit) -> WorkerGroup<R> {
+        WorkerGroup { table_init, ..self }
     }
 
     /// Adds a table to a worker and starts its event loop.
@@ -98,11 +103,11 @@ impl<R: Send + 'static> Crew<R> {
         let table = self.tables(worker).count();
         let wake = Arc::new(Event::new()?);
         let room = Arc::new(AtomicBool::new(true));
-        let (near, far) = match &self.outset {
-            Outset::Copy | Outset::Only(_) => (None, None),
-            Outset::Empty => passing::pair().map(|(near, far)| (Some(near), Some(Arc::new(far))))?,
+        let (near, far) = match &self.table_init {
+            TableInit::Copy | TableInit::Only(_) => (None, None),
+            TableInit::Empty => passing::pair().map(|(near, far)| (Some(near), Some(Arc::new(far))))?,
         };
-        let seat = Seat {
+        let handle = LoopHandle {
             worker,
             table,
             room: Arc::clone(&room),
@@ -111,7 +116,7 @@ impl<R: Send + 'static> Crew<R> {
             shared: Arc::clone(&self.shared),
         };
         let body = Arc::clone(&self.body);
-        let keep = self.kept(&seat);
+        let keep = self.kept(&handle);
         let (report, unshared) = mpsc::sync_channel(0);
         let thread = thread::Builder::new().name(format!("worker {worker}.{table}")).stack_size(STACK_BYTES).spawn(
             move || {
@@ -125,8 +130,8 @@ impl<R: Send + 'static> Crew<R> {
                 if !has_table {
                     return None;
                 }
-                let ended = RaiseOnDrop(Arc::clone(&seat.shared));
-                let result = body(seat);
+                let ended = RaiseOnDrop(Arc::clone(&handle.shared));
+                let result = body(handle);
                 drop(ended);
                 Some(result)
             },
@@ -139,29 +144,30 @@ impl<R: Send + 'static> Crew<R> {
         }
         // The thread closes its number of the far end; this table's own, which had to be open for
         // the copy to have it, stays: one a table.
-        self.members.push(Member { worker, room, wake, mailbox: near, thread });
+        self.threads.push(LoopThread { worker, room, wake, mailbox: near, thread });
         self.shared.workers[worker].tables.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Readable when [`Crew::attend`] is to be called: a table is full, or an event loop has ended.
+    /// Readable when [`WorkerGroup::process_requests`] is to be called: a table is full, or an
+    /// event loop has ended.
     pub fn request(&self) -> &Event {
         &self.shared.request
     }
 
-    /// Does what the event loops have asked for: passes turns on, adds tables. Returns the reason
-    /// where a worker needs a table and cannot have it; its accepting pauses until a table of
-    /// its has room again.
-    pub fn attend(&mut self) -> Option<io::Error> {
+    /// Does what the event loops have asked for: passes accept tokens on, adds tables. Returns the
+    /// reason where a worker needs a table and cannot have it; its accepting pauses until a table
+    /// of its has room again.
+    pub fn process_requests(&mut self) -> Option<io::Error> {
         self.shared.request.lower();
         let mut refused = None;
         for worker in 0..self.shared.workers.len() {
             let accepting = self.shared.workers[worker].accepting.load(Ordering::Acquire);
-            let has_room = |member: &Member<R>| member.room.load(Ordering::Acquire);
+            let has_room = |thread: &LoopThread<R>| thread.room.load(Ordering::Acquire);
             if self.shared.phase() != Phase::Run || self.tables(worker).nth(accepting).is_none_or(has_room) {
                 continue;
             }
-            if self.tables(worker).all(|member| !has_room(member)) {
+            if self.tables(worker).all(|thread| !has_room(thread)) {
                 // Said before looking again, so that room reported meanwhile is either seen here or
                 // asks for attention once more.
                 self.shared.workers[worker].stalled.store(true, Ordering::Release);
@@ -169,10 +175,10 @@ impl<R: Send + 'static> Crew<R> {
                     refused = refused.or(self.add_table(worker).err());
                 }
             }
-            if let Some((table, member)) = self.tables(worker).enumerate().find(|(_, member)| has_room(member)) {
+            if let Some((table, thread)) = self.tables(worker).enumerate().find(|(_, thread)| has_room(thread)) {
                 self.shared.workers[worker].stalled.store(false, Ordering::Release);
                 self.shared.workers[worker].accepting.store(table, Ordering::Release);
-                member.wake.raise();
+                thread.wake.raise();
             }
         }
         refused
@@ -180,18 +186,18 @@ impl<R: Send + 'static> Crew<R> {
 
     /// How many tables there are.
     pub fn table_count(&self) -> usize {
-        self.members.len()
+        self.threads.len()
     }
 
     /// The coordinator's ends of the mailboxes, each with the number of its worker, in the order in
     /// which the tables were added; none where tables began as copies.
     pub fn mailboxes(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
-        self.members.iter().filter_map(|member| Some((member.worker, member.mailbox.as_ref()?.as_fd())))
+        self.threads.iter().filter_map(|thread| Some((thread.worker, thread.mailbox.as_ref()?.as_fd())))
     }
 
     /// Whether every event loop has ended.
     pub fn is_finished(&self) -> bool {
-        self.shared.ended.load(Ordering::Acquire) == self.members.len()
+        self.shared.ended.load(Ordering::Acquire) == self.threads.len()
     }
 
     /// Whether any event loop has ended.
@@ -199,41 +205,41 @@ impl<R: Send + 'static> Crew<R> {
         self.shared.ended.load(Ordering::Acquire) > 0
     }
 
-    /// Moves the crew on to a later phase and wakes every loop to see it.
+    /// Moves the group on to a later phase and wakes every loop to see it.
     pub fn set_phase(&self, phase: Phase) {
         self.shared.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.wake();
     }
 
-    /// Wakes every loop, to look at what its body shares with the coordinator.
+    /// Wakes every loop, so that its body looks at what it shares with the coordinator.
     pub fn wake(&self) {
-        for member in &self.members {
-            member.wake.raise();
+        for thread in &self.threads {
+            thread.wake.raise();
         }
     }
 
     /// Waits for every event loop to end and returns what each returned. A loop that panicked
     /// panics here.
     pub fn join(self) -> Vec<R> {
-        self.members
+        self.threads
             .into_iter()
-            .map(|member| member.thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)))
-            .map(|result| result.expect("a member has a table, and so a result"))
+            .map(|thread| thread.thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)))
+            .map(|result| result.expect("a thread has a table, and so a result"))
             .collect()
     }
 
     /// The numbers that a new table keeps of the coordinator's; `None` for all.
-    fn kept(&self, seat: &Seat) -> Option<Vec<RawFd>> {
-        let events = [seat.wake.as_fd().as_raw_fd(), self.shared.request.as_fd().as_raw_fd()];
-        match &self.outset {
-            Outset::Copy => None,
-            Outset::Only(numbers) => Some(numbers.iter().copied().chain(events).collect()),
-            Outset::Empty => Some(seat.mailbox().map(|end| end.as_raw_fd()).into_iter().chain(events).collect()),
+    fn kept(&self, handle: &LoopHandle) -> Option<Vec<RawFd>> {
+        let events = [handle.wake.as_fd().as_raw_fd(), self.shared.request.as_fd().as_raw_fd()];
+        match &self.table_init {
+            TableInit::Copy => None,
+            TableInit::Only(numbers) => Some(numbers.iter().copied().chain(events).collect()),
+            TableInit::Empty => Some(handle.mailbox().map(|end| end.as_raw_fd()).into_iter().chain(events).collect()),
         }
     }
 
-    fn tables(&self, worker: usize) -> impl Iterator<Item = &Member<R>> {
-        self.members.iter().filter(move |member| member.worker == worker)
+    fn tables(&self, worker: usize) -> impl Iterator<Item = &LoopThread<R>> {
+        self.threads.iter().filter(move |thread| thread.worker == worker)
     }
 }
 
