@@ -94,34 +94,43 @@ pub(crate) struct Attempts {
     pub(crate) again_at: Option<Instant>,
 }
 
+/// What a connection needs of its event loop for a turn.
+pub(crate) struct Context<'a> {
+    /// Names the connection.
+    pub(crate) key: Key,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) log: &'a Log,
+    pub(crate) now: Instant,
+}
+
 /// What is to become of a connection.
 pub(crate) enum Next {
     /// It waits for readiness, or its timer.
     Waits,
+    /// It has moved bulk a moment ago, and waits for more to come.
+    Rests,
+    /// There may be a header to read.
+    ReadsHeader,
+    /// The server that was asked has answered; it is an end or an error where `ended`.
+    Answered { ended: bool },
     /// It has more to do.
     Yields,
     /// It has more to do after this time: its rule has a bandwidth.
     Resumes(Duration),
     /// It is over.
     Closes(Ending),
-}
-
-/// What an event is to a connection.
-pub(crate) enum Heard {
-    /// There may be something to relay, or to read of a header.
-    Input,
-    /// The server that was asked has answered.
-    Answer,
-    /// It is remembered until there is a server.
-    Nothing,
-    /// The client is gone before there is a server.
-    Gone,
+    /// It is over although neither side has ended it.
+    Aborts(Ending),
 }
 
 /// The kernel tells nobody when it has delivered what it holds for a side, so it is looked at again
 /// and again: soon at first, then less and less often.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LATER_LOOKS: Duration = Duration::from_millis(250);
+
+/// How long a connection that moves bulk rests at least between two turns: at 3 GB/s a pipe's 1 MiB
+/// arrives (docs/results/forward-bulk.txt).
+pub(crate) const REST: Duration = Duration::from_micros(300);
 
 impl Connection {
     pub(crate) fn new(client: Leg, client_address: Option<SocketAddr>, route: Arc<Route>, now: Instant) -> Connection {
@@ -156,25 +165,44 @@ impl Connection {
         }
     }
 
-    /// A side is ready for something.
-    pub(crate) fn hear(&mut self, side: Side, event: Ready, urgent: bool) -> Heard {
-        let Some(leg) = self.leg(side) else { return Heard::Nothing };
+    /// A side is ready for something. What there is to relay is relayed, unless the connection
+    /// rests.
+    pub(crate) fn on_event(&mut self, side: Side, event: Ready, urgent: bool, context: &mut Context<'_>) -> Next {
+        let Some(leg) = self.leg(side) else { return Next::Waits };
         leg.readable |= event.readable;
         leg.writable |= event.writable;
         leg.ended |= event.ended;
         leg.urgent |= urgent;
         match (&self.stage, side) {
-            (Stage::Header | Stage::Connecting(_), Side::Client) if event.ended && self.client_is_gone() => Heard::Gone,
-            (Stage::Header, _) => Heard::Input,
-            (Stage::Connecting(_), Side::Server) if event.writable => Heard::Answer,
-            (Stage::Connecting(_), _) => Heard::Nothing,
+            (Stage::Header | Stage::Connecting(_), Side::Client) if event.ended && self.client_is_gone() => {
+                Next::Aborts(Ending::ClientReset)
+            }
+            (Stage::Connecting(_), Side::Server) if event.writable => Next::Answered { ended: event.ended },
+            // It is remembered until there is a server.
+            (Stage::Connecting(_), _) => Next::Waits,
+            (Stage::Header, _) => Next::ReadsHeader,
             (Stage::Relaying | Stage::Dismissing { .. }, _) => {
                 if event.ended {
                     self.look_into_end(side);
                 }
-                Heard::Input
+                if self.rests_at(context.now) { Next::Rests } else { self.advance(context) }
             }
         }
+    }
+
+    /// Does what there is to do, whatever has become ready.
+    pub(crate) fn advance(&mut self, context: &mut Context<'_>) -> Next {
+        match self.stage {
+            Stage::Header => Next::ReadsHeader,
+            Stage::Connecting(_) => Next::Waits,
+            Stage::Relaying => self.relay(context),
+            Stage::Dismissing { .. } => self.check_delivery(context.now),
+        }
+    }
+
+    /// Whether its next turn is put off: it is already, or its last one is too recent.
+    fn rests_at(&self, now: Instant) -> bool {
+        self.rests || self.paced && self.exchange.is_bulk() && self.active + REST > now
     }
 
     /// Whether the client has reset the connection and left nothing to be passed on. One that has
@@ -249,7 +277,9 @@ impl Connection {
     }
 
     /// Moves what there is, both ways.
-    pub(crate) fn relay(&mut self, key: Key, pool: &mut Pool, log: &Log, now: Instant) -> Next {
+    fn relay(&mut self, context: &mut Context<'_>) -> Next {
+        let Context { key, pool, log, now } = context;
+        let (key, now) = (*key, *now);
         let mut watch = log.transfers.then_some(LogWatch { log, time: now });
         let (mut yields, mut resumes, before) = (false, None::<Duration>, self.relay);
         let metered = self.route.bandwidth.is_some().then(|| Arc::clone(&self.route));
@@ -580,7 +610,8 @@ mod tests {
                     leg.readable = true;
                 }
             }
-            let _ = self.connection.relay(self.key, &mut self.pool, self.writer.log(), now);
+            let context = Context { key: self.key, pool: &mut self.pool, log: self.writer.log(), now };
+            let _ = self.connection.relay(&mut { context });
             for message in self.pool.outbox.messages().to_vec() {
                 let (sink, place) = self.connection.posted(message.from).expect("it was read");
                 let outcome = net::write(sink, self.pool.outbox.bytes(place));
@@ -676,7 +707,7 @@ mod tests {
             connection.server = Some(Leg::new(near_server.into(), false));
             connection.connected(&Ok(()), now);
             connection.paced = paced;
-            assert!(matches!(connection.relay(key, &mut pool, log, now), Next::Waits));
+            assert!(matches!(connection.relay(&mut Context { key, pool: &mut pool, log, now }), Next::Waits));
             let message = pool.outbox.messages()[0];
             assert_eq!(connection.sent(message, Ok(2), &mut pool, now), paced);
         }

@@ -29,7 +29,7 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use self::pacing::Resting;
-use crate::connection::{Connection, Heard, Next, Stage};
+use crate::connection::{Connection, Context, Next, Stage};
 use crate::ending::Ending;
 use crate::log::Record;
 use crate::outbox::MESSAGES;
@@ -209,39 +209,36 @@ impl EventLoop<'_> {
             FIRST_LISTENER.. => self.accept((event.key - FIRST_LISTENER) as ListenerNumber, ACCEPT_BATCH)?,
             key => {
                 let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
-                self.hear(Key::from_raw(key), side, event, urgent);
+                self.on_event(Key::from_raw(key), side, event, urgent);
             }
         }
         Ok(())
     }
 
     /// A side of a connection is ready for something.
-    fn hear(&mut self, key: Key, side: Side, event: Ready, urgent: bool) {
-        // A key of a connection that closed earlier in this batch finds nothing.
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        match connection.hear(side, event, urgent) {
-            Heard::Nothing => {}
-            Heard::Answer => self.answered(key, event.ended),
-            Heard::Gone => self.cut(key, Ending::ClientReset),
-            Heard::Input if self.rest(key) => {}
-            Heard::Input => self.advance(key),
-        }
+    fn on_event(&mut self, key: Key, side: Side, event: Ready, urgent: bool) {
+        self.take_turn(key, |connection, context| connection.on_event(side, event, urgent, context));
     }
 
     /// Relays what there is for one connection.
     fn advance(&mut self, key: Key) {
+        self.take_turn(key, Connection::advance);
+    }
+
+    /// Gives a connection a turn, and does what it asks for.
+    fn take_turn(&mut self, key: Key, turn: impl FnOnce(&mut Connection, &mut Context<'_>) -> Next) {
         if self.pool.outbox.is_full() {
             self.send();
         }
+        // A key of a connection that closed earlier in this batch finds nothing.
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let next = match connection.stage {
-            Stage::Header => return self.read_header(key),
-            Stage::Connecting(_) => return,
-            Stage::Relaying => connection.relay(key, &mut self.pool, &self.shared.log, self.now),
-            Stage::Dismissing { .. } => connection.check_delivery(self.now),
-        };
-        match next {
+        let mut context = Context { key, pool: &mut self.pool, log: &self.shared.log, now: self.now };
+        match turn(connection, &mut context) {
             Next::Closes(ending) => return self.close(key, ending),
+            Next::Aborts(ending) => return self.cut(key, ending),
+            Next::ReadsHeader => return self.read_header(key),
+            Next::Answered { ended } => return self.answered(key, ended),
+            Next::Rests => return self.begin_rest(key),
             Next::Yields => self.carried.push(key.to_raw()),
             Next::Resumes(wait) => {
                 // Its key with the mark tells this timer from the other one.

@@ -15,13 +15,11 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 
 use super::{EventLoop, SERVER};
-use crate::connection::Connection;
+use crate::connection::REST;
 use crate::ending::Ending;
 use crate::relay::Side;
 
-/// How long one or two connections rest. At 3 GB/s a pipe's 1 MiB arrives; with more a single
-/// connection gets less throughput (docs/results/forward-bulk.txt).
-const REST: Duration = Duration::from_micros(300);
+/// One or two connections rest for [`REST`]: with more a single connection gets less throughput.
 /// Longer by this for each more that rests: they share the machine and the link, so that as much
 /// takes longer to come for each.
 const REST_FOR_EACH_MORE: Duration = Duration::from_micros(150);
@@ -75,19 +73,8 @@ fn rest_of(connections: usize) -> Duration {
 }
 
 impl EventLoop<'_> {
-    /// Puts a connection's turn off if its last one is too recent, and says whether it did.
-    pub(super) fn rest(&mut self, key: Key) -> bool {
-        let now = self.now;
-        let recent = |connection: &&mut Connection| {
-            connection.paced && connection.exchange.is_bulk() && connection.active() + REST > now
-        };
-        if self.connections.get_mut(key).filter(recent).is_some() {
-            self.begin_rest(key);
-        }
-        self.connections.get_mut(key).is_some_and(|connection| connection.rests)
-    }
-
-    fn begin_rest(&mut self, key: Key) {
+    /// Puts a connection's next turn off.
+    pub(super) fn begin_rest(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !std::mem::replace(&mut connection.rests, true) {
             self.resting.add(key, connection.active());
