@@ -15,7 +15,7 @@ FORWARDER_CPU = 0
 HAPROXY = """
 global
     nbthread 1
-    maxconn 9000
+    maxconn 6000
 defaults
     mode tcp
     timeout connect 5s
