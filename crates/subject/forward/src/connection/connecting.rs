@@ -1,0 +1,95 @@
+//! A connection until a destination has taken it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use plimsoll_sys::net;
+
+use super::{Connection, Stage};
+use crate::proxy;
+use crate::relay::Side;
+use crate::route::Server;
+use crate::transfer::{self, Leg};
+
+/// The servers that a connection tries.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    /// The number of the connection, among those of its route.
+    pub(crate) turn: usize,
+    /// Those not tried yet, the next one last.
+    pub(crate) rest: Vec<Arc<Server>>,
+    /// When the present attempt is given up.
+    pub(crate) until: Instant,
+    /// When the present server is asked again: the queue of a Unix socket was full.
+    pub(crate) again_at: Option<Instant>,
+}
+
+impl Connection {
+    /// Whether the client has reset the connection and left nothing to be passed on. One that has
+    /// only ended its stream waits for an answer; and bytes that came before a reset are
+    /// delivered before it, which a read will find.
+    pub(super) fn client_is_gone(&self) -> bool {
+        let Some(client) = &self.client else { return true };
+        match net::peek(&client.socket, &mut [0]) {
+            Ok(1..) => false,
+            Ok(0) => net::take_error(&client.socket).is_err(),
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// The server that is asked now is counted as having one more.
+    pub(crate) fn ask(&mut self, server: Arc<Server>, leg: Leg) {
+        server.open.fetch_add(1, Ordering::Relaxed);
+        (self.server, self.led_to, self.is_counted) = (Some(leg), Some(server), true);
+    }
+
+    /// It is none of its server's connections any more.
+    pub(crate) fn leave_server(&mut self) {
+        if let Some(server) = self.led_to.as_ref().filter(|_| self.is_counted) {
+            server.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.is_counted = false;
+    }
+
+    /// A destination has taken it. The outcome is an error where that was over again at once: it
+    /// may still have sent something.
+    pub(crate) fn connected(&mut self, outcome: &io::Result<()>, now: Instant) {
+        self.stage = Stage::Relaying;
+        self.active = now;
+        if let Some(server) = &self.led_to {
+            server.took();
+        }
+        if let Some(server) = &mut self.server {
+            server.writable = true;
+            if let Err(error) = outcome {
+                self.relay.refused(Side::Server, transfer::refusal(error));
+                (server.readable, server.ended) = (true, true);
+            }
+        }
+    }
+
+    /// Tells the server who has connected, where its rule says so: the first bytes of a fresh
+    /// connection have room.
+    pub(crate) fn introduce(&self) -> io::Result<()> {
+        let (Some(version), Some(server)) = (self.route.rule.send_proxy, &self.server) else { return Ok(()) };
+        let reached = match &self.reached_address {
+            Some(reached) => Some(**reached),
+            None => self.client.as_ref().and_then(|client| net::local_address(&client.socket).ok()),
+        };
+        let header = proxy::write(version, self.client_address.zip(reached));
+        match net::write(&server.socket, &header)? {
+            length if length == header.len() => Ok(()),
+            _ => Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    }
+}
+
+/// Whether an error says that the connection was made, and is over again, rather than that it was
+/// not made.
+pub(crate) fn was_connected(error: &io::Error) -> bool {
+    // In answer to its SYN a reset reads ECONNREFUSED; later ECONNRESET, or EPIPE after the peer's
+    // end (tcp_reset in the kernel's tcp_input.c).
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,57 @@
+//! A connection one side of which is gone: the other is closed when it has what was sent to it.
+
+use std::time::Instant;
+
+use plimsoll_sys::net;
+
+use super::{Connection, Next, Stage};
+use crate::pool::Pool;
+use crate::relay::{End, Side};
+
+impl Connection {
+    /// Lets go of the side that is gone, and of the other as soon as nothing of its is lost by it.
+    pub(super) fn dismiss(&mut self, survivor: Side, end: End, pool: &mut Pool, now: Instant) -> Next {
+        let gone = match survivor {
+            Side::Client => self.server.take(),
+            Side::Server => self.client.take(),
+        };
+        drop(gone);
+        self.up.clear(pool);
+        self.down.clear(pool);
+        self.stage = Stage::Dismissing { survivor, end, since: now, progress: now, unacknowledged: usize::MAX };
+        self.check_delivery(now)
+    }
+
+    /// Whether a side that is being dismissed can be closed.
+    pub(crate) fn check_delivery(&mut self, now: Instant) -> Next {
+        let limit = self.route.rule.limits.half_close;
+        let leg = |connection: &mut Connection, side| -> Option<(usize, bool)> {
+            let leg = connection.leg(side)?;
+            // A Unix socket's peer keeps what it has been given, whatever happens here.
+            let waits = if leg.tcp { net::unacknowledged(&leg.socket).unwrap_or(0) } else { 0 };
+            Some((waits, waits > 0 && net::take_error(&leg.socket).is_ok()))
+        };
+        let Stage::Dismissing { survivor, .. } = self.stage else { return Next::Waits };
+        let found = leg(self, survivor);
+        let Stage::Dismissing { end, progress, unacknowledged, .. } = &mut self.stage else { return Next::Waits };
+        let Some((waits, alive)) = found else { return Next::Closes(self.ending()) };
+        if waits < *unacknowledged {
+            (*progress, *unacknowledged) = (now, waits);
+        }
+        if alive && now < *progress + limit {
+            return Next::Waits;
+        }
+        if *end == End::Reset {
+            self.reset(survivor);
+        }
+        Next::Closes(self.ending())
+    }
+
+    /// Makes the close of a side a reset.
+    pub(crate) fn reset(&mut self, side: Side) {
+        if let Some(leg) = self.leg(side).filter(|leg| leg.tcp) {
+            // It can only fail where the connection is no more.
+            let _ = net::reset_on_close(&leg.socket);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+use super::*;
+use crate::log::Writer;
+use crate::names::Names;
+use crate::table::{mapping, toml};
+use plimsoll_reactor::slab::Slab;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A connection that is relayed by these settings, between a client and a server of its own.
+struct Relayed {
+    connection: Connection,
+    pool: Pool,
+    writer: Writer,
+    key: Key,
+    client: TcpStream,
+    server: TcpStream,
+}
+
+fn pair() -> (TcpStream, Leg) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let far = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+    let (near, _) = listener.accept().expect("a connection");
+    near.set_nonblocking(true).expect("a socket takes it");
+    far.set_nonblocking(true).expect("a socket takes it");
+    (far, Leg::new(near.into(), true))
+}
+
+impl Relayed {
+    fn new(settings: &str, now: Instant) -> Relayed {
+        let text = format!("[forward.\"127.0.0.1:0\"]\nto = \"127.0.0.1:9\"\n{settings}\n");
+        let table = toml::read(&text).expect("a table");
+        let route = Arc::new(Route::new(&table.rules[0], &Names::of_the_machine(), now));
+        let writer = Writer::start(None, None, Arc::new(Box::new(|_: &str| {}) as crate::Say)).expect("no file");
+        let ((client, near_client), (server, near_server)) = (pair(), pair());
+        let mut connection = Connection::new(near_client, None, route, now);
+        connection.server = Some(near_server);
+        connection.connected(&Ok(()), now);
+        Relayed { connection, pool: Pool::new(true, 4), writer, key: Slab::default().insert(()), client, server }
+    }
+
+    /// Relays what there is.
+    fn relay(&mut self, now: Instant) {
+        for side in [Side::Client, Side::Server] {
+            if let Some(leg) = self.connection.leg(side) {
+                leg.readable = true;
+            }
+        }
+        let context = Context { key: self.key, pool: &mut self.pool, log: self.writer.log(), now };
+        let _ = self.connection.relay(&mut { context });
+        for message in self.pool.outbox.messages().to_vec() {
+            let (sink, place) = self.connection.posted(message.from).expect("it was read");
+            let outcome = net::write(sink, self.pool.outbox.bytes(place));
+            self.connection.sent(message, outcome, &mut self.pool, now);
+        }
+        self.pool.outbox.clear();
+    }
+
+    /// Has the server send until nothing more fits anywhere on the way to the client.
+    fn fill(&mut self, now: Instant) {
+        let piece = vec![7; 1 << 20];
+        let deadline = Instant::now() + 60 * SECOND;
+        let mut quiet = 0;
+        // What the kernel has on its way arrives within some looks.
+        while quiet < 20 {
+            assert!(Instant::now() < deadline, "there is room without end");
+            let before = self.connection.relay.progress();
+            while self.server.write(&piece).is_ok() {}
+            self.connection.client.as_mut().expect("it is there").writable = true;
+            self.relay(now);
+            quiet = if self.connection.relay.progress() == before { quiet + 1 } else { 0 };
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Has the client read until the kernel has an acknowledgement for it.
+    fn read_some(&mut self) {
+        let sink = self.connection.client.as_ref().expect("it is there");
+        let waits = || net::unacknowledged(&sink.socket).expect("a socket has a queue");
+        let (before, deadline) = (waits(), Instant::now() + 60 * SECOND);
+        while waits() >= before {
+            assert!(Instant::now() < deadline, "nothing is acknowledged");
+            let _ = self.client.read(&mut vec![0; 1 << 16]);
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_is_waited_for_and_one_that_takes_nothing_is_given_up_when_the_time_is_over() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("", start);
+    relayed.fill(start);
+    let look = |relayed: &mut Relayed, seconds: u32| relayed.connection.look(start + seconds * SECOND);
+    // No byte fits in, so that its progress is only what the client acknowledges.
+    for seconds in (7..300).step_by(7) {
+        assert!(look(&mut relayed, seconds).is_ok(), "after {seconds} s");
+        relayed.read_some();
+    }
+    let last = 301;
+    assert!(look(&mut relayed, last).is_ok());
+    assert!(look(&mut relayed, last + 59).is_ok());
+    assert_eq!(look(&mut relayed, last + 60), Err(Ending::SendTimeout));
+}
+
+#[test]
+fn a_half_is_open_while_the_kernel_delivers_what_it_holds_and_no_longer() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("half_close = \"60s\"\nsend_timeout = \"1h\"", start);
+    relayed.fill(start);
+    let _ = relayed.client.shutdown(Shutdown::Write);
+    let deadline = Instant::now() + 60 * SECOND;
+    while !relayed.connection.is_half() {
+        assert!(Instant::now() < deadline, "the end does not arrive");
+        relayed.relay(start);
+    }
+    let mut seconds = 60;
+    assert!(relayed.connection.look(start + seconds * SECOND).is_ok(), "bytes wait: it looks again");
+    for _ in 0..10 {
+        relayed.read_some();
+        seconds += 59;
+        assert!(relayed.connection.look(start + seconds * SECOND).is_ok(), "after {seconds} s");
+    }
+    assert!(relayed.connection.look(start + (seconds + 59) * SECOND).is_ok());
+    assert_eq!(relayed.connection.look(start + (seconds + 60) * SECOND), Err(Ending::HalfClose));
+}
+
+#[test]
+fn a_paced_connection_whose_message_went_out_in_part_is_asked_after_anew() {
+    let table = mapping::read(["127.0.0.1:0=127.0.0.1:9"]).expect("a mapping");
+    let now = Instant::now();
+    let route = Arc::new(Route::new(&table.rules[0], &Names::of_the_machine(), now));
+    let writer = Writer::start(None, None, Arc::new(Box::new(|_: &str| {}) as crate::Say)).expect("no file");
+    let (now, key) = (now, Slab::default().insert(()));
+    // Its sockets are registered for what was waited for before the message went out
+    // (event_loop/pacing.rs): room was not.
+    for paced in [true, false] {
+        let (mut pool, log) = (Pool::new(true, 4), writer.log());
+        let [(mut client, near_client), (_server, near_server)] =
+            [(); 2].map(|()| UnixStream::pair().expect("a pair of sockets"));
+        client.write_all(b"hello").expect("there is room");
+        let leg = Leg { readable: true, ..Leg::new(near_client.into(), false) };
+        let mut connection = Connection::new(leg, None, Arc::clone(&route), now);
+        connection.server = Some(Leg::new(near_server.into(), false));
+        connection.connected(&Ok(()), now);
+        connection.paced = paced;
+        assert!(matches!(connection.relay(&mut Context { key, pool: &mut pool, log, now }), Next::Waits));
+        let message = pool.outbox.messages()[0];
+        assert_eq!(connection.sent(message, Ok(2), &mut pool, now), paced);
+    }
+}
