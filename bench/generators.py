@@ -91,10 +91,15 @@ def echo_comparisons(seconds: int) -> list[Comparison]:
         rows += [row, replace(row, title=f"load echo uring, {connections} / fortio tcp", ours=ours(connections, *ring))]
     # As it is usually run: with a thread for each CPU that there is.
     rows += [replace(row, title=f"{row.title}, both unpinned", cpu=None) for row in rows if ", 4 /" in row.title]
-    for rate in (1000, 10_000):
-        paced = ours(4, "-R", str(rate), "--arrivals", "fixed")
-        title = f"load echo, 4, {rate}/s / fortio tcp, both unpinned"
-        rows.append(Comparison(title=title, ours=paced, peer=theirs(4, rate), cpu=None))
+    # At a rate fortio sleeps in steps of a millisecond, and sends what has become due meanwhile.
+    for connections in (4, 64):
+        for rate in (1000, 8000, 10_000, 50_000):
+            for lag in ((), ("--max-lag", "1ms")):
+                paced = ours(connections, "-R", str(rate), "--arrivals", "fixed", *lag)
+                title = f"load echo, {connections}, {rate}/s{' '.join(('', *lag))} / fortio tcp, both unpinned"
+                reach = 1.0 if lag else None
+                peer = theirs(connections, rate)
+                rows.append(Comparison(title=title, ours=paced, peer=peer, cpu=None, reach=reach))
     return rows
 
 

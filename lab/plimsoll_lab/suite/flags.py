@@ -72,6 +72,7 @@ _ANY_LOAD = {
     "lockstep": Flag(kind="switch"),
     "rate": Flag(kind="rate"),
     "arrivals": Flag(kind="choice", choices=("poisson", "fixed")),
+    "max_lag": Flag(kind="duration"),
     "reconnect": Flag(kind="switch"),
     "seed": Flag(kind="count"),
     "engine": Flag(kind="choice", choices=("epoll", "uring", "threads", "fork")),

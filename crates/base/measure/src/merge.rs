@@ -174,6 +174,7 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     mine.unrequested += theirs.unrequested;
     mine.bytes_each = mine.bytes_each.max(theirs.bytes_each);
     all.generator.threads += record.generator.threads;
+    all.generator.max_lag_us = all.generator.max_lag_us.into_iter().chain(record.generator.max_lag_us).reduce(f64::max);
     all.generator.tables += record.generator.tables;
     all.generator.memory_bytes += record.generator.memory_bytes;
 }

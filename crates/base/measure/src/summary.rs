@@ -190,6 +190,10 @@ pub struct GeneratorSummary {
     pub tables: u64,
     /// How sockets were driven.
     pub engine: String,
+    /// Open loop: how late requests were allowed to be sent, to be sent together, where that was
+    /// asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_lag_us: Option<f64>,
     /// Resident memory.
     pub memory_bytes: u64,
 }

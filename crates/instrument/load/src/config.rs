@@ -20,6 +20,8 @@ pub struct Config {
     pub pace: Pace,
     /// How connections are opened.
     pub opening: Opening,
+    /// Open loop: how long requests that are due may wait for others, to be sent together.
+    pub max_lag: Duration,
     /// How long after the connections are up the window opens.
     pub warm_up: Duration,
     /// How long an answer, or a connection, may take.
@@ -224,6 +226,7 @@ pub(crate) mod tests {
             extent: Extent::Lasts(Duration::from_secs(10)),
             pace,
             opening: Opening { rate: None, barrier: false, reconnect: false, sources: Vec::new() },
+            max_lag: Duration::ZERO,
             warm_up: Duration::ZERO,
             timeout: Duration::from_secs(30),
             engine: Engine::Epoll,

@@ -55,6 +55,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         threads: outcome.workers as u64,
         tables: outcome.tables as u64,
         engine: config.engine.name().to_owned(),
+        max_lag_us: (!config.max_lag.is_zero()).then(|| config.max_lag.as_nanos() as f64 / 1000.0),
         memory_bytes: outcome.memory_bytes,
     };
     let wanted_ns = config.connections as f64 * outcome.elapsed.as_nanos() as f64;
@@ -67,6 +68,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     let doubts = [
         saturated,
         late.map(|(doubt, _)| doubt),
+        allowed_lag(&summary),
         late_stamps(&summary),
         contention(&summary),
         crowding(&summary),
@@ -121,36 +123,65 @@ const FURTHEST_THAT_INVALIDATES: u64 = 100;
 
 /// The published percentile of which this lag makes up the largest share, of those that enough
 /// samples lie beyond: its words, how many samples have one beyond it, the lag there and the share.
-fn largest_share(lag: &TimesSummary, response: &TimesSummary, furthest: u64) -> Option<(&'static str, f64, f64)> {
+/// So much of each lag was `allowed`, and is not counted.
+fn largest_share(
+    lag: &TimesSummary,
+    response: &TimesSummary,
+    furthest: u64,
+    allowed: f64,
+) -> Option<(&'static str, f64, f64)> {
     let told = PERCENTILES.iter().filter(|(_, one_in, _)| *one_in <= furthest && lag.count / one_in >= SAMPLES_BEYOND);
     // One late request of ten is an accident, so of fewer the median is judged.
     let told: Vec<&Percentile> =
         if lag.count > 0 && lag.count < 2 * SAMPLES_BEYOND { vec![&PERCENTILES[0]] } else { told.collect() };
-    let shares = told.into_iter().map(|(name, _, read)| (*name, read(lag), read(lag) / read(response).max(0.001)));
+    let beyond = |read: fn(&TimesSummary) -> f64| (read(lag) - allowed).max(0.0);
+    let shares = told.into_iter().map(|(name, _, read)| (*name, read(lag), beyond(*read) / read(response).max(0.001)));
     shares.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., share)| *share >= LAG_SHARE_NOTICED)
 }
 
 /// The doubt about the generator's own lateness, and whether it makes the result invalid.
 fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
-    let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES);
+    let allowed = summary.generator.max_lag_us.unwrap_or_default();
+    let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES, allowed);
     let invalid = near.is_some_and(|(.., share)| share >= LAG_SHARE_INVALID);
-    let any = if invalid { near } else { largest_share(lag, response, u64::MAX) };
+    let any = if invalid { near } else { largest_share(lag, response, u64::MAX, allowed) };
     let (name, lag, share) = any?;
+    let beyond = if allowed > 0.0 {
+        format!(": beyond what --max-lag allows, {}", percent(share))
+    } else {
+        format!(", {}", percent(share))
+    };
     let message = format!(
-        "requests were sent later than they were due: the {name} of the generator's own lag is {}, {} of that of the \
-         response time",
+        "requests were sent later than they were due: the {name} of the generator's own lag is {}{beyond} of that of \
+         the response time",
         time(lag),
-        percent(share)
     );
     let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes \
                   every connection due at once";
     Some((warning("generator_late", message, remedy), invalid))
 }
 
+/// Requests that waited to be sent together with others, as `--max-lag` allows.
+fn allowed_lag(summary: &Summary) -> Option<Warning> {
+    let allowed = summary.generator.max_lag_us?;
+    let (name, lag, share) = largest_share(&summary.schedule_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
+    Some(warning(
+        "lag_allowed",
+        format!(
+            "--max-lag {} lets requests that are due wait for others: the {name} of that wait is {}, {} of that of the \
+             response time",
+            time(allowed),
+            time(lag),
+            percent(share)
+        ),
+        "response times include the wait, service times do not; leave --max-lag out for sends at their own instants",
+    ))
+}
+
 /// Answers that waited until the generator had handled those before them.
 fn late_stamps(summary: &Summary) -> Option<Warning> {
-    let (name, lag, share) = largest_share(&summary.receive_lag_us, &summary.response_time_us, u64::MAX)?;
+    let (name, lag, share) = largest_share(&summary.receive_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
     (share >= LAG_SHARE_INVALID).then(|| {
         warning(
             "answers_stamped_late",

@@ -22,6 +22,8 @@ pub(crate) struct Schedule(Mutex<State>);
 struct State {
     /// The arrivals, before they began to count from the start and after.
     plan: Option<(Arrivals, StdRng)>,
+    /// Arrivals that were looked at ahead of their turn, in order.
+    ahead: VecDeque<u64>,
     /// When they began, in nanoseconds from the run's origin.
     start: Option<u64>,
     /// Taken by a loop that then had no connection for them, in order.
@@ -49,7 +51,13 @@ impl Schedule {
         } else {
             None
         };
-        Schedule(Mutex::new(State { plan, start: None, returned: VecDeque::new(), waits: Waits::default() }))
+        Schedule(Mutex::new(State {
+            plan,
+            ahead: VecDeque::new(),
+            start: None,
+            returned: VecDeque::new(),
+            waits: Waits::default(),
+        }))
     }
 
     /// Begins at this instant, unless another loop has begun it.
@@ -61,6 +69,12 @@ impl Schedule {
     /// later.
     pub(crate) fn take(&self, end: Option<u64>) -> Option<Due> {
         self.lock().take(end.unwrap_or(u64::MAX))
+    }
+
+    /// When the arrival is due that `before` others precede, of those that nobody has taken; none
+    /// before the schedule begins, and none that falls due at `end` or later.
+    pub(crate) fn look_ahead(&self, before: usize, end: Option<u64>) -> Option<u64> {
+        self.lock().look_ahead(before).filter(|at| *at < end.unwrap_or(u64::MAX))
     }
 
     /// Gives back an arrival that was taken and not sent.
@@ -109,14 +123,27 @@ impl State {
         if self.returned.front().is_some_and(|due| due.at < end) {
             return self.returned.pop_front();
         }
+        let at = self.look_ahead_of_new(0).filter(|at| *at < end)?;
+        self.ahead.pop_front();
+        Some(Due { at, claimed: false })
+    }
+
+    fn look_ahead(&mut self, before: usize) -> Option<u64> {
+        match self.returned.get(before) {
+            Some(due) => Some(due.at),
+            None => self.look_ahead_of_new(before - self.returned.len()),
+        }
+    }
+
+    /// The same of the arrivals that were never taken.
+    fn look_ahead_of_new(&mut self, before: usize) -> Option<u64> {
         let start = self.start?;
         let (arrivals, random) = self.plan.as_mut()?;
-        let at = start.saturating_add(arrivals.next_ns());
-        if at >= end {
-            return None;
+        while self.ahead.len() <= before {
+            self.ahead.push_back(start.saturating_add(arrivals.next_ns()));
+            arrivals.advance(random);
         }
-        arrivals.advance(random);
-        Some(Due { at, claimed: false })
+        self.ahead.get(before).copied()
     }
 }
 
@@ -201,6 +228,24 @@ mod tests {
         let again: Vec<Due> = (0..2).filter_map(|_| schedule.take(None)).collect();
         assert_eq!(again, [all[1], all[3]].map(|at| Due { at, claimed: true }));
         assert!(schedule.take(None).is_some_and(|due| due.at > all[4]));
+    }
+
+    #[test]
+    fn looking_ahead_changes_nothing_and_sees_what_will_be_taken() {
+        let (looked, plain) = (schedule(Spacing::Poisson, 100.0), schedule(Spacing::Poisson, 100.0));
+        assert_eq!(looked.look_ahead(0, None), None, "the schedule has not begun");
+        for schedule in [&looked, &plain] {
+            schedule.begin(SECOND);
+        }
+        let seen: Vec<u64> = (0..6).rev().filter_map(|before| looked.look_ahead(before, None)).collect();
+        let taken: Vec<u64> = (0..6).filter_map(|_| looked.take(None)).map(|due| due.at).collect();
+        assert_eq!(taken.iter().rev().copied().collect::<Vec<_>>(), seen);
+        assert_eq!((0..6).filter_map(|_| plain.take(None)).map(|due| due.at).collect::<Vec<_>>(), taken);
+        let next = looked.look_ahead(0, None).expect("arrivals never end");
+        looked.give_back(Due { at: taken[5], claimed: false });
+        assert_eq!([0, 1].map(|before| looked.look_ahead(before, None)), [Some(taken[5]), Some(next)]);
+        assert_eq!(looked.look_ahead(1, Some(next)), None, "the end is not part of the window");
+        assert_eq!(looked.take(Some(taken[5])), None);
     }
 
     #[test]

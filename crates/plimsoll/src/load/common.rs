@@ -8,7 +8,7 @@ use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Part, Phase, 
 use plimsoll_load::record::Records;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::{Kind, Limit};
-use plimsoll_measure::units;
+use plimsoll_measure::units::{self, write_duration};
 use plimsoll_sys::process;
 
 use super::csv::Form;
@@ -50,9 +50,14 @@ pub(super) struct Common {
     /// are answered. `A:B` changes evenly from one rate to another over the window.
     #[arg(short = 'R', long, value_name = "N|A:B", value_parser = rate, conflicts_with_all = ["think", "lockstep"])]
     rate: Option<Rate>,
-    /// Open loop: how requests are spaced around their rate.
-    #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
-    arrivals: Arrivals,
+    /// Open loop: how requests are spaced around their rate [default: poisson].
+    #[arg(long, value_enum)]
+    arrivals: Option<Arrivals>,
+    /// Open loop: requests that are due may wait this long (at most 10ms) for others, to be sent
+    /// together, which saves CPU time. Response times include the wait [default: 0, each is sent
+    /// when it is due].
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
+    max_lag: Option<Duration>,
     /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a
     /// process for each connection.
     #[arg(long, value_enum, default_value = "epoll")]
@@ -209,6 +214,7 @@ impl Common {
                 reconnect: self.reconnect,
                 sources: self.sources()?,
             },
+            max_lag: self.max_lag()?,
             warm_up: self.warm_up,
             timeout: self.timeout,
             engine: self.engine()?,
@@ -278,6 +284,11 @@ impl Common {
 
     fn pace(&self) -> anyhow::Result<Pace> {
         let Some(rate) = self.rate else {
+            // Not left to clap: beside a flag that excludes --rate it would not require it.
+            let needs_rate = [("--arrivals", self.arrivals.is_some()), ("--max-lag", self.max_lag.is_some())];
+            if let Some((flag, _)) = needs_rate.into_iter().find(|(_, given)| *given) {
+                return usage(format!("{flag} is of requests at a rate; give a --rate, or leave it out"));
+            }
             let phase = if self.lockstep { Phase::Lockstep } else { Phase::Spread };
             return Ok(Pace::Closed { think: self.think, phase });
         };
@@ -287,10 +298,26 @@ impl Common {
             );
         }
         let spacing = match self.arrivals {
-            Arrivals::Poisson => Spacing::Poisson,
-            Arrivals::Fixed => Spacing::Fixed,
+            None | Some(Arrivals::Poisson) => Spacing::Poisson,
+            Some(Arrivals::Fixed) => Spacing::Fixed,
         };
         Ok(Pace::Open { rate, spacing })
+    }
+
+    fn max_lag(&self) -> anyhow::Result<Duration> {
+        let Some(lag) = self.max_lag else { return Ok(Duration::ZERO) };
+        if lag > LONGEST_LAG {
+            return usage(format!(
+                "--max-lag {}: more than 10ms would save next to nothing; give a duration such as 1ms",
+                write_duration(lag)
+            ));
+        }
+        if self.engine != EngineName::Epoll {
+            return usage(
+                "--max-lag needs an event loop that sleeps between requests; leave it out, or use --engine epoll",
+            );
+        }
+        Ok(lag)
     }
 
     fn extent(&self) -> anyhow::Result<Extent> {
@@ -342,5 +369,9 @@ impl Common {
 
 /// Together with the most connections this stays far from where 64 bits end.
 const MOST_EACH: u64 = 1_000_000_000;
+
+/// An event loop sleeps no longer than this while answers come, so that it sees how connections
+/// end.
+const LONGEST_LAG: Duration = Duration::from_millis(10);
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);

@@ -43,6 +43,11 @@ pub(super) fn write_connection(out: &mut impl Write, sequence: &Sequence) -> io:
 /// What was asked of the server.
 fn question(config: &Config) -> String {
     let targets: Vec<String> = config.targets.iter().map(ToString::to_string).collect();
+    let lag = if config.max_lag.is_zero() {
+        String::new()
+    } else {
+        format!(", each up to {} late", write_duration(config.max_lag))
+    };
     let extent = match config.extent {
         Extent::Lasts(length) => format!("for {}", write_duration(length)),
         Extent::Requests(requests) => format!("for {requests} requests"),
@@ -64,7 +69,7 @@ fn question(config: &Config) -> String {
             format!(", at {} to {} requests/s", three_digits(rate.from), three_digits(rate.to))
         }
     };
-    format!("{} connections to {} {extent}{pace}", config.connections, targets.join(", "))
+    format!("{} connections to {} {extent}{pace}{lag}", config.connections, targets.join(", "))
 }
 
 fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {

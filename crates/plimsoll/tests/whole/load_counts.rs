@@ -20,7 +20,8 @@ const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 const SPEAKS: [Speaks; 3] = [Speaks::Echo, Speaks::Http, Speaks::Https];
 const PACES: [&str; 3] = ["", "--think 2ms", "-R 200 --arrivals fixed"];
 const STOPS: [&str; 3] = ["-d 300ms", "-n 40", "--each 10"];
-const OPTIONS: [&str; 6] = ["", "--reconnect", "--warm-up 50ms", "--connect-rate 100", "-t 3", "--barrier"];
+const OPTIONS: [&str; 7] =
+    ["", "--reconnect", "--warm-up 50ms", "--connect-rate 100", "-t 3", "--barrier", "--max-lag 10ms"];
 
 /// One combination.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,7 @@ fn refused(cell: Cell) -> bool {
     match cell.option {
         "--barrier" => cell.engine == "fork",
         "-t 3" => matches!(cell.engine, "fork" | "threads"),
+        "--max-lag 10ms" => cell.engine != "epoll" || !cell.pace.starts_with("-R"),
         _ => false,
     }
 }

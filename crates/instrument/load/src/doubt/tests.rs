@@ -72,6 +72,23 @@ fn a_loop_that_used_its_whole_core_was_the_limit() {
 }
 
 #[test]
+fn lag_that_was_allowed_is_said_and_only_what_exceeds_it_is_lateness() {
+    let mut late = honest();
+    for _ in 0..REQUESTS {
+        late.window.schedule_lag.record_ns(3 * MILLISECOND);
+    }
+    assert_eq!(judge(&open(), &late), (false, doubts(&["generator_late"])));
+    let allowing = |max_lag| Config { max_lag, ..open() };
+    let (told, lateness) = (doubts(&["lag_allowed"]), doubts(&["generator_late", "lag_allowed"]));
+    assert_eq!(judge(&allowing(Duration::from_millis(3)), &late), (true, told));
+    // 40 and 60 % of a response time of 5 ms.
+    assert_eq!(judge(&allowing(Duration::from_millis(1)), &late), (true, lateness.clone()));
+    assert_eq!(judge(&allowing(Duration::from_micros(10)), &late), (false, lateness));
+    let summary = summarise(&allowing(Duration::from_millis(3)), &late);
+    assert_eq!(summary.generator.max_lag_us, Some(3000.0));
+}
+
+#[test]
 fn waiting_for_a_cpu_is_said_with_how_long_it_was() {
     let waiting = Outcome { run_queue: WINDOW.mul_f64(0.25), ..honest() };
     assert_eq!(judge(&closed(), &waiting), (true, doubts(&["cpu_contended"])));

@@ -204,7 +204,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn serve(mut self, seat: &LoopHandle) -> io::Result<Counted> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
-            let (timeout, full) = {
+            let (timeout, rest, full) = {
                 let _run_lock = seat.run_lock();
                 let full = self.turn(seat, &mut fired);
                 if self.is_finished() || seat.phase() == Phase::Stop {
@@ -214,9 +214,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 if !seat.is_alone() {
                     self.sockets.submit()?;
                 }
-                (self.timeout(self.now()), full)
+                let now = self.now();
+                let dispatch = self.next_dispatch(now);
+                let timeout = self.timeout(now, dispatch);
+                let may_rest = !full && dispatch.is_some();
+                (timeout, timeout.filter(|time| may_rest && self.may_rest(*time)), full)
             };
-            match timeout.filter(|time| !full && self.may_rest(*time)) {
+            match rest {
                 Some(time) => self.sockets.rest(seat.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
             }
@@ -327,7 +331,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// How long to wait for events: not at all while something is left to do here.
-    fn timeout(&self, now: u64) -> Option<Duration> {
+    fn timeout(&self, now: u64, dispatch: Option<u64>) -> Option<Duration> {
         let work =
             !(self.due.is_empty() && self.unread.is_empty() && self.established.is_empty() && self.freed.is_empty());
         if work || self.may_open(now) {
@@ -341,15 +345,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
         let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
         let timer = self.wheel.wait(control.instant(now));
-        let arrival = self.next_dispatch().map(until);
+        let arrival = dispatch.map(until);
         let second = self.ledger.next_record().map(until);
         [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
     }
 
-    /// Whether a request is due next, with a connection for it, so that answers may wait until
-    /// then: the kernel notes when they come.
+    /// Whether answers may wait until a request is due next: the kernel notes when they come.
     fn may_rest(&self, time: Duration) -> bool {
-        S::RESTS && self.pending == 0 && self.next_dispatch().is_some() && self.rest.allows(time)
+        S::RESTS && self.pending == 0 && self.rest.allows(time)
     }
 
     /// A request or a connect of this connection goes to the kernel. `possible` is when the request

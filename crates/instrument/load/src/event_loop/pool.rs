@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use plimsoll_reactor::slab::Key;
 
-use super::{EventLoop, Sockets, State};
+use super::rest::send_together_at;
+use super::{BEGIN_BATCH, EventLoop, Sockets, State};
 use crate::config::Extent;
 use crate::protocol::Protocol;
 use crate::record::Phase;
@@ -21,9 +22,32 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if self.exhausted { self.close(key) } else { self.pool.push_back(key) }
     }
 
-    /// When the request is due that is taken and has a connection.
-    pub(super) fn next_dispatch(&self) -> Option<u64> {
-        self.reserved.filter(|_| !self.pool.is_empty()).map(|due| due.at)
+    /// When to send the next requests. Where no connection is free that is when the next request
+    /// falls due: answers that free one are of no use before.
+    pub(super) fn next_dispatch(&self, now: u64) -> Option<u64> {
+        let config = &self.shared.config;
+        if !config.pace.is_open() || !self.gate_passed {
+            return None;
+        }
+        let (schedule, control) = (&self.shared.schedule, &self.shared.control);
+        let end = control.closes.get();
+        let Some(more_free) = self.pool.len().checked_sub(1) else {
+            // The last answer of a counted run ends it, and is not kept waiting.
+            let lasts = matches!(config.extent, Extent::Lasts(_));
+            let next = self.reserved.map_or_else(|| schedule.look_ahead(0, end), |due| Some(due.at));
+            return next.filter(|at| lasts && *at > now);
+        };
+        let first = self.reserved?.at;
+        let max_lag = config.max_lag.as_nanos() as u64;
+        if max_lag == 0 {
+            return Some(first);
+        }
+        let last = match more_free.min(BEGIN_BATCH - 1) {
+            0 => Some(first),
+            more => schedule.look_ahead(more - 1, end),
+        };
+        let boundary = if self.ledger.phase() == Phase::WarmUp { control.opens.get() } else { end };
+        Some(send_together_at(first, last, max_lag, boundary))
     }
 
     /// Sends up to `most` requests that are due, and takes the next for the connections that are

@@ -33,6 +33,17 @@ impl Rest {
     }
 }
 
+/// When to send requests of which the `first` is due, where they may be up to `max_lag` late: at
+/// once when the `last` is due for which a connection is free, so that none waits for a connection
+/// because others were late. All that is due before a `boundary` of the run is sent before it.
+pub(super) fn send_together_at(first: u64, last: Option<u64>, max_lag: u64, boundary: Option<u64>) -> u64 {
+    let latest = first.saturating_add(max_lag);
+    if boundary.is_some_and(|boundary| latest >= boundary) {
+        return first;
+    }
+    last.map_or(latest, |last| last.clamp(first, latest))
+}
+
 /// Translates the wall clock's times into the run's.
 #[derive(Debug, Default)]
 pub(super) struct WallClock {
@@ -71,6 +82,22 @@ mod tests {
         rest.answered(MOST_BYTES + 1, true);
         rest.answered(1, true);
         assert!(!rest.allows(short), "one large answer is enough");
+    }
+
+    #[test]
+    fn requests_wait_for_each_other_no_longer_than_allowed_nor_for_a_connection_nor_over_a_boundary() {
+        for (last, max_lag, boundary, at) in [
+            (None, 50, None, 150),
+            (Some(400), 50, None, 150),
+            (Some(120), 50, None, 120),
+            (Some(100), 50, None, 100),
+            (None, 50, Some(151), 150),
+            (None, 50, Some(150), 100),
+            (Some(120), 50, Some(130), 100),
+            (None, 0, None, 100),
+        ] {
+            assert_eq!(send_together_at(100, last, max_lag, boundary), at, "{last:?} {max_lag} {boundary:?}");
+        }
     }
 
     #[test]
