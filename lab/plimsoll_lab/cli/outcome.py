@@ -11,11 +11,13 @@ from typing import cast
 from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.cli.progress import Progress, SearchProgress
 from plimsoll_lab.cli.verb import DONE, FAILED, INVALID, LIMIT_MISSED, colour, say
+from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.run import carry_out
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.privilege import gain_networks
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.expand import predicted_s
 from plimsoll_lab.suite.spec import Plan
 
 
@@ -32,18 +34,42 @@ def measure(
     folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
 ) -> int:
     """Measure what the folder does not hold yet, and report the run."""
+    progress: Progress | SearchProgress
+    quiet = options.quiet or options.json
     if plan.suite.search is not None:
-        from plimsoll_lab.experiment.search_run import SearchRun  # noqa: PLC0415 - loads the search
-
-        told = SearchProgress(plan.suite.search, quiet=options.quiet or options.json)
-        interrupted = SearchRun(folder, record, plan, host, binary, told.trial_done).carry_out()
+        progress = SearchProgress(plan.suite.search, quiet=quiet)
     else:
-        progress = Progress(plan, folder, quiet=options.quiet or options.json, json_lines=options.json)
-        interrupted = carry_out(folder, record, plan, host, binary, progress.trial_done)
-        progress.close()
-    code = report_run(folder, options)
+        progress = Progress(plan, folder, quiet=quiet, json_lines=options.json)
+    with Events(folder, [progress.hear]) as events:
+        events.tell(_begins(plan, folder))
+        if plan.suite.search is not None:
+            from plimsoll_lab.experiment.search_run import SearchRun  # noqa: PLC0415 - loads the search
+
+            interrupted = SearchRun(folder, record, plan, host, binary, events).carry_out()
+        else:
+            interrupted = carry_out(folder, record, plan, host, binary, events)
+        if isinstance(progress, Progress):
+            progress.close()
+        code = report_run(folder, options)
+        events.tell({"event": "reported", "report": folder.report.name})
     _write_gate(folder, options)
     return code if interrupted is None else 128 + interrupted.number
+
+
+def _begins(plan: Plan, folder: RunFolder) -> Json:
+    """The first event: what is asked, and how much there is to do."""
+    search = plan.suite.search
+    return {
+        "event": "run",
+        "suite": plan.suite.name,
+        "question": plan.suite.question,
+        "search": None if search is None else search.over,
+        "points": len(plan.points),
+        "repeat": plan.suite.run.repeat,
+        "trials": None if search is not None else len(plan.trials),
+        "done": folder.count_trials(),
+        "predicted_s": predicted_s(plan),
+    }
 
 
 def report_run(folder: RunFolder, options: argparse.Namespace) -> int:

@@ -1,20 +1,26 @@
-"""How far a run has come: one line that is rewritten on a terminal, a line a block elsewhere."""
+"""How far a run has come, from its events: one line that is rewritten on a terminal, a line a block
+elsewhere.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.expand import as_text, predicted_s
 from plimsoll_lab.suite.spec import Plan, SearchSettings
 
+TOLD = ("event", "number", "of", "point", "outcome", "reason")
+"""What a trial's line of JSON has."""
+
 
 class Progress:
-    """Told of every trial; writes to stderr, and with `--json` an event a trial to stdout."""
+    """Hears every event; writes to stderr, and with `--json` an event a trial to stdout."""
 
     def __init__(self, plan: Plan, folder: RunFolder, *, quiet: bool, json_lines: bool) -> None:
         self._plan = plan
@@ -23,50 +29,70 @@ class Progress:
         self._started = time.monotonic()
         self._before = self._done = folder.count_trials()
         self._rewrite = sys.stderr.isatty()
+        self._line = ""
         if not quiet:
             about = f"{len(plan.points)} points x {plan.suite.run.repeat} repetitions = {len(plan.trials)} trials"
             print(
                 f"{folder.path}: {plan.suite.name}, {about}, {formatting.duration(predicted_s(plan))}", file=sys.stderr
             )
 
-    def trial_done(self, trial: TrialRecord) -> None:
-        """Say that a trial is on disk."""
+    def hear(self, event: Json) -> None:
+        """Show what an event says."""
+        if event["event"] == "trial":
+            self._trial(event)
+        elif event["event"] == "second" and self._rewrite and not self._quiet:
+            self._rewrite_line(f"{self._line}  {second(event)}")
+
+    def _trial(self, trial: Json) -> None:
         self._done += 1
         total = len(self._plan.trials)
         if self._json_lines:
-            event = {"event": "trial", "number": trial.number, "of": total, "point": dict(trial.setting)}
-            print(json.dumps(event | {"outcome": trial.outcome, "reason": trial.reason}), flush=True)
+            print(json.dumps({key: trial[key] for key in TOLD}), flush=True)
         if self._quiet:
             return
         elapsed_s = time.monotonic() - self._started
         left_s = elapsed_s / (self._done - self._before) * (total - self._done)
         line = f"{self._done}/{total} trials, {formatting.duration(left_s)} left"
         if self._rewrite:
-            what = " ".join(as_text(value) for value in trial.setting.values())  # type: ignore[arg-type]
-            sys.stderr.write(f"\r\x1b[K{line}  {what}: {trial.outcome}")
-            sys.stderr.flush()
-        elif trial.number % len(self._plan.points) == 0:
-            print(f"block {trial.block} of {self._plan.suite.run.repeat}: {line}", file=sys.stderr)
+            point = cast("Json", trial["point"])
+            what = " ".join(as_text(value) for value in point.values())  # type: ignore[arg-type]
+            self._line = f"{line}  {what}: {trial['outcome']}"
+            self._rewrite_line(self._line)
+        elif cast("int", trial["number"]) % len(self._plan.points) == 0:
+            print(f"block {trial['block']} of {self._plan.suite.run.repeat}: {line}", file=sys.stderr)
+
+    def _rewrite_line(self, line: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self._rewrite and not self._quiet:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._rewrite_line("")
 
 
 class SearchProgress:
-    """Told of every trial of a search: a line each."""
+    """Hears every event of a search: a line a trial."""
 
     def __init__(self, search: SearchSettings, *, quiet: bool) -> None:
         self._key, self._over, self._quiet = search.key, search.over, quiet
 
-    def trial_done(self, trial: TrialRecord, missed: str, left_s: float | None) -> None:
+    def hear(self, event: Json) -> None:
         """Say that a trial is on disk, and what it missed."""
-        if self._quiet:
+        if self._quiet or event["event"] != "trial":
             return
-        others = [str(value) for path, value in trial.setting.items() if path not in {self._over, "load.duration"}]
-        missed = f"{missed or 'met'}{', confirming' if 'load.duration' in trial.setting else ''}"
+        setting, left_s = cast("Json", event["point"]), cast("float | None", event["left_s"])
+        others = [str(value) for path, value in setting.items() if path not in {self._over, "load.duration"}]
+        missed = f"{event['missed'] or 'met'}{', confirming' if 'load.duration' in setting else ''}"
         left = f"; {formatting.duration(left_s)} left" if left_s is not None else ""
-        place = " ".join([*others, f"{trial.setting[self._over]:,} {self._key}"])
-        print(f"trial {trial.number}: {place}: {missed}{left}", file=sys.stderr)
+        place = " ".join([*others, f"{setting[self._over]:,} {self._key}"])
+        print(f"trial {event['number']}: {place}: {missed}{left}", file=sys.stderr)
+
+
+def second(event: Json) -> str:
+    """A second of the trial under way, in words: `12,345/s, p99 1.2 ms`."""
+    p99, failed = cast("float | None", event["p99_us"]), event["failed"]
+    parts = [f"{event['completed']:,}/s"]
+    parts += [] if p99 is None else [f"p99 {formatting.number(p99, 'us')}"]
+    parts += [f"{failed:,} failed"] if failed else []
+    return ", ".join(parts)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import cast
 
 from plimsoll_lab import __version__
+from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.plan import Request, reproducing_command
 from plimsoll_lab.hosts.binary import binary_digest, binary_version
 from plimsoll_lab.hosts.local import LocalHost
@@ -22,17 +22,19 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
 from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.drawn import quantity
-from plimsoll_lab.suite.expand import contender_path
+from plimsoll_lab.suite.expand import contender_path, trial_s
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
-from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.stage import Stage, open_stages
 from plimsoll_lab.trial.suspicion import passing_cause, suspicion
 
 ATTEMPTS = 2
 """Times a suspect trial is made again: a passing disturbance is over by then, a machine too small
 is not."""
+COMING = 3
+"""Trials to come that an event names."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
@@ -177,11 +179,13 @@ def stages_of(
 
 
 def _measure(
-    folder: RunFolder, stage: Stage, binary: str, plan: Plan, point: Point, planned: PlannedTrial, captures: Path | None
+    folder: RunFolder, stage: Stage, binary: str, plan: Plan, point: Point, planned: PlannedTrial, events: Events
 ) -> TrialRecord:
     """Make one measurement, and keep its record, its files and its timeline."""
     records = folder.records(planned.number)
-    trial = run_trial(stage, binary, plan.suite, point, planned, captures=captures, records=records)
+    captures = folder.captures() if plan.suite.capture else None
+    outputs = Outputs(captures=captures, records=records, tell=events.tell)
+    trial = run_trial(stage, binary, plan.suite, point, planned, outputs)
     write_timelines(folder.path, records, trial)
     folder.write_trial(trial)
     return trial
@@ -193,7 +197,7 @@ def carry_out(
     plan: Plan,
     host: LocalHost,
     binary: str,
-    on_trial: Callable[[TrialRecord], None],
+    events: Events,
 ) -> Interrupted | None:
     """Measure whatever the folder does not hold yet. The status on disk says how it ended.
 
@@ -212,10 +216,12 @@ def carry_out(
         with contextlib.ExitStack() as stack:
             # A run with nothing left to measure needs no network.
             stages = stack.enter_context(stages_of(folder, record, plan, host, binary)) if left else {}
-            captures = folder.captures() if plan.suite.capture else None
-            for planned in left:
+            for place, planned in enumerate(left):
                 point, stage = points[planned.point], stages[planned.point]
-                trial = _measure(folder, stage, binary, plan, point, planned, captures)
+                coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
+                started = _started(planned, point, len(plan.trials), coming)
+                events.tell(started)
+                trial = _measure(folder, stage, binary, plan, point, planned, events)
                 lasting = lasting_causes(made)
                 while (
                     (cause := passing_cause(trial)) is not None
@@ -224,15 +230,23 @@ def carry_out(
                     and budget > 0
                 ):
                     budget -= 1
-                    repeated = _measure(folder, stage, binary, plan, point, planned, captures)
+                    events.tell(started | {"again": cause})
+                    repeated = _measure(folder, stage, binary, plan, point, planned, events)
                     trial = again(trial, repeated)
                     folder.write_trial(trial)
                 made.append(trial)
-                on_trial(trial)
+                events.tell(trial_event(trial, len(plan.trials)))
         status = "complete"
     except Interrupted as signal:
         interrupted = signal
         status = "interrupted"
     finally:
         folder.write_run(record | {"status": status, "finished_unix_s": time.time()})
+        events.tell({"event": "end", "status": status})
     return interrupted
+
+
+def _started(planned: PlannedTrial, point: Point, total: int, coming: list[Json]) -> Json:
+    """A trial that begins, and which come after it."""
+    about = {"number": planned.number, "of": total, "block": planned.block, "point": dict(point.setting)}
+    return {"event": "trial_started", **about, "predicted_s": trial_s(point.load), "next": coming}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import cast
 
 from plimsoll_lab.analysis.search_trial import EVIDENCE, broken_by, lost_part, medians, misses_a_limit, what_broke
+from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import Interrupted, LabError
@@ -20,8 +20,9 @@ from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatien
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
-from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.stage import Stage, network_key
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
@@ -46,10 +47,6 @@ moment's."""
 CONFIRMING = "load.duration"
 """In the setting of a confirming trial, which is longer than the others."""
 
-Say = Callable[[TrialRecord, str, float | None], None]
-"""Told of every trial, what it missed (empty where it met every limit), and about how many seconds
-are left."""
-
 
 class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
     """The server does not start, listen or answer, even under the lowest load. Its message is the
@@ -64,11 +61,13 @@ def _unusable(trials: list[TrialRecord]) -> bool:
 class SearchRun:
     """A run of searches, on disk."""
 
-    def __init__(self, folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, say: Say) -> None:
+    def __init__(
+        self, folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, events: Events
+    ) -> None:
         if plan.suite.search is None:
             raise AssertionError("a plan without a search")
-        self._folder, self._record, self._plan, self._host, self._binary, self._say = (
-            folder, record, plan, host, binary, say
+        self._folder, self._record, self._plan, self._host, self._binary, self._events = (
+            folder, record, plan, host, binary, events
         )  # fmt: skip
         self.settings: SearchSettings = plan.suite.search
         self._stored = {trial.number: trial for trial in folder.read_trials()}
@@ -95,6 +94,7 @@ class SearchRun:
             status, interrupted = "interrupted", signal
         finally:
             self._write(status)
+            self._events.tell({"event": "end", "status": status})
         return interrupted
 
     def _one(self, number: int, base: Point) -> None:
@@ -150,10 +150,13 @@ class SearchRun:
                 f"{dict(point.setting)}; resume with the lab that began the run"
             )
         if trial is None:
+            about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
+            self._events.tell({"event": "trial_started", **about, "predicted_s": trial_s(point.load), "next": []})
             trial = self._trial(self._plan, point, planned, made)
             missed = broken_by(trial, self._plan.suite) if lost_part(trial, self._plan.suite) else ""
             self.trials.append(trial)
-            self._say(trial, missed, self._left_s(hunt, confirming=confirming))
+            left_s = self._left_s(hunt, confirming=confirming)
+            self._events.tell(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
         else:
             self.trials.append(trial)
         self.searches[search] |= {"trials": made + 1}
@@ -181,7 +184,7 @@ class SearchRun:
         stage = self._stages[network_key(point)]
         server_host = stage.host(point.place.server)
         before = server_host.counters().get("listen_overflows")
-        trial = run_trial(stage, self._binary, plan.suite, point, planned)
+        trial = run_trial(stage, self._binary, plan.suite, point, planned, Outputs(tell=self._events.tell))
         after = server_host.counters().get("listen_overflows")
         if before is None or after is None:
             return trial

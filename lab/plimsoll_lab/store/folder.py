@@ -43,6 +43,11 @@ class RunFolder:
         """The page."""
         return self.path / "report.html"
 
+    @property
+    def events(self) -> Path:
+        """What happened while the run was under way, for those who watch it."""
+        return self.path / "events.jsonl"
+
     def captures(self) -> Path:
         """Where packets are kept."""
         folder = self.path / "captures"

@@ -20,6 +20,7 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.rack import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_warm_up
+from plimsoll_lab.trial.live import Live
 from plimsoll_lab.trial.said import events, last_event, unix_s
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage
@@ -59,6 +60,8 @@ class Watch:
     """The hosts."""
     server_host: Host
     """Where the server runs, and the window's clock is read."""
+    live: Live
+    """Who looks on."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -142,6 +145,7 @@ def run_loads(
                     process.take_lines()
             watch.wire.listen()
             _take_turn(generators, server, metered, window, watch)
+            watch.live.turn(window, now)
             if all(each.ended for each in generators if each.measured):
                 break
             if server.exit_code() is not None:
@@ -158,6 +162,7 @@ def run_loads(
                 )
             stage.wait(_watched(server, others, generators, watch.wire), pause_s)
         _stop_rest(generators)
+        watch.live.end(window)
 
 
 def _start(stack: contextlib.ExitStack, generators: Sequence[Generator]) -> None:

@@ -49,6 +49,7 @@ from plimsoll_lab.trial.generators import (
     plan_generators,
     run_loads,
 )
+from plimsoll_lab.trial.live import Live, Tell
 from plimsoll_lab.trial.said import last_event
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage, as_stage
@@ -100,27 +101,36 @@ class Part:
     """Its record."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outputs:
+    """What else comes out of a trial, beside its record."""
+
+    captures: Path | None = None
+    """A folder that packets are captured into; without it, none are."""
+    records: Path | None = None
+    """A folder for the files that the trial's parts write; without it, they are not kept."""
+    tell: Tell | None = None
+    """Hears of every second while the trial runs."""
+
+
 def run_trial(
     place: Host | Stage,
     binary: str,
     suite: Suite,
     point: Point,
     planned: PlannedTrial,
-    *,
-    captures: Path | None = None,
-    records: Path | None = None,
+    outputs: Outputs | None = None,
 ) -> TrialRecord:
-    """Make one measurement, whatever comes of it; packets are captured into a folder where one is
-    given.
-
-    Into `records` go the files that its parts write; without it, they are not kept.
-    """
+    """Make one measurement, whatever comes of it."""
+    outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        seen = Seen(records=records or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-trial-"))))
+        seen = Seen(
+            records=outputs.records or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-trial-")))
+        )
         try:
-            file = captures / f"{planned.number:04d}.pcapng" if captures is not None else None
-            judgement = _measure(as_stage(place), binary, suite, point, seen, file)
+            file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
+            judgement = _measure(as_stage(place), binary, suite, point, seen, file, Live(seen.records, outputs.tell))
         except TrialFailure as failure:
             outcome = cast("Outcome", failure.outcome)
             judgement = Judgement(outcome=outcome, reason=str(failure), warnings=())
@@ -161,7 +171,9 @@ def run_trial(
     )
 
 
-def _measure(stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, file: Path | None) -> Judgement:
+def _measure(
+    stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, file: Path | None, live: Live
+) -> Judgement:
     doubts: list[Doubt] = []
     with contextlib.ExitStack() as stack:
         addresses: dict[str, str] = {}
@@ -173,7 +185,7 @@ def _measure(stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, 
         server_host = stage.host(point.place.server)
         watched = {name: host for name, host in stage.hosts.items() if stage.network is None or name != LOCAL}
         sampler = Sampler(watched, server_host, addresses[SERVER])
-        watch = Watch(wire=Wire(stage.network), sampler=sampler, server_host=server_host)
+        watch = Watch(wire=Wire(stage.network), sampler=sampler, server_host=server_host, live=live)
         capture = stack.enter_context(capturing(server_host, binary, file)) if file is not None else None
         others = {name: part.process for name, part in parts.items() if name != SERVER}
         if stage.network is not None:

@@ -1,0 +1,114 @@
+"""The stream of events: what a run shows while it is under way, in its folder and elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from conftest import Done, run_lab
+
+from plimsoll_lab.experiment.events import Events
+from plimsoll_lab.store.folder import new_run
+from plimsoll_lab.store.records import Json, Sample
+from plimsoll_lab.trial.live import Live
+from plimsoll_lab.trial.window import Window
+
+SEARCH = """
+name = "most"
+question = "Which one carries most?"
+[server]
+[load]
+duration = "20ms"
+think = "50ms"
+[run]
+repeat = 1
+seed = 3
+[limits]
+completed_rate = "<1010"
+[search]
+over = "load.connections"
+range = [1, 200]
+width = "20%"
+trials = 1
+"""
+"""The fake completes 20 requests a second on each connection."""
+
+
+def line(second: int, completed: int) -> str:
+    times = {"count": completed, "p50": 80.0, "p99": 900.0}
+    known = {"second": second, "phase": "window", "completed": completed, "failed": 1, "timed_out": 2}
+    return json.dumps(known | {"response_time_us": times}) + "\n"
+
+
+def test_every_second_is_told_once_and_half_a_line_waits(tmp_path: Path) -> None:
+    told: list[Json] = []
+    live, file = Live(tmp_path, told.append), tmp_path / "load.timeseries.jsonl"
+    first, second = line(0, 10), line(1, 0)
+    file.write_text(first + second[:20])
+    live.turn(Window(), now=1.0)
+    live.turn(Window(), now=1.1)
+    file.write_text(first + second)
+    live.turn(Window(), now=1.6)
+    live.end(Window())
+    assert [(each["at_s"], each["completed"], each["failed"]) for each in told] == [(0, 10, 3), (1, 0, 3)]
+    assert [each["p99_us"] for each in told] == [900.0, None], "a second without a reply has no response time"
+
+
+def test_the_cost_is_what_was_used_since_the_last_time(tmp_path: Path) -> None:
+    told: list[Json] = []
+    live, window = Live(tmp_path, told.append), Window()
+    window.samples.append(Sample(at_s=0.0, cpu_s=4.0, memory_bytes=None))
+    live.end(window)
+    assert told == []
+    window.samples.append(Sample(at_s=1.0, cpu_s=4.5, memory_bytes=100))
+    live.end(window)
+    window.samples.append(Sample(at_s=3.0, cpu_s=4.5, memory_bytes=200))
+    live.end(window)
+    assert [each["server_cpu_cores"] for each in told] == [0.5, 0.0]
+    assert told[-1]["server_memory_bytes"] == 200
+
+
+def test_an_event_is_in_the_folder_without_secrets_and_reaches_every_listener(tmp_path: Path) -> None:
+    heard: list[Json] = []
+    folder = new_run(tmp_path, hide=lambda event: json.loads(json.dumps(event).replace("hunter2", "[hidden]")))
+    with Events(folder, [heard.append]) as events:
+        events.tell({"event": "trial_started", "point": {"load.header": "hunter2"}})
+        stored = folder.events.read_text()
+    assert "hunter2" not in stored
+    assert json.loads(stored)["point"] == {"load.header": "[hidden]"}
+    assert len(heard) == 1
+
+
+def test_a_folder_that_takes_no_events_stops_no_run(tmp_path: Path) -> None:
+    folder = new_run(tmp_path)
+    folder.events.mkdir()
+    heard: list[Json] = []
+    with Events(folder, [heard.append]) as events:
+        events.tell({"event": "end", "status": "complete"})
+    assert heard == [{"event": "end", "status": "complete"}]
+
+
+def test_a_run_leaves_its_events_in_order(finished: tuple[Path, Done]) -> None:
+    folder, _ = finished
+    events = [json.loads(text) for text in (folder / "runs/0001/events.jsonl").read_text().splitlines()]
+    assert events[0]["event"] == "run"
+    assert [each["event"] for each in events[-2:]] == ["end", "reported"]
+    assert [each["unix_s"] for each in events] == sorted(each["unix_s"] for each in events)
+    kinds = Counter(each["event"] for each in events)
+    assert (kinds["trial_started"], kinds["trial"]) == (12, 12)
+    begun = [each for each in events if each["event"] == "trial_started"]
+    done = [each for each in events if each["event"] == "trial"]
+    assert [each["number"] for each in begun] == [each["number"] for each in done] == list(range(1, 13))
+    assert begun[0]["next"][0] == begun[1]["point"]
+    assert begun[-1]["next"] == []
+
+
+def test_a_search_tells_what_each_trial_missed(tmp_path: Path) -> None:
+    (tmp_path / "most.toml").write_text(SEARCH)
+    done = run_lab(tmp_path, "run", "most.toml", "--json")
+    assert done.returncode == 4, done.stderr
+    events = [json.loads(text) for text in (tmp_path / "runs/0001/events.jsonl").read_text().splitlines()]
+    assert events[0]["search"] == "load.connections"
+    assert {bool(each["missed"]) for each in events if each["event"] == "trial"} == {True, False}
+    assert events[-2] | {"unix_s": 0} == {"event": "end", "status": "complete", "unix_s": 0}
