@@ -22,6 +22,20 @@ class StartError(LabError):
     """
 
 
+class HostLost(LabError):  # noqa: N818 - what happened, named as it is
+    """A host ended, or cannot be reached any more: the trial there is over, and others may go
+    on.
+    """
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"the host {host} was lost: {reason}", exit_code=ENVIRONMENT)
+        self.host, self.reason = host, reason
+
+
+class NoHost(LabError):  # noqa: N818 - the same
+    """No host can be had for a part of a trial now."""
+
+
 class Interrupted(Exception):  # noqa: N818 - a person's wish, not an error
     """SIGINT or SIGTERM arrived: the trial in flight is discarded and the run stays as it is on
     disk.

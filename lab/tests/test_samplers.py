@@ -146,7 +146,10 @@ class CountingAgent:
     def ask(self, message: Message[AnswerT]) -> AnswerT:
         """Answer a description or a sample."""
         if isinstance(message, Describe):
-            return cast("AnswerT", Description(name="local", addresses=("127.0.0.1",), interface="lo", metering="proc"))
+            return cast(
+                "AnswerT",
+                Description(name="local", addresses=("127.0.0.1",), interface="lo", machine="m", metering="proc"),
+            )
         assert isinstance(message, TakeSample)
         self.expensive += message.expensive
         sample = HostSample(

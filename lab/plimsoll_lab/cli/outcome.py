@@ -15,10 +15,19 @@ from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.run import carry_out
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.privilege import gain_networks
+from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.expand import predicted_s
 from plimsoll_lab.suite.spec import Plan
+
+Machines = LocalHost | RayCluster
+"""What a run has to measure on."""
+
+
+def open_machines(hosts: str, binary: str) -> Machines:
+    """The cluster that `--hosts` names, else this machine; a context."""
+    return RayCluster(hosts, binary) if hosts else LocalHost()
 
 
 def enter_networks(plan: Plan) -> None:
@@ -31,7 +40,7 @@ def enter_networks(plan: Plan) -> None:
 
 
 def measure(
-    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
+    folder: RunFolder, record: Json, plan: Plan, machines: Machines, binary: str, options: argparse.Namespace
 ) -> int:
     """Measure what the folder does not hold yet, and report the run."""
     progress: Progress | SearchProgress
@@ -45,9 +54,9 @@ def measure(
         if plan.suite.search is not None:
             from plimsoll_lab.experiment.search_run import SearchRun  # noqa: PLC0415 - loads the search
 
-            interrupted = SearchRun(folder, record, plan, host, binary, events).carry_out()
+            interrupted = SearchRun(folder, record, plan, machines, binary, events).carry_out()
         else:
-            interrupted = carry_out(folder, record, plan, host, binary, events)
+            interrupted = carry_out(folder, record, plan, machines, binary, events)
         if isinstance(progress, Progress):
             progress.close()
         code = report_run(folder, options)

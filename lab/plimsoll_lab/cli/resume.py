@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from plimsoll_lab.cli.outcome import enter_networks, measure
+from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines
 from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.plan import plan_again
 from plimsoll_lab.experiment.run import changed_since
@@ -44,20 +44,22 @@ def _resume(options: argparse.Namespace) -> int:
         # Before the host: a user namespace is entered by a process of one thread, and its children
         # with it.
         enter_networks(plan)
-        with LocalHost() as host:
-            return _go_on(folder, record, plan, host, binary, options)
+        hosts = str(cast("Json", record["request"]).get("hosts") or "")
+        with open_machines(hosts, binary) as machines:
+            return _go_on(folder, record, plan, machines, binary, options)
 
 
 def _go_on(
-    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, options: argparse.Namespace
+    folder: RunFolder, record: Json, plan: Plan, machines: Machines, binary: str, options: argparse.Namespace
 ) -> int:
     metering = cast("Json", record["environment"])["metering"]
-    if metering != host.metering:
+    # Of a cluster it is seen, and compared, once its hosts are joined.
+    if isinstance(machines, LocalHost) and metering != machines.metering:
         raise LabError(
-            f"{folder.path} was metered by {metering}, which would now be {host.metering}; "
+            f"{folder.path} was metered by {metering}, which would now be {machines.metering}; "
             "the two do not mix: begin a new run"
         )
-    return measure(folder, record, plan, host, binary, options)
+    return measure(folder, record, plan, machines, binary, options)
 
 
 VERB = Verb(

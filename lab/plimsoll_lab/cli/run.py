@@ -6,14 +6,13 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from plimsoll_lab.cli.outcome import enter_networks, measure
+from plimsoll_lab.cli.outcome import enter_networks, measure, open_machines
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.experiment.plan import Request
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
-from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.suite.secrets import redact, secrets_of
 from plimsoll_lab.suite.spec import Plan
@@ -33,11 +32,11 @@ def run_plan(plan: Plan, request: Request, options: argparse.Namespace) -> int:
     binary = find_binary()
     refuse_what_the_binary_refuses(plan, binary)
     enter_networks(plan)
-    with LocalHost() as host:
+    with open_machines(request.hosts, binary) as machines:
         folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets_of(plan)))
         with folder.lock():
-            record = begin(folder, plan, request, binary, host.metering)
-            return measure(folder, record, plan, host, binary, options)
+            record = begin(folder, plan, request, binary, machines.metering)
+            return measure(folder, record, plan, machines, binary, options)
 
 
 VERB = Verb(

@@ -7,7 +7,7 @@ import secrets
 import tomllib
 from collections.abc import Mapping
 
-from plimsoll_lab.experiment.plan import Request, make_plan
+from plimsoll_lab.experiment.plan import CLUSTER, Request, make_plan
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan, Value
@@ -20,6 +20,12 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="keep these points")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
     parser.add_argument("--seed", type=int, metavar="N", help="where the order comes from")
+    parser.add_argument(
+        "--hosts",
+        default="",
+        metavar="WHERE",
+        help="local, netns (as the suite says) or ray:HEAD:PORT, a Ray cluster that this machine is part of",
+    )
     parser.add_argument(
         "--fast", action="store_true", help="the suite's [fast] form, or 2 repetitions: for a look, not for a verdict"
     )
@@ -41,7 +47,12 @@ def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None =
         key, value = _assignment("--only", text)
         only.setdefault(key, []).extend(value.split(","))
     request = Request(
-        suite=options.suite, changes=changes, only=only, fast=options.fast, out=getattr(options, "out", "")
+        suite=options.suite,
+        changes=changes,
+        only=only,
+        fast=options.fast,
+        out=getattr(options, "out", ""),
+        hosts=options.hosts if options.hosts.startswith(CLUSTER) else "",
     )
     try:
         text = path.read_text(encoding="utf-8")
@@ -50,7 +61,21 @@ def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None =
     plan = make_plan(
         text, source=str(path), directory=str(path.resolve().parent), request=request, seed=secrets.randbits(32)
     )
+    _refuse_other_hosts(plan, options.hosts)
     return plan, request
+
+
+def _refuse_other_hosts(plan: Plan, hosts: str) -> None:
+    """`local` and `netns` are what the suite itself says, by its [network]; whoever writes them
+    expects that.
+    """
+    networks = any(point.network is not None for point in plan.points)
+    if hosts == "local" and networks:
+        raise SuiteError(f"{plan.suite.source}: --hosts local: the suite has a [network]; remove it from the suite")
+    if hosts == "netns" and not networks:
+        raise SuiteError(f"{plan.suite.source}: --hosts netns: the suite has no [network]; add one to the suite")
+    if hosts not in {"", "local", "netns"} and not hosts.startswith(CLUSTER):
+        raise SuiteError(f"--hosts {hosts}: write local, netns or ray:HEAD:PORT")
 
 
 def _assignment(flag: str, text: str) -> tuple[str, str]:

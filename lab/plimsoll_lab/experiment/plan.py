@@ -16,6 +16,9 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.secrets import HIDDEN, redact, secrets_of
 from plimsoll_lab.suite.spec import Plan, Value
 
+CLUSTER = "ray:"
+"""How `--hosts` names a cluster: `ray:HEAD:PORT`."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
@@ -31,12 +34,19 @@ class Request:
     """`--fast`: two repetitions, for a look and not for a verdict."""
     out: str = "runs"
     """Where the run's folder is made."""
+    hosts: str = ""
+    """`--hosts`: `ray:HEAD:PORT` for a cluster; empty for this machine."""
 
 
 def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
     """Read and expand a suite as it was asked for; a seed in the suite wins over the drawn one."""
     suite = read_text(text, source=source, directory=directory, changes=request.changes, fast=request.fast)
-    return expand(suite, seed=seed if suite.run.seed is None else suite.run.seed, only=request.only)
+    return expand(
+        suite,
+        seed=seed if suite.run.seed is None else suite.run.seed,
+        only=request.only,
+        cluster=request.hosts.startswith(CLUSTER),
+    )
 
 
 def reproducing_command(request: Request, seed: int) -> str:
@@ -51,6 +61,8 @@ def reproducing_command(request: Request, seed: int) -> str:
         words += ["--only", f"{path}={','.join(values)}"]
     if request.fast:
         words.append("--fast")
+    if request.hosts:
+        words += ["--hosts", request.hosts]
     return shlex.join([*words, "--seed", str(seed)])
 
 
@@ -67,6 +79,7 @@ def plan_again(record: Json) -> Plan:
         changes=changes,
         only=cast("dict[str, list[str]]", asked["only"]),
         fast=bool(asked.get("fast")),
+        hosts=str(asked.get("hosts") or ""),
     )
     if HIDDEN in json.dumps([suite, asked]):
         suite = suite | {"text": _text_with_secrets(suite, asked)}

@@ -15,9 +15,9 @@ from plimsoll_lab import __version__
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.plan import Request, reproducing_command
 from plimsoll_lab.hosts.binary import binary_digest, binary_version
-from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.hosts.samplers.environment import read_environment
-from plimsoll_lab.problem import Interrupted
+from plimsoll_lab.problem import ENVIRONMENT, Interrupted, LabError, NoHost
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
 from plimsoll_lab.store.timelines import write_timelines
@@ -27,7 +27,7 @@ from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.stage import Stage, open_stages
+from plimsoll_lab.trial.stage import Machines, Stage, open_stages
 from plimsoll_lab.trial.suspicion import passing_cause, suspicion
 
 ATTEMPTS = 2
@@ -59,6 +59,7 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
             "changes": dict(request.changes),
             "only": {path: list(values) for path, values in request.only.items()},
             "fast": request.fast,
+            **({"hosts": request.hosts} if request.hosts else {}),
         },
         "command": reproducing_command(request, plan.seed),
         "seed": plan.seed,
@@ -164,18 +165,49 @@ def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
 
 @contextlib.contextmanager
 def stages_of(
-    folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str
+    folder: RunFolder, record: Json, plan: Plan, machines: Machines, binary: str
 ) -> Iterator[Mapping[int, Stage]]:
     """The stage of each point, once the paths of every network have been measured; none where one
     is untrue.
     """
-    with open_stages(host, binary, plan) as stages:
+    with open_stages(machines, binary, plan) as stages:
+        if isinstance(machines, RayCluster):
+            _note_metering(record, machines.metering)
+            record["hosts"] = describe_hosts(machines)
+            folder.write_run(record)
         measured = calibrate(plan, stages)
         if measured:
             record["calibrations"] = [*cast("list[Json]", record.get("calibrations", [])), *measured]
             folder.write_run(record)
             refuse_untrue(measured)
         yield stages
+
+
+def _note_metering(record: Json, metering: str) -> None:
+    """What the cost is read from on a cluster is known once its hosts are; two kinds do not mix."""
+    environment = cast("Json", record["environment"])
+    if "hosts" in record and environment["metering"] != metering:
+        raise LabError(
+            f"the run was metered by {environment['metering']}, which would now be {metering}; the two do not mix: "
+            "begin a new run"
+        )
+    environment["metering"] = metering
+
+
+def describe_hosts(cluster: RayCluster) -> list[Json]:
+    """Every host of a run on a cluster, and what it is."""
+    return [
+        {
+            "name": name,
+            "address": placed.node.address,
+            "called": sorted(placed.node.names - {placed.node.address}),
+            "labels": dict(placed.node.labels),
+            "machine": placed.host.machine,
+            "versions": dict(placed.inspection.versions),
+            "environment": dict(placed.inspection.environment),
+        }
+        for name, placed in cluster.hosts.items()
+    ]
 
 
 def _measure(
@@ -195,7 +227,7 @@ def carry_out(
     folder: RunFolder,
     record: Json,
     plan: Plan,
-    host: LocalHost,
+    machines: Machines,
     binary: str,
     events: Events,
 ) -> Interrupted | None:
@@ -210,18 +242,23 @@ def carry_out(
     budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
     points = {point.number: point for point in plan.points}
     interrupted = None
+    postponed: list[tuple[int, NoHost]] = []
     status = "failed"
     try:
         left = [planned for planned in plan.trials if planned.number not in done]
         with contextlib.ExitStack() as stack:
             # A run with nothing left to measure needs no network.
-            stages = stack.enter_context(stages_of(folder, record, plan, host, binary)) if left else {}
+            stages = stack.enter_context(stages_of(folder, record, plan, machines, binary)) if left else {}
             for place, planned in enumerate(left):
                 point, stage = points[planned.point], stages[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
                 started = _started(planned, point, len(plan.trials), coming)
                 events.tell(started)
-                trial = _measure(folder, stage, binary, plan, point, planned, events)
+                try:
+                    trial = _measure(folder, stage, binary, plan, point, planned, events)
+                except NoHost as lacking:
+                    postponed.append((planned.number, lacking))
+                    continue
                 lasting = lasting_causes(made)
                 while (
                     (cause := passing_cause(trial)) is not None
@@ -231,11 +268,17 @@ def carry_out(
                 ):
                     budget -= 1
                     events.tell(started | {"again": cause})
-                    repeated = _measure(folder, stage, binary, plan, point, planned, events)
+                    try:
+                        repeated = _measure(folder, stage, binary, plan, point, planned, events)
+                    except NoHost:
+                        break
                     trial = again(trial, repeated)
                     folder.write_trial(trial)
                 made.append(trial)
                 events.tell(trial_event(trial, len(plan.trials)))
+        if postponed:
+            numbers = ", ".join(str(number) for number, _ in postponed)
+            raise NoHost(f"trials {numbers} could not be made: {postponed[-1][1]}", exit_code=ENVIRONMENT)
         status = "complete"
     except Interrupted as signal:
         interrupted = signal

@@ -14,7 +14,6 @@ from typing import cast
 from plimsoll_lab.analysis.search_trial import EVIDENCE, broken_by, lost_part, medians, misses_a_limit, what_broke
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
-from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatience, Search
 from plimsoll_lab.store.folder import RunFolder
@@ -23,7 +22,7 @@ from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.stage import Stage, network_key
+from plimsoll_lab.trial.stage import Machines, Stage, network_key
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 NEAR_CEILING = 0.8
@@ -62,7 +61,7 @@ class SearchRun:
     """A run of searches, on disk."""
 
     def __init__(
-        self, folder: RunFolder, record: Json, plan: Plan, host: LocalHost, binary: str, events: Events
+        self, folder: RunFolder, record: Json, plan: Plan, host: Machines, binary: str, events: Events
     ) -> None:
         if plan.suite.search is None:
             raise AssertionError("a plan without a search")

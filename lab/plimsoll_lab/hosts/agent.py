@@ -8,7 +8,9 @@ it: a started process is killed with the thread that forked it (PR_SET_PDEATHSIG
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+from plimsoll_lab import __version__
 from plimsoll_lab.hosts import path
+from plimsoll_lab.hosts.binary import binary_digest, binary_version, find_binary
 from plimsoll_lab.hosts.messages import (
     AnswerT,
     Await,
@@ -24,12 +28,19 @@ from plimsoll_lab.hosts.messages import (
     Description,
     Discard,
     FindFreePort,
+    HasFolder,
     HostSample,
+    Inspect,
+    Inspection,
+    ListFolder,
+    MakeFolder,
     MeasureGoodput,
     MeasureRoundTrips,
     Message,
+    ReadClock,
     ReadFile,
     ReadUsage,
+    RemoveFolder,
     Report,
     Start,
     Started,
@@ -40,6 +51,7 @@ from plimsoll_lab.hosts.messages import (
 )
 from plimsoll_lab.hosts.netns_socket import socket_inside
 from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
+from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.hosts.samplers.machine import (
     read_descriptors,
     read_load_average,
@@ -59,6 +71,7 @@ SOCK_DIAG_S = 1.0
 PORTS = range(20_000, 30_000)
 """Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection
 takes one meanwhile."""
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
 
@@ -120,6 +133,8 @@ class _Running:
 
     process: LocalProcess
     stack: contextlib.ExitStack
+    deadline: float | None
+    """When it is ended whatever happens, by the monotonic clock."""
 
 
 class Agent:
@@ -133,6 +148,7 @@ class Agent:
         self._places: dict[int, Place] = {}
         self._running: dict[int, _Running] = {}
         self._numbers = 0
+        self._folders: set[str] = set()
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._launcher)
@@ -144,6 +160,8 @@ class Agent:
         try:
             for number in list(self._running):
                 self._discard(Discard(process=number))
+            for folder in list(self._folders):
+                self._remove_folder(RemoveFolder(path=folder))
         finally:
             self._stack.__exit__(kind, error, trace)
 
@@ -166,6 +184,22 @@ class Agent:
         """The process id, for what else is done on this machine."""
         return self._running[process].process.pid
 
+    def watched(self, processes: Sequence[int]) -> list[int]:
+        """The descriptors that become readable when one of them prints or ends."""
+        known = [self._running[number].process for number in processes if number in self._running]
+        return [number for process in known for number in process.watched()]
+
+    def next_deadline(self) -> float | None:
+        """When a process is due to be ended next, by the monotonic clock; None for never."""
+        return min((each.deadline for each in self._running.values() if each.deadline is not None), default=None)
+
+    def end_overdue(self, now: float) -> None:
+        """End every process whose deadline has come."""
+        for running in self._running.values():
+            if running.deadline is not None and running.deadline <= now:
+                running.deadline = None
+                running.process.kill()
+
     def ask(self, message: Message[AnswerT]) -> AnswerT:
         """Answer a message."""
         answers: dict[type, Callable[[Any], object]] = {
@@ -181,13 +215,23 @@ class Agent:
             MeasureRoundTrips: self._measure_round_trips,
             MeasureGoodput: self._measure_goodput,
             ReadFile: _read_file,
+            ReadClock: lambda _: time.time(),
+            Inspect: self._inspect,
+            MakeFolder: self._make_folder,
+            ListFolder: self._list_folder,
+            RemoveFolder: self._remove_folder,
+            HasFolder: lambda asked: Path(asked.path).is_dir(),
         }
         return cast("AnswerT", answers[type(message)](message))
 
     def _describe(self, asked: Describe) -> Description:
         place = self._places[asked.place]
         return Description(
-            name=place.name, addresses=place.addresses, interface=place.interface, metering=self.metering
+            name=place.name,
+            addresses=place.addresses,
+            interface=place.interface,
+            metering=self.metering,
+            machine=BOOT.read_text(encoding="ascii").strip(),
         )
 
     def _start(self, asked: Start) -> Started:
@@ -195,7 +239,8 @@ class Agent:
         argv = self._places[asked.place].command(asked.argv)
         process = stack.enter_context(self._launcher.start(argv, role=asked.role, metered=asked.metered))
         self._numbers += 1
-        self._running[self._numbers] = _Running(process=process, stack=stack)
+        deadline = None if asked.deadline_s is None else time.monotonic() + asked.deadline_s
+        self._running[self._numbers] = _Running(process=process, stack=stack, deadline=deadline)
         return Started(process=self._numbers, meter_source=process.meter_source)
 
     def _await(self, asked: Await) -> tuple[Report, ...]:
@@ -289,6 +334,31 @@ class Agent:
         if asked.rate_bits_per_s is None:
             return path.tcp_goodput(source, sink, asked.round_trip_s)
         return path.udp_goodput(source, sink, asked.rate_bits_per_s, asked.round_trip_s, lossy=asked.lossy)
+
+    def _inspect(self, _: Inspect) -> Inspection:
+        binary = find_binary()
+        versions = {
+            "plimsoll": binary_version(binary),
+            "plimsoll_sha256": binary_digest(binary),
+            "lab": __version__,
+        }
+        return Inspection(binary=binary, versions=versions, environment=read_environment(self.metering))
+
+    def _make_folder(self, _: MakeFolder) -> str:
+        folder = tempfile.mkdtemp(prefix="plimsoll-far-")
+        self._folders.add(folder)
+        self._launcher.remove_after(folder)
+        return folder
+
+    def _list_folder(self, asked: ListFolder) -> Mapping[str, int]:
+        root = Path(asked.path)
+        files = (each for each in root.rglob("*") if each.is_file() and not each.is_symlink())
+        return {str(each.relative_to(root)): each.stat().st_size for each in sorted(files)}
+
+    def _remove_folder(self, asked: RemoveFolder) -> None:
+        if asked.path in self._folders:
+            shutil.rmtree(asked.path, ignore_errors=True)
+            self._folders.remove(asked.path)
 
 
 def enter(pid: int, argv: Sequence[str]) -> list[str]:

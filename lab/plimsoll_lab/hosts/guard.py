@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -26,31 +27,30 @@ to be reaped."""
 
 
 def main() -> None:
-    """Read `group PGID`, `forget PGID`, `folder PATH`, `mark TEXT` until the end of the input, then
-    clear away.
+    """Read `group PGID`, `forget PGID`, `folder PATH`, `files PATH`, `mark TEXT` until the end of
+    the input, then clear away.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
-    folders: list[str] = []
-    marks: list[str] = []
+    told: dict[str, list[str]] = {"folder": [], "files": [], "mark": []}
     for line in sys.stdin:
         word, _, rest = line.rstrip("\n").partition(" ")
         if word == "group":
             groups.add(int(rest))
         elif word == "forget":
             groups.discard(int(rest))
-        elif word == "folder":
-            folders.append(rest)
-        elif word == "mark":
-            marks.append(rest)
+        elif word in told:
+            told[word].append(rest)
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-    for folder in folders:
+    for folder in told["folder"]:
         clear(folder)
-    for mark in marks:
+    for mark in told["mark"]:
         kill_marked(mark)
+    for path in told["files"]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def kill_marked(mark: str) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, runtime_checkable
 
+from plimsoll_lab.hosts.clock import Exchange, Offset, estimate
 from plimsoll_lab.hosts.messages import (
     Await,
     Connection,
@@ -20,6 +22,7 @@ from plimsoll_lab.hosts.messages import (
     FindFreePort,
     MeasureGoodput,
     MeasureRoundTrips,
+    ReadClock,
     ReadUsage,
     Report,
     Start,
@@ -30,7 +33,10 @@ from plimsoll_lab.hosts.messages import (
 )
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.problem import HostLost
 
+EXCHANGES = 10
+"""Exchanges that a clock is compared by; the shortest counts."""
 SLICE_S = 0.01
 """Processes of several agents are awaited in turn, this many seconds each."""
 
@@ -52,6 +58,24 @@ class Process(Protocol):
 
     def stop(self, *, grace_s: float) -> int:
         """Ask it to end, wait, and kill what is left of the tree; its exit code."""
+
+
+@runtime_checkable
+class Watching(Connection, Protocol):
+    """A connection to another machine: what processes do there is told as it happens, and not asked
+    for again and again.
+    """
+
+    def watch(self, processes: Sequence[int], deliver: Callable[[Sequence[Report]], None]) -> None:
+        """Have news of these processes delivered, once."""
+
+    def is_watched(self, process: int) -> bool:
+        """Whether news of a process would be delivered; takes what has come meanwhile."""
+
+    def wait_any(self, others: Sequence[Watching], timeout_s: float) -> None:
+        """Sleep until news has been delivered of one of several connections, or the time is
+        over.
+        """
 
 
 class HostProcess:
@@ -104,6 +128,8 @@ class HostProcess:
 
     def _look(self) -> None:
         # The report of its end holds every line that was left, so there is nothing more to ask for.
+        if isinstance(self.connection, Watching) and self.connection.is_watched(self.number):
+            return
         if self._code is None:
             for report in self.connection.ask(Await(processes=(self.number,), timeout_s=0.0)):
                 self.take_report(report)
@@ -120,25 +146,57 @@ class Host:
         """Its number there."""
         self.name = described.name
         """As it appears in records and errors."""
+        self.all_addresses = described.addresses
+        """Every address of it."""
         self.addresses = described.addresses
         """Where the others reach it, the first one first."""
         self.interface = described.interface
         """The network interface that the others reach it by."""
         self.metering = described.metering
         """Where the cost of a process tree is read from."""
+        self.machine = described.machine
+        """The machine's mark, which places on it share."""
+        self.binary: str | None = None
+        """Where the binary is there; None where that is the lab's own machine."""
+        self.records: str | None = None
+        """The folder there for the files of the trial; None where that is the lab's own."""
+        self.clock_offset_s = 0.0
+        """What is to be added to the lab's time for the time there."""
+        self.deadline_s: float | None = None
+        """How long a process may run there before its agent ends it."""
 
     @contextlib.contextmanager
     def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[HostProcess]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
-        started = self.connection.ask(Start(place=self.place, argv=tuple(argv), role=role, metered=metered))
+        message = Start(place=self.place, argv=tuple(argv), role=role, metered=metered, deadline_s=self.deadline_s)
+        started = self.connection.ask(message)
         try:
             yield HostProcess(self.connection, started.process, started.meter_source)
         finally:
-            self.connection.ask(Discard(process=started.process))
+            # A lost host ends it by itself: by its deadline, or with its agent.
+            with contextlib.suppress(HostLost):
+                self.connection.ask(Discard(process=started.process))
 
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
         wait_for_any(processes, timeout_s)
+
+    def program(self, binary: str) -> str:
+        """The binary there, of which `binary` is the lab's own."""
+        return self.binary or binary
+
+    def own_time(self, unix_s: float) -> float:
+        """The lab's time of what happened there by that machine's clock."""
+        return unix_s - self.clock_offset_s
+
+    def compare_clock(self) -> Offset:
+        """How far the clock there is from the lab's."""
+        exchanges: list[Exchange] = []
+        for _ in range(EXCHANGES):
+            sent = time.time()
+            there = self.connection.ask(ReadClock())
+            exchanges.append((sent, there, time.time()))
+        return estimate(exchanges)
 
     def counters(self) -> Mapping[str, int]:
         """Totals of TCP and of the interface since the host's network namespace began."""
@@ -187,6 +245,8 @@ def wait_for_any(processes: Sequence[Process], timeout_s: float) -> None:
     if not by_agent:
         time.sleep(max(0.0, timeout_s))
         return
+    if _watch_all(by_agent.values(), timeout_s):
+        return
     deadline = time.monotonic() + timeout_s
     while True:
         for group in by_agent.values():
@@ -200,12 +260,29 @@ def wait_for_any(processes: Sequence[Process], timeout_s: float) -> None:
             return
 
 
+def _watch_all(groups: Iterable[Sequence[HostProcess]], timeout_s: float) -> bool:
+    """Wait for news from other machines; whether all of these agents can tell any."""
+    far = [(group[0].connection, tuple(group)) for group in groups]
+    watching = [connection for connection, _ in far if isinstance(connection, Watching)]
+    if len(watching) < len(far):
+        return False
+    for connection, (_, group) in zip(watching, far, strict=True):
+        connection.watch([each.number for each in group], partial(_deliver, group))
+    watching[0].wait_any(watching, timeout_s)
+    return True
+
+
+def _deliver(processes: Sequence[HostProcess], reports: Sequence[Report]) -> None:
+    for each, report in zip(processes, reports, strict=True):
+        each.take_report(report)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
     """What the parts of a trial and the server's machine have used, at one moment."""
 
     at_unix_s: float
-    """When the server was read, by its machine's clock."""
+    """When the server was read, by the lab's clock."""
     at_s: float
     """The same on that machine's monotonic clock."""
     server: Usage
@@ -237,7 +314,7 @@ def read_usage(host: Host, server: Process, others: Mapping[str, Process], *, th
     if first is None:
         raise AssertionError("the server's host has an agent")
     return Reading(
-        at_unix_s=first.at_unix_s,
+        at_unix_s=first.at_unix_s - host.clock_offset_s,
         at_s=first.at_s,
         server=first.usages[own] if own is not None else Usage(cpu_s=0.0, memory_bytes=None),
         others=found,

@@ -50,6 +50,9 @@ class Description:
     """The network interface that the others reach it by."""
     metering: str
     """Where the cost of a process tree is read from: `cgroup v1`, `cgroup v2` or `proc`."""
+    machine: str
+    """The machine's own mark, the same for all places on it: the boot's identifier
+    (/proc/sys/kernel/random/boot_id, random(4))."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +67,9 @@ class Start(Message["Started"]):
     """What it is in the trial, for errors and the names of control groups."""
     metered: bool
     """Whether its cost will be asked for."""
+    deadline_s: float | None = None
+    """After so many seconds an agent with a process of its own ends it, without a word from
+    anywhere; None for never."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -255,3 +261,58 @@ class ReadFile(Message[bytes]):
     """Where to begin, in bytes."""
     most_bytes: int
     """How many at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadClock(Message[float]):
+    """Asks what time it is there; answered by seconds since 1970 by the machine's own clock."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspect(Message["Inspection"]):
+    """Asks what a machine is and what is installed on it; answered by `Inspection`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """A machine, and what measures on it."""
+
+    binary: str
+    """The path of the binary there."""
+    versions: Mapping[str, str]
+    """Of the binary, its file and the lab."""
+    environment: Mapping[str, object]
+    """What a result depends on besides the question."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MakeFolder(Message[str]):
+    """Makes an empty folder for the files of a trial; answered by its path. It lasts until
+    `RemoveFolder`, or the agent's end.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListFolder(Message[Mapping[str, int]]):
+    """Asks for the files of a folder that `MakeFolder` made; answered by each file's size in bytes,
+    by its name.
+    """
+
+    path: str
+    """The folder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemoveFolder(Message[None]):
+    """Removes a folder that `MakeFolder` made; answered by None."""
+
+    path: str
+    """The folder."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HasFolder(Message[bool]):
+    """Asks whether a path is a folder there; answered by a truth value."""
+
+    path: str
+    """The path."""

@@ -172,6 +172,12 @@ class Launcher:
             return "proc"
         return "cgroup v2" if len(self._groups.roots) == 1 else "cgroup v1"
 
+    def remove_after(self, folder: str) -> None:
+        """Have a folder removed with everything else once this process has ended, in whatever
+        way.
+        """
+        self._tell_guard(f"files {folder}")
+
     @contextlib.contextmanager
     def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[LocalProcess]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""

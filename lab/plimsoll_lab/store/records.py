@@ -170,6 +170,13 @@ class HostsRecord(TypedDict, total=False):
     """Once a second: the machine, connections by state, and each part's cost and descriptors."""
     captures: Sequence[Json]
     """Of each capture."""
+    windows: Sequence[Json]
+    """Of each of several generators: when its window opened and closed, by the lab's clock."""
+    start_spread_s: float
+    """Between the first of these openings and the last."""
+    clocks: Sequence[Json]
+    """On a cluster, of each host: the offset of its clock from the lab's before and after the
+    trial, and how far that may be wrong."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

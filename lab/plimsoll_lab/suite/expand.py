@@ -12,7 +12,7 @@ from plimsoll_lab.suite import units
 from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.rack import settle, vary
+from plimsoll_lab.suite.rack import real_network, settle, vary
 from plimsoll_lab.suite.read import check_documents, check_point, compete_along
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Settings, Suite, Value
 
@@ -27,11 +27,11 @@ CONNECTION_COST_S = 60e-6
 second."""
 
 
-def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None = None) -> Plan:
-    """Expand a suite into a plan; `only` keeps the points whose setting at a path is one of the
-    given texts.
+def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None = None, cluster: bool = False) -> Plan:
+    """Expand a suite into a plan, for one machine or a cluster; `only` keeps the points whose
+    setting at a path is one of the given texts.
     """
-    points = tuple(_points(suite, only or {}))
+    points = tuple(_points(suite, only or {}, cluster=cluster))
     if not points:
         raise SuiteError(f"{suite.source}: --only leaves no point of the matrix; loosen it")
     if not only:
@@ -90,7 +90,7 @@ def trial_s(load: Settings) -> float:
     return TRIAL_OVERHEAD_S + connections * CONNECTION_COST_S + window
 
 
-def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
+def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -> list[Point]:
     settings = _settings(suite)
     _check_only(suite, only, [each for each in settings if each is not None])
     points = []
@@ -98,10 +98,13 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]]) -> list[Point]:
         if setting is None or any(as_text(setting.get(path, "")) not in wanted for path, wanted in only.items()):
             continue
         server, load, network, roles = vary(suite, setting)
-        place, roles = settle(network, suite.place, roles, source=suite.source)
+        place, roles = settle(network, suite.place, roles, source=suite.source, cluster=cluster)
         point = Point(
             number=number, setting=setting, server=server, load=load, network=network, place=place, roles=roles
         )
+        if cluster and network is not None:
+            real_network(network, source=suite.source)
+            point = replace(point, network=None, addresses=network.addresses)
         check_point(suite, point)
         points.append(point)
     return points

@@ -9,8 +9,10 @@ the part listens on, or by `role:NAME:PORT`, its host's address and that port.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
@@ -29,6 +31,8 @@ KINDS = ("load", "server", "forward", "command")
 BACKENDS = ("tap", "netem")
 NETWORK_KEYS = ("topology", "addresses", "backend", "link")
 _REFERENCE = re.compile(r"role:([A-Za-z0-9][A-Za-z0-9._-]*?)(?::(\d{1,5}))?(?=[^A-Za-z0-9._:-]|$)")
+_COUNT = re.compile(r"([1-9]\d{0,3}) hosts(?: ([^ =]+=[^ ]+))?")
+"""So many hosts for the generators, all with a label where one is given."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -92,7 +96,10 @@ def read_place(table: Table, *, source: str) -> Place:
         if hosts is not None and (
             not isinstance(hosts, list) or not hosts or not all(isinstance(each, str) for each in hosts)
         ):
-            raise SuiteError(f"[place] load: {load!r} is neither a host's name nor a list of such")
+            raise SuiteError(f"[place] load: {load!r} is neither a host's name, a list of such, nor a count: '8 hosts'")
+        counted = _COUNT.fullmatch(hosts[0]) if hosts and len(hosts) == 1 else None
+        if counted is not None:
+            return Place(server=server, load_count=int(counted[1]), load_label=counted[2] or "")
         return Place(server=server, load=tuple(hosts) if hosts else ())
 
 
@@ -130,20 +137,48 @@ def _role(table: Table) -> Role:
 
 
 def settle(
-    network: Topology | None, place: Place, roles: Sequence[Role], *, source: str
+    network: Topology | None, place: Place, roles: Sequence[Role], *, source: str, cluster: bool = False
 ) -> tuple[Place, tuple[Role, ...]]:
-    """Give every part its host, and refuse hosts that there are not."""
-    if network is None:
-        asked = [("[place] server", place.server), *(("[place] load", host) for host in place.load)]
-        asked += [(f"[[role]] {role.name}: on", role.on) for role in roles]
-        for where, host in asked:
-            if host not in {None, LOCAL}:
-                raise SuiteError(f"{source}: {where}: there is no network with a host '{host}'; add [network]")
-        everywhere = Place(server=LOCAL, load=(LOCAL,))
-        return everywhere, tuple(role.on_host(LOCAL) for role in roles)
+    """Give every part its host, and refuse hosts that there are not. Which hosts a cluster has is
+    only seen once it has been joined.
+    """
+    if network is not None:
+        return _settle_on_network(network, place, roles, source=source)
+    return _settle_on_cluster(place, roles) if cluster else _settle_here(place, roles, source=source)
+
+
+def _settle_here(place: Place, roles: Sequence[Role], *, source: str) -> tuple[Place, tuple[Role, ...]]:
+    """Everything on this machine."""
+    if place.load_count:
+        raise SuiteError(
+            f"{source}: [place] load: there is no network with {place.load_count} hosts for generators; add "
+            "[network], or run on a cluster with --hosts ray:HEAD:PORT"
+        )
+    asked = [("[place] server", place.server), *(("[place] load", host) for host in place.load)]
+    asked += [(f"[[role]] {role.name}: on", role.on) for role in roles]
+    for where, host in asked:
+        if host not in {None, LOCAL}:
+            raise SuiteError(f"{source}: {where}: there is no network with a host '{host}'; add [network]")
+    everywhere = Place(server=LOCAL, load=(LOCAL,))
+    return everywhere, tuple(role.on_host(LOCAL) for role in roles)
+
+
+def _settle_on_network(
+    network: Topology, place: Place, roles: Sequence[Role], *, source: str
+) -> tuple[Place, tuple[Role, ...]]:
+    """On the network's hosts: the first is the server's, the second the generator's, unless the
+    suite says.
+    """
     hosts = network.hosts
     server = place.server or hosts[0]
     load = place.load or (hosts[min(1, len(hosts) - 1)],)
+    if place.load_count:
+        load = tuple(host for host in hosts if host != server)[: place.load_count]
+        if len(load) < place.load_count or place.load_label:
+            raise SuiteError(
+                f"{source}: [place] load: '{place.load_count} hosts {place.load_label}'".rstrip()
+                + f": beside the server's host the network has {len(hosts) - 1}, and none has labels"
+            )
     for where, host in [("server", server), *(("load", each) for each in load)]:
         if host not in hosts:
             raise SuiteError(f"{source}: [place] {where}: there is no host '{host}'{suggest(host, hosts)}")
@@ -151,7 +186,35 @@ def settle(
         if role.on is None or role.on not in hosts:
             said = f"there is no host '{role.on}'{suggest(role.on, hosts)}" if role.on else "say on which host it runs"
             raise SuiteError(f"{source}: [[role]] {role.name}: on: {said}")
-    return Place(server=server, load=load), tuple(roles)
+    return replace(place, server=server, load=load), tuple(roles)
+
+
+def _settle_on_cluster(place: Place, roles: Sequence[Role]) -> tuple[Place, tuple[Role, ...]]:
+    """Names for every part's host: those of the suite, and else h1, h2, ..., each a host of its
+    own.
+    """
+    server = place.server or "h1"
+    named = {server, *place.load, *(role.on for role in roles if role.on is not None)}
+    free = (name for name in (f"h{number}" for number in itertools.count(1)) if name not in named)
+    load = place.load
+    if place.load_label:
+        more = tuple(f"{place.load_label} {number}" for number in range(2, place.load_count + 1))
+        load = (place.load_label, *more)
+    elif not load:
+        load = tuple(itertools.islice(free, place.load_count or 1))
+    return replace(place, server=server, load=load), tuple(
+        role if role.on is not None else role.on_host(next(free)) for role in roles
+    )
+
+
+def real_network(network: Topology, *, source: str) -> None:
+    """Refuse links that somebody would have to emulate: a cluster's network is what it is."""
+    for link in network.links:
+        if link.shape:
+            raise SuiteError(
+                f"{source}: [network] {', '.join(link.shape)}: links are emulated on one machine only, and a cluster's "
+                "network is what it is; leave --hosts out, or remove what the links are told"
+            )
 
 
 def references(settings: Settings) -> list[tuple[str, int | None]]:

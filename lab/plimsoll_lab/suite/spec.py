@@ -128,6 +128,10 @@ class Place:
     """The server's host."""
     load: tuple[str, ...] = ()
     """The generators' hosts, one each; they share the connections."""
+    load_count: int = 0
+    """Of a suite that counts them: how many hosts the generators have, never the server's."""
+    load_label: str = ""
+    """`KEY=VALUE`: the label that each of these has on a cluster; empty for any host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,7 +234,9 @@ class Point:
     control: bool = False
     """Whether this is another point once more, to be held against it and nothing else."""
     network: Topology | None = None
-    """The network of this point."""
+    """The emulated network of this point; None on a cluster, whose network is what it is."""
+    addresses: int = 1
+    """On a cluster: how many of a host's addresses its generator rotates through."""
     place: Place = field(default_factory=Place)
     """Where server and generators run."""
     roles: tuple[Role, ...] = ()

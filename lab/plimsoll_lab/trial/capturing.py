@@ -43,7 +43,8 @@ class Capture:
 @contextlib.contextmanager
 def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
     """Capture from here on; it is ready once this is entered."""
-    command = [binary, "capture", "-i", host.interface, "-w", str(file), "--interval", "1s", "--json"]
+    there = f"{host.records}/{file.name}" if host.records is not None else str(file)
+    command = [host.program(binary), "capture", "-i", host.interface, "-w", there, "--interval", "1s", "--json"]
     with host.start(command, role=NAME, metered=True) as process:
         deadline = time.monotonic() + READY_S
         while not any(event.get("event") == "ready" for event in events(process.take_lines())):

@@ -35,7 +35,7 @@ def server_command(
     flags = {key: _in_folder(value, suite) for key, value in settings.items() if key != "protocol"}
     protocol = str(settings.get("protocol", "echo"))
     listen = ["--listen", f"{host.addresses[0]}:0", "--json"]
-    return [binary, "serve", protocol, *as_arguments(flags, name), *listen], None
+    return [host.program(binary), "serve", protocol, *as_arguments(flags, name), *listen], None
 
 
 def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Addresses) -> tuple[list[str], str | None]:
@@ -62,7 +62,8 @@ def forward_command(host: Host, binary: str, settings: Settings, addresses: Addr
         mappings = [given] if isinstance(given, str) else list(cast("tuple[str, ...]", given))
     else:
         mappings = [f"{host.addresses[0]}:0={settings['target']}"]
-    return [binary, "forward", *(resolve(each, addresses) for each in mappings), *as_arguments(flags, name), "--json"]
+    resolved = [resolve(each, addresses) for each in mappings]
+    return [host.program(binary), "forward", *resolved, *as_arguments(flags, name), "--json"]
 
 
 def load_command(
@@ -82,12 +83,12 @@ def load_command(
     flags = without_csv(flags)
     if settings.get("engine") != "fork":
         flags.setdefault("timeseries", True)
-    return [binary, "load", protocol, target, *as_arguments(flags, name), "--json", "--quiet"]
+    return [host.program(binary), "load", protocol, target, *as_arguments(flags, name), "--json", "--quiet"]
 
 
-def in_records(command: list[str], records: Path) -> list[str]:
-    """A command whose files go to the folder of its trial."""
-    return [word.replace(RECORDS, str(records)) for word in command]
+def in_records(command: list[str], host: Host, records: Path) -> list[str]:
+    """A command whose files go to the folder of its trial; on another machine to one there."""
+    return [word.replace(RECORDS, host.records or str(records)) for word in command]
 
 
 def share(settings: Settings, number: int, of: int) -> Settings:

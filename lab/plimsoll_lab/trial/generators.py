@@ -29,9 +29,6 @@ from plimsoll_lab.trial.wire import Wire
 
 AFTER_DEATH_S = 2.0
 """How long a generator may go on after its server has died: its requests can only fail."""
-START_IN_S = 0.6
-"""From the start of several generators to their common instant: a process is up within some 20 ms,
-on a busy machine ten times that."""
 START_EACH_S = 0.05
 """More for each of them."""
 STOP_S = 5.0
@@ -84,8 +81,8 @@ class Generator:
     """Its summary."""
     ended: bool = False
     """Whether it has ended."""
-    window: set[str] = field(default_factory=set)
-    """Which ends of its window it has told."""
+    window: dict[str, float] = field(default_factory=dict)
+    """The ends of its window that it has told, by the lab's clock, in seconds since 1970."""
     seen: Json = field(default_factory=dict)
     """Its record."""
     connections: list[Json] = field(default_factory=list)
@@ -108,7 +105,7 @@ def plan_generators(
                 name=own,
                 role=None,
                 host=host,
-                command=in_records(with_warm_up(command, suite, settings, None), records),
+                command=in_records(with_warm_up(command, suite, settings, None), host, records),
                 measured=True,
             )
         )
@@ -116,7 +113,7 @@ def plan_generators(
         if role.kind == "load":
             host = stage.host(role.on)
             command = load_command(host, binary, suite, role.settings, addresses, role.name)
-            command = in_records(with_warm_up(command, suite, role.settings, role), records)
+            command = in_records(with_warm_up(command, suite, role.settings, role), host, records)
             planned.append(Generator(name=role.name, role=role, host=host, command=command, measured=role.measured))
     return planned
 
@@ -135,7 +132,7 @@ def run_loads(
     """
     deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as stack:
-        _start(stack, generators)
+        _start(stack, generators, stage.start_in_s)
         metered = {**others, **{each.name: _process(each) for each in generators if not each.measured}}
         while True:
             now = time.monotonic()
@@ -165,10 +162,11 @@ def run_loads(
         watch.live.end(window)
 
 
-def _start(stack: contextlib.ExitStack, generators: Sequence[Generator]) -> None:
-    start_at = time.time() + START_IN_S + START_EACH_S * len(generators)
+def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_in_s: float) -> None:
+    start_at = time.time() + start_in_s + START_EACH_S * len(generators)
     for each in generators:
-        command = [*each.command, "--start-at", f"{start_at:.6f}"] if len(generators) > 1 else each.command
+        there = f"{start_at + each.host.clock_offset_s:.6f}"
+        command = [*each.command, "--start-at", there] if len(generators) > 1 else each.command
         each.seen["command"] = command
         each.process = stack.enter_context(each.host.start(command, role=each.name, metered=not each.measured))
 
@@ -196,13 +194,14 @@ def _take_turn(
             elif kind == "connection":
                 each.connections.append(event)
             elif each.measured and kind in {"window_opened", "window_closed"}:
-                each.window.add(kind)
+                at = each.host.own_time(unix_s(event))
+                each.window[kind] = at
                 if kind == "window_opened" and all(kind in one.window for one in measured):
                     watch.wire.begin()
-                    window.begin(watch.server_host, server, metered, unix_s(event))
+                    window.begin(watch.server_host, server, metered, at)
                     watch.sampler.begin({"server": server, **metered})
                 elif kind == "window_closed" and window.open:
-                    window.end(watch.server_host, server, metered, unix_s(event))
+                    window.end(watch.server_host, server, metered, at)
                     watch.sampler.end({"server": server, **metered})
         if code is not None:
             _end(each, code)
@@ -255,7 +254,7 @@ def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
     first = generators[0]
     if len(generators) == 1:
         return first.seen
-    summaries = [each.summary for each in generators if each.summary is not None]
+    summaries = [_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
     # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what
     # went wrong.
     told = next((each for each in generators if each.seen["exit_code"] not in {0, 3, 4}), first)
@@ -276,6 +275,35 @@ def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
             for each in generators
         ],
     }
+
+
+def _in_own_time(summary: Json, host: Host) -> Json:
+    """A summary with its window by the lab's clock, as windows of several machines are to be
+    united.
+    """
+    window = summary.get("window")
+    if not isinstance(window, dict) or not host.clock_offset_s:
+        return summary
+    moved = {key: host.own_time(value) if key.endswith("_unix_s") else value for key, value in window.items()}
+    return {**summary, "window": moved}
+
+
+def windows_record(generators: Sequence[Generator]) -> Json:
+    """When each measured generator's window opened and closed, by the lab's clock, and how far
+    apart they opened.
+    """
+    told = [each for each in generators if each.measured and each.window]
+    opened = [each.window["window_opened"] for each in told if "window_opened" in each.window]
+    rows = [
+        {
+            "generator": each.name,
+            "host": each.host.name,
+            "opened_unix_s": each.window.get("window_opened"),
+            "closed_unix_s": each.window.get("window_closed"),
+        }
+        for each in told
+    ]
+    return {"windows": rows, "start_spread_s": max(opened) - min(opened)} if len(opened) > 1 else {}
 
 
 def _merge(binary: str, summaries: Sequence[Json]) -> Json:

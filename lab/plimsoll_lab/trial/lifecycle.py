@@ -10,7 +10,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import cast
 
 from plimsoll_lab.hosts.external_server import external_server
 from plimsoll_lab.hosts.host import Host, Process
-from plimsoll_lab.problem import StartError
+from plimsoll_lab.problem import HostLost, StartError
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.records import (
     Doubt,
@@ -39,6 +39,7 @@ from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
 from plimsoll_lab.trial.expectations import first_unmet
+from plimsoll_lab.trial.far_hosts import FarHosts, refuse_missing_folder
 from plimsoll_lab.trial.figures import Told, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
@@ -48,12 +49,13 @@ from plimsoll_lab.trial.generators import (
     merge_summaries,
     plan_generators,
     run_loads,
+    windows_record,
 )
 from plimsoll_lab.trial.live import Live, Tell
 from plimsoll_lab.trial.said import last_event
 from plimsoll_lab.trial.sampling import Sampler
-from plimsoll_lab.trial.stage import Stage, as_stage
-from plimsoll_lab.trial.validity import Judgement, Observation, ending, judge
+from plimsoll_lab.trial.stage import Stage, as_stage, place_point
+from plimsoll_lab.trial.validity import Judgement, Observation, ending, host_lost, judge
 from plimsoll_lab.trial.window import Window
 from plimsoll_lab.trial.wire import Wire
 
@@ -121,7 +123,10 @@ def run_trial(
     planned: PlannedTrial,
     outputs: Outputs | None = None,
 ) -> TrialRecord:
-    """Make one measurement, whatever comes of it."""
+    """Make one measurement, whatever comes of it. Raises `NoHost` where a cluster lacks a host for
+    it.
+    """
+    stage = place_point(as_stage(place), point)
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -130,10 +135,12 @@ def run_trial(
         )
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
-            judgement = _measure(as_stage(place), binary, suite, point, seen, file, Live(seen.records, outputs.tell))
+            judgement = _measure(stage, binary, suite, point, seen, file, Live(seen.records, outputs.tell))
         except TrialFailure as failure:
             outcome = cast("Outcome", failure.outcome)
             judgement = Judgement(outcome=outcome, reason=str(failure), warnings=())
+        except HostLost as lost:
+            judgement = host_lost(lost.host, lost.reason)
     told = Told(
         load=seen.load,
         connections=seen.connections,
@@ -175,7 +182,11 @@ def _measure(
     stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, file: Path | None, live: Live
 ) -> Judgement:
     doubts: list[Doubt] = []
+    far = FarHosts(stage.hosts) if stage.cluster is not None else None
     with contextlib.ExitStack() as stack:
+        if far is not None:
+            refuse_missing_folder(stage.hosts, point, suite.directory)
+            stack.enter_context(far.prepared(_longest_s(suite, point)))
         addresses: dict[str, str] = {}
         parts: dict[str, Part] = {}
         for part in _start_parts(stack, stage, binary, suite, point, seen, addresses):
@@ -204,7 +215,11 @@ def _measure(
         fallen = _fallen(parts)
         _stop_parts(parts, seen.window)
         seen.network.update(watch.wire.record(seen.window))
-        seen.hosts.update(watch.sampler.record(seen.window.length_s))
+        seen.hosts.update(watch.sampler.record(seen.window.length_s) | windows_record(generators))
+        if far is not None:
+            doubts += far.collect(seen.records, file)
+            seen.hosts["clocks"], moved = far.clocks()
+            doubts += moved
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     load_summary = cast("Json | None", seen.load["summary"])
@@ -217,7 +232,7 @@ def _measure(
             load_exit=cast("int", seen.load["exit_code"]),
             load_stderr=cast("str", seen.load["stderr_tail"]),
             load_summary=load_summary,
-            foreign_cores=None if "address" in point.server else seen.window.foreign_cores(load_summary or {}),
+            foreign_cores=None if "address" in point.server else _foreign_cores(stage, point, generators, seen.window),
             steal_cores=cast("float | None", machine.get("steal_cores")),
             window_s=seen.window.length_s or None,
             lag_s=seen.window.lag_s,
@@ -246,7 +261,7 @@ def _start_parts(
         host = stage.host(point.place.server if role is None else role.on)
         settings = point.server if role is None else role.settings
         command, probe, must_be_ready = _command(host, binary, suite, role, settings, addresses)
-        command = in_records(command, seen.records)
+        command = in_records(command, host, seen.records)
         record: Json = seen.server if role is None else {"name": name, "kind": role.kind, "host": host.name}
         record["command"] = command
         if role is not None:
@@ -258,7 +273,7 @@ def _start_parts(
             process = stack.enter_context(started)
         except StartError as missing:
             # Ours are one file, which every trial needs; what a suite names is one contender's.
-            if command[0] == binary:
+            if command[0] == host.program(binary):
                 raise
             raise TrialFailure(str(missing)) from None
         record["metering"] = process.meter_source
@@ -357,6 +372,21 @@ def _cost(name: str, window: Window) -> Json:
     if last is None:
         return {}
     return {"cpu_cores": window.cpu_cores(name), "memory_bytes": last.memory_bytes}
+
+
+def _foreign_cores(stage: Stage, point: Point, generators: Sequence[Generator], window: Window) -> float | None:
+    """CPU of the server's machine that no part of the trial used."""
+    machine = stage.host(point.place.server).machine
+    here = [each.summary or {} for each in generators if each.measured and each.host.machine == machine]
+    homes = {role.name: stage.host(role.on) for role in point.roles}
+    elsewhere = {name for name, host in homes.items() if host.machine != machine}
+    return window.foreign_cores(here, elsewhere)
+
+
+def _longest_s(suite: Suite, point: Point) -> float:
+    """No part of a trial runs longer than this."""
+    parts = 1 + len(point.roles)
+    return parts * (suite.run.ready_timeout + DRAIN_S) + _timeout_s(suite, point)
 
 
 def _think_s(point: Point) -> float | None:

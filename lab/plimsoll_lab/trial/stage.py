@@ -1,5 +1,5 @@
-"""Where the parts of a trial run: the local host alone, or a rack of hosts with a network between
-them.
+"""Where the parts of a trial run: the local host alone, a rack of hosts with an emulated network
+between them, or the hosts of a cluster.
 """
 
 from __future__ import annotations
@@ -7,14 +7,20 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plimsoll_lab.hosts.host import Host, Process, wait_for_any
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.netns import Network, open_network
+from plimsoll_lab.hosts.ray_cluster import RayCluster
+from plimsoll_lab.problem import ENVIRONMENT, LabError
 from plimsoll_lab.suite.rack import LOCAL
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import Topology
+
+START_IN_S, START_FAR_IN_S = 0.6, 2.0
+"""A process is up within some 20 ms, on a busy machine ten times that; on another machine a message
+has to go there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +33,10 @@ class Stage:
     """The emulator; None for the local host alone."""
     topology: Topology | None = None
     """What the network was asked to be."""
+    cluster: RayCluster | None = None
+    """Whose nodes the hosts are; None on this machine."""
+    start_in_s: float = START_IN_S
+    """From the start of several generators to their common instant."""
 
     def host(self, name: str | None) -> Host:
         """A host by its name; the only one, where a part has no place."""
@@ -35,6 +45,34 @@ class Stage:
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
         wait_for_any(processes, timeout_s)
+
+
+Machines = LocalHost | RayCluster
+"""What a run has to measure on: this machine, or a cluster."""
+
+
+def place_point(stage: Stage, point: Point) -> Stage:
+    """The stage with the hosts of one point. On a cluster these are given nodes now, as a host may
+    have been lost since; raises `NoHost` where there are too few.
+    """
+    if stage.cluster is None:
+        return stage
+    hosts = stage.cluster.place(names_of(point))
+    for name, host in hosts.items():
+        if len(host.all_addresses) < point.addresses:
+            raise LabError(
+                f"[network] addresses: {name} ({host.addresses[0]}) has {len(host.all_addresses)} of the "
+                f"{point.addresses} asked for; give its interface more, or run with --set network.addresses=1",
+                exit_code=ENVIRONMENT,
+            )
+        host.addresses = host.all_addresses[: point.addresses]
+    return replace(stage, hosts=hosts)
+
+
+def names_of(point: Point) -> tuple[str, ...]:
+    """The hosts that a point's parts run on."""
+    names = (point.place.server, *point.place.load, *(role.on for role in point.roles))
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def alone(host: Host) -> Stage:
@@ -48,8 +86,14 @@ def as_stage(place: Host | Stage) -> Stage:
 
 
 @contextlib.contextmanager
-def open_stages(local: LocalHost, binary: str, plan: Plan) -> Iterator[Mapping[int, Stage]]:
+def open_stages(machines: Machines, binary: str, plan: Plan) -> Iterator[Mapping[int, Stage]]:
     """A stage for each point, by its number; points whose networks are alike share one."""
+    if isinstance(machines, RayCluster):
+        names = tuple(dict.fromkeys(name for point in plan.points for name in names_of(point)))
+        stage = Stage(hosts=machines.place(names), cluster=machines, start_in_s=START_FAR_IN_S)
+        yield {point.number: stage for point in plan.points}
+        return
+    local = machines
     with contextlib.ExitStack() as stack:
         by_network: dict[str, Stage] = {}
         stages = {}

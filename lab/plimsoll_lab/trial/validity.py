@@ -101,6 +101,15 @@ class Judgement:
     """Doubts that remain."""
 
 
+def host_lost(host: str, reason: str) -> Judgement:
+    """Of a trial that ended because a host was lost."""
+    message = f"the host {host} was lost during the trial: {reason}"
+    remedy = "look at that host and the network to it; another host that joins the cluster takes its place"
+    return Judgement(
+        outcome="invalid", reason=message, warnings=(Doubt(code="host_lost", message=message, remedy=remedy),)
+    )
+
+
 def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
     doubts = (*_machine_doubts(seen), *_load_doubts(seen), *network_doubts(seen.network), *seen.doubts)

@@ -5,7 +5,7 @@ between.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -111,12 +111,14 @@ class Window:
             "steal_cores": (last.steal_s - first.steal_s) / self.length_s,
         }
 
-    def foreign_cores(self, summary: Json) -> float | None:
-        """CPU of the machine that no part of the trial used."""
+    def foreign_cores(self, generators: Sequence[Json], elsewhere: Collection[str]) -> float | None:
+        """CPU of the server's machine that no part of the trial used; of the generators there, by
+        their summaries. Parts that run elsewhere do not count.
+        """
         machine = self.machine()
-        generator = cast("Mapping[str, float]", summary.get("generator") or {})
-        if not machine or self.first is None or self.last is None or "cpu_cores" not in generator:
+        used = [cast("Mapping[str, float]", each.get("generator") or {}).get("cpu_cores") for each in generators]
+        if not machine or self.first is None or self.last is None or None in used:
             return None
-        ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s + generator["cpu_cores"]
-        ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last)
+        ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s + sum(each for each in used if each is not None)
+        ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
         return max(0.0, cast("float", machine["busy_cores"]) - ours)

@@ -1,0 +1,185 @@
+"""A connection to an agent through an actor of Ray, and the watch for hosts that have gone.
+
+Ray tells of an actor's death at once and of a node's in seconds, but of a cut link only after
+minutes unless a cluster is configured otherwise. So a host that has been silent for two seconds is
+asked for a sign, and is lost where it gives none within five more: within ten seconds, whatever the
+cluster's configuration.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from plimsoll_lab.hosts.host import Watching
+from plimsoll_lab.hosts.messages import AnswerT, Await, Message, ReadClock, ReadUsage, Report, Stop, TakeSample
+from plimsoll_lab.problem import HostLost, LabError
+
+SILENT_S = 2.0
+"""After so long without an answer a host is asked for a sign."""
+LOST_S = 5.0
+"""Without a sign for so long it is lost. On a busy machine a sign takes a tenth of a second."""
+LOOK_S = 0.5
+"""How often it is looked for signs meanwhile."""
+WATCH_S = 600.0
+"""How long an agent is left to wait for news by itself."""
+ANSWER_S = 120.0
+"""Against hanging: how long an agent that gives signs may take for what it was not told a time."""
+
+
+class RayConnection:
+    """To the agent of one host."""
+
+    def __init__(self, name: str, actor: Any) -> None:  # noqa: ANN401 - Ray's own type is made at run time
+        self.name = name
+        """The host's, for errors."""
+        self._ray: Any = importlib.import_module("ray")
+        self._actor = actor
+        self._lost: HostLost | None = None
+        self._heard_at = time.monotonic()
+        self._sign: Any = None
+        self._sign_asked_at = 0.0
+        self._open: Any = None
+        self._open_for: tuple[int, ...] = ()
+        self._deliver: Callable[[Sequence[Report]], None] = lambda _: None
+        self._opening = actor.open.remote()
+
+    @property
+    def lost(self) -> HostLost | None:
+        """Why it is lost; None while it is there."""
+        return self._lost
+
+    def finish_opening(self) -> None:
+        """Wait until the agent has been started."""
+        self._result(self._opening, ANSWER_S)
+
+    def ask(self, message: Message[AnswerT]) -> AnswerT:
+        """Send a message and return the answer. Raises `HostLost` where the host has gone, or
+        `LabError` where the agent cannot do what it is asked.
+        """
+        if self._lost is not None:
+            raise self._lost
+        least_s = message.timeout_s if isinstance(message, Await) else 0.0
+        least_s = message.grace_s if isinstance(message, Stop) else least_s
+        asked = self._actor.ask.remote(message)
+        if self._open is not None and not isinstance(message, ReadClock | ReadUsage | TakeSample):
+            # The agent answers the open question first: what it tells comes before this answer.
+            self._collect()
+        answer, error = cast("tuple[AnswerT, LabError | None]", self._result(asked, least_s + ANSWER_S))
+        if error is not None:
+            raise error
+        return answer
+
+    def watch(self, processes: Sequence[int], deliver: Callable[[Sequence[Report]], None]) -> None:
+        """Have news of these processes delivered, once."""
+        if self._lost is not None:
+            raise self._lost
+        if self._open is not None:
+            if set(self._open_for) == set(processes):
+                return
+            # Another question closes the open one.
+            self.ask(Await(processes=(), timeout_s=0.0))
+        self._open_for, self._deliver = tuple(processes), deliver
+        self._open = self._actor.ask.remote(Await(processes=self._open_for, timeout_s=WATCH_S))
+
+    def is_watched(self, process: int) -> bool:
+        """Whether news of a process would be delivered; takes what has come meanwhile."""
+        if self._open is None or process not in self._open_for:
+            return False
+        self._take_ready([self])
+        return True
+
+    def wait_any(self, others: Sequence[Watching], timeout_s: float) -> None:
+        """Sleep until news has been delivered of one of several connections, or the time is over.
+        Raises `HostLost` where one of them has gone.
+        """
+        connections = [each for each in others if isinstance(each, RayConnection)]
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for each in connections:
+                each._look_for_a_sign()  # noqa: SLF001 - of the same class
+            left_s = deadline - time.monotonic()
+            opened = [each._open for each in connections if each._open is not None]  # noqa: SLF001
+            pause_s = max(0.0, min(left_s, LOOK_S))
+            if opened:
+                self._ray.wait(opened, num_returns=1, timeout=pause_s, fetch_local=False)
+            else:
+                time.sleep(pause_s)
+            if self._take_ready(connections) or left_s <= LOOK_S:
+                return
+
+    def close(self) -> None:
+        """End the agent and the actor; nothing where the host is lost."""
+        try:
+            if self._lost is None:
+                self._result(self._actor.close.remote(), ANSWER_S)
+        except LabError:
+            pass
+        finally:
+            self._ray.kill(self._actor)
+
+    def _take_ready(self, connections: Sequence[RayConnection]) -> bool:
+        """Deliver the news that has come; whether there was any."""
+        opened = {each._open: each for each in connections if each._open is not None}  # noqa: SLF001
+        if not opened:
+            return False
+        ready, _ = self._ray.wait(list(opened), num_returns=len(opened), timeout=0, fetch_local=False)
+        for reference in ready:
+            opened[reference]._collect()  # noqa: SLF001
+        return bool(ready)
+
+    def _collect(self) -> None:
+        """Deliver what the open question brings."""
+        opened, deliver = self._open, self._deliver
+        self._open = None
+        answer, error = cast("tuple[Sequence[Report], LabError | None]", self._result(opened, ANSWER_S))
+        if error is not None:
+            raise error
+        deliver(answer)
+
+    def _result(self, reference: Any, most_s: float) -> object:  # noqa: ANN401 - as above
+        """What a call brings, while the host gives signs."""
+        deadline = time.monotonic() + most_s
+        while True:
+            ready, _ = self._ray.wait([reference], timeout=LOOK_S)
+            if ready:
+                break
+            self._look_for_a_sign()
+            if time.monotonic() > deadline:
+                raise self._lose(f"its agent did not answer within {most_s:.0f} s")
+        try:
+            result: object = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            raise self._lose(_in_a_line(error)) from None
+        self._heard_at = time.monotonic()
+        return result
+
+    def _look_for_a_sign(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+        now = time.monotonic()
+        if self._sign is not None:
+            ready, _ = self._ray.wait([self._sign], timeout=0)
+            if ready:
+                sign, self._sign = self._sign, None
+                self._result(sign, ANSWER_S)
+            elif now - self._sign_asked_at > LOST_S:
+                raise self._lose(f"no answer for {now - self._heard_at:.1f} s")
+        elif now - self._heard_at > SILENT_S:
+            self._sign, self._sign_asked_at = self._actor.ping.remote(), now
+
+    def _lose(self, reason: str) -> HostLost:
+        self._lost = HostLost(self.name, reason)
+        return self._lost
+
+
+def _in_a_line(error: Exception) -> str:
+    """The line of one of Ray's errors that says why."""
+    cause = getattr(error, "cause", None)
+    if cause is not None:
+        return str(cause)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = next((line for line in lines if line.startswith("The actor")), lines[0] if lines else type(error).__name__)
+    return why.split(". ")[0]

@@ -1,0 +1,116 @@
+"""What a trial needs beside messages where its hosts are other machines: their clocks compared, a
+deadline for what runs there, a folder for its files, and these files brought back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from plimsoll_lab.hosts.clock import Offset, moved
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.hosts.messages import HasFolder, ListFolder, MakeFolder, ReadFile, RemoveFolder
+from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError
+from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.suite.spec import Point
+
+FILES_MOST_BYTES = 1 << 30
+"""What is brought back from a host after a trial, at most: a capture of 96 bytes a packet holds
+seven million of them."""
+PART_BYTES = 4 << 20
+"""Read in one message: it crosses Ray's store, which may be as small as 75 MB."""
+CLOCK_MOVED_S = 0.001
+"""A clock that certainly moved more than this against the lab's during a trial is worth a doubt."""
+GRACE_S = 60.0
+"""More than a trial takes at most, after which a host ends what runs there by itself."""
+IN_FOLDER = "{dir}"
+
+
+class FarHosts:
+    """The hosts of one trial on other machines."""
+
+    def __init__(self, hosts: Mapping[str, Host]) -> None:
+        self._hosts = hosts
+        self._before: dict[str, Offset] = {}
+
+    @contextlib.contextmanager
+    def prepared(self, longest_s: float) -> Iterator[None]:
+        """Compare the clocks, and have a folder on each host. Leaving this removes the folders."""
+        try:
+            for name, host in self._hosts.items():
+                host.deadline_s = longest_s + GRACE_S
+                host.records = host.connection.ask(MakeFolder())
+                self._before[name] = host.compare_clock()
+                host.clock_offset_s = self._before[name].known_s
+            yield
+        finally:
+            for host in self._hosts.values():
+                folder, host.records, host.deadline_s = host.records, None, None
+                if folder is not None:
+                    with contextlib.suppress(HostLost):
+                        host.connection.ask(RemoveFolder(path=folder))
+
+    def clocks(self) -> tuple[list[Json], list[Doubt]]:
+        """How far each clock was from the lab's before the trial and is now; which has moved."""
+        rows: list[Json] = []
+        doubts = []
+        for name, host in self._hosts.items():
+            before, after = self._before[name], host.compare_clock()
+            told = {"before": before, "after": after}
+            rows.append({"host": name} | {when: _told(offset) for when, offset in told.items()})
+            by_s = moved(before, after)
+            if by_s > CLOCK_MOVED_S:
+                message = f"the clock of {name} moved by {by_s * 1e3:.1f} ms against the lab's during the trial"
+                remedy = "have the hosts' clocks kept by one time service, such as chrony"
+                doubts.append(Doubt(code="clock_moved", message=message, remedy=remedy))
+        return rows, doubts
+
+    def collect(self, records: Path, capture: Path | None) -> list[Doubt]:
+        """Bring back the files of the trial; a capture goes to its own place. A host's files beyond
+        FILES_MOST_BYTES stay away, and a doubt names each.
+        """
+        doubts = []
+        for name, host in self._hosts.items():
+            if host.records is None:
+                continue
+            left = FILES_MOST_BYTES
+            for file, size in host.connection.ask(ListFolder(path=host.records)).items():
+                if size > left:
+                    message = (
+                        f"{file} of {name} has {size} bytes, and at most {FILES_MOST_BYTES} a host are brought back: "
+                        "it is not kept"
+                    )
+                    doubts.append(Doubt(code="file_too_large", message=message, remedy="use a shorter window"))
+                    continue
+                left -= size
+                there = capture if capture is not None and file == capture.name else records / file
+                _fetch(host, f"{host.records}/{file}", there)
+        return doubts
+
+
+def refuse_missing_folder(hosts: Mapping[str, Host], point: Point, directory: str) -> None:
+    """Raise LabError where a part uses the suite's folder, and its host has none of this path."""
+    parts = [(point.place.server, point.server), *((name, point.load) for name in point.place.load)]
+    parts += [(role.on, role.settings) for role in point.roles]
+    for name, settings in parts:
+        uses = any(IN_FOLDER in str(value) for value in settings.values())
+        if name is not None and uses and not hosts[name].connection.ask(HasFolder(path=directory)):
+            raise LabError(
+                f"{name} has no folder {directory}, which the suite calls {IN_FOLDER}; copy the suite's folder to the "
+                "same path on every host",
+                exit_code=ENVIRONMENT,
+            )
+
+
+def _fetch(host: Host, path: str, there: Path) -> None:
+    there.parent.mkdir(parents=True, exist_ok=True)
+    with there.open("wb") as file:
+        offset = 0
+        while part := host.connection.ask(ReadFile(path=path, offset=offset, most_bytes=PART_BYTES)):
+            file.write(part)
+            offset += len(part)
+
+
+def _told(offset: Offset) -> Json:
+    return {"offset_us": offset.offset_s * 1e6, "error_us": offset.error_s * 1e6}

@@ -1,0 +1,132 @@
+"""Which node of a cluster gets which name of a suite, without any cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import FAKE
+
+from plimsoll_lab.hosts.ray_cluster import Node, RayCluster, choose, refuse_other_build
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Plan
+
+SUITE = 'name = "c"\nquestion = "?"\n[server]\nmodel = "epoll"\n[load]\nduration = "1s"\n'
+
+
+def node(number: int, name: str = "", *, head: bool = False, **labels: str) -> Node:
+    address = f"10.0.0.{number}"
+    return Node(
+        number=str(number), address=address, names=frozenset({address, name or f"m{number}"}), labels=labels, head=head
+    )
+
+
+NODES = [node(9, "head", head=True), node(10, rack="a"), node(2), node(3, "db-1"), node(4, rack="a")]
+
+
+def addresses(*names: str, taken: tuple[str, ...] = ()) -> dict[str, str]:
+    return {name: each.address for name, each in choose(names, NODES, taken).items()}
+
+
+def test_any_host_is_the_next_by_address_and_never_the_head() -> None:
+    assert addresses("h1", "h2", "h3", "h4") == {
+        "h1": "10.0.0.2",
+        "h2": "10.0.0.3",
+        "h3": "10.0.0.4",
+        "h4": "10.0.0.10",
+    }
+    assert addresses("h1", "h2", "h3", "h4", "h5").keys() == {"h1", "h2", "h3", "h4"}
+
+
+def test_names_and_labels_come_before_any_host() -> None:
+    found = addresses("h1", "rack=a", "db-1", "rack=a 2", "10.0.0.9")
+    assert found == {
+        "db-1": "10.0.0.3",
+        "10.0.0.9": "10.0.0.9",
+        "rack=a": "10.0.0.4",
+        "rack=a 2": "10.0.0.10",
+        "h1": "10.0.0.2",
+    }
+    assert addresses("rack=b", "rack=a 3", "nobody") == {"rack=a 3": "10.0.0.4"}
+
+
+def test_a_node_has_one_name() -> None:
+    assert addresses("h1", taken=("2",)) == {"h1": "10.0.0.3"}
+    assert addresses("db-1", "10.0.0.3") == {"db-1": "10.0.0.3"}
+
+
+def plan(text: str, *, cluster: bool = True) -> Plan:
+    return expand(read_text(SUITE + text, source="c.toml", directory="."), seed=1, cluster=cluster)
+
+
+def places(text: str) -> tuple[str | None, tuple[str, ...], tuple[str | None, ...]]:
+    point = plan(text).points[0]
+    return point.place.server, point.place.load, tuple(role.on for role in point.roles)
+
+
+RELAY = '[[role]]\nname = "relay"\nkind = "forward"\ntarget = "role:server"\n'
+
+
+def test_a_suite_without_places_has_a_host_for_each_part() -> None:
+    assert places("") == ("h1", ("h2",), ())
+    assert places(RELAY) == ("h1", ("h2",), ("h3",))
+
+
+def test_generators_are_counted_and_never_on_the_servers_host() -> None:
+    assert places('[place]\nload = "3 hosts"\n') == ("h1", ("h2", "h3", "h4"), ())
+    assert places('[place]\nserver = "h2"\nload = "2 hosts"\n' + RELAY) == ("h2", ("h1", "h3"), ("h4",))
+    assert places('[place]\nserver = "db-1"\nload = "2 hosts rack=a"\n') == ("db-1", ("rack=a", "rack=a 2"), ())
+    text = '[network]\ntopology = "single,4"\n[place]\nserver = "h2"\nload = "3 hosts"\n'
+    for cluster in (True, False):
+        assert plan(text, cluster=cluster).points[0].place.load == ("h1", "h3", "h4")
+
+
+def test_a_network_of_a_cluster_is_what_it_is() -> None:
+    point = plan('[network]\ntopology = "single,3"\naddresses = 4\n').points[0]
+    assert (point.network, point.addresses, point.place.load) == (None, 4, ("h2",))
+    with pytest.raises(SuiteError, match=r"c.toml: \[network\] delay: links are emulated on one machine only"):
+        plan('[network]\ntopology = "single,3"\ndelay = "1ms"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[place]\nload = "3 hosts"\n', "no network with 3 hosts"),
+        ('[network]\ntopology = "single,3"\n[place]\nload = "3 hosts"\n', "beside the server's host the network has 2"),
+    ],
+)
+def test_a_count_that_one_machine_cannot_meet_is_refused(text: str, said: str) -> None:
+    with pytest.raises(SuiteError, match=said):
+        plan(text, cluster=False)
+
+
+def test_another_build_is_refused_with_both_named() -> None:
+    theirs = {"plimsoll": "plimsoll 9.9.9 (0123456789)", "lab": "0.1.0"}
+    with pytest.raises(
+        LabError, match=r"h2 has another build: its plimsoll is plimsoll 9.9.9 .* here it is .*0\.0\.0-fake"
+    ):
+        refuse_other_build("h2", theirs, str(FAKE))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "RAY_AUTH_MODE is not set"),
+        ({"RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE is disabled"),
+        ({"RAY_AUTH_MODE": "token"}, "RAY_AUTH_TOKEN is not set, and .*auth_token cannot be read"),
+    ],
+)
+def test_without_a_token_no_cluster_is_joined(
+    settings: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LabError, match=said) as refused, RayCluster("ray:127.0.0.1:1", str(FAKE)):
+        raise AssertionError("it was joined")
+    assert refused.value.exit_code == 5
