@@ -83,6 +83,15 @@ def test_a_suite_runs_on_every_topology_and_tells_its_round_trip(tmp_path: Path,
         assert f"{path['asked']['one_way_us'] / 1e3:.3f} ms" in page
 
 
+def test_a_suite_without_a_network_runs_over_a_path_of_one_line(tmp_path: Path) -> None:
+    bare = SUITE.partition("[network]")[0] + ONCE
+    measured = measure(tmp_path, bare, "--rtt", "60ms", "--loss", "0.1%", "--json")
+    assert measured.trial["figures"]["response_time_us.p50"] >= 60_000
+    summary = json.loads(measured.done.stdout.splitlines()[-1])
+    assert [path["asked"]["round_trip_delay_us"] for path in summary["network"]] == [pytest.approx(60_000)]
+    assert "--rtt 60ms --loss 0.1%" in summary["command"]
+
+
 def test_generators_start_at_one_instant_from_all_their_addresses(tmp_path: Path) -> None:
     network, _, _ = TOPOLOGIES["single"]
     trial = measure(tmp_path, SUITE + network + ONCE).trial

@@ -7,7 +7,7 @@ import secrets
 import tomllib
 from collections.abc import Mapping
 
-from plimsoll_lab.experiment.plan import CLUSTER, Request, make_plan
+from plimsoll_lab.experiment.plan import CLUSTER, WHOLE_PATH_FLAGS, Request, make_plan
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan, Value
@@ -19,6 +19,10 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of each point")
     parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="keep these points")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
+    parser.add_argument(
+        "--rtt", metavar="TIME", help="run over an emulated network: the round trip of its whole path, such as 50ms"
+    )
+    parser.add_argument("--loss", metavar="PART", help="the part of the packets that the path loses, such as 1%%")
     parser.add_argument("--seed", type=int, metavar="N", help="where the order comes from")
     parser.add_argument(
         "--hosts",
@@ -38,6 +42,10 @@ def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None =
     for text in options.set:
         key, value = _assignment("--set", text)
         changes[key] = _toml_value(value)
+    for setting, flag in WHOLE_PATH_FLAGS.items():
+        asked = getattr(options, flag.removeprefix("--"))
+        if asked is not None:
+            changes[setting] = asked
     if options.repeat is not None:
         changes["run.repeat"] = options.repeat
     if options.seed is not None:

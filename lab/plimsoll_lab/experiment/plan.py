@@ -19,6 +19,9 @@ from plimsoll_lab.suite.spec import Plan, Value
 CLUSTER = "ray:"
 """How `--hosts` names a cluster: `ray:HEAD:PORT`."""
 
+WHOLE_PATH_FLAGS = {"network.rtt": "--rtt", "network.path_loss": "--loss"}
+"""A network in one line: settings that have a flag of their own."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
@@ -54,6 +57,9 @@ def reproducing_command(request: Request, seed: int) -> str:
     words = ["plimsoll", "lab", "run", request.suite]
     for path, value in request.changes.items():
         if path == "run.seed":
+            continue
+        if path in WHOLE_PATH_FLAGS:
+            words += [WHOLE_PATH_FLAGS[path], str(value)]
             continue
         written = "[" + ", ".join(f'"{each}"' for each in value) + "]" if isinstance(value, tuple) else str(value)
         words += ["--set", f"{path}={written}"]

@@ -20,6 +20,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.spec import Place, Role, Settings, Suite, Value
 from plimsoll_lab.suite.topology import LINK_KEYS, Link, Shape, Topology, check_shape, join, read_topology
+from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
 
 Table = Mapping[str, object]
 
@@ -329,8 +330,24 @@ def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology 
                 known = suggest(name, roles) if roles else ""
                 raise SuiteError(f"{suite.source}: [matrix] {path}: there is no role '{name}'{known}")
             roles[name] = roles[name].with_setting(key, value)
-    topology = read_network(network, source=suite.source) if network is not None else None
+    topology = _network_of(suite, network, tuple(roles.values()), load) if network is not None else None
     return server, load, topology, tuple(roles.values())
+
+
+def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Settings) -> Topology:
+    """The network of one point; a whole path that it states is divided over the links."""
+    with _told(suite.source):
+        whole = read_whole_path(table)
+    if whole is None:
+        return read_network(table, source=suite.source)
+    own = {key: value for key, value in table.items() if key not in REPLACED}
+    own = {"topology": TOPOLOGY, **own}
+    bare = read_network({key: own[key] for key in NETWORK_KEYS if key in own}, source=suite.source)
+    place, settled = settle(bare, suite.place, roles, source=suite.source)
+    lengths = {(start, end): len(bare.path(start, end)) for start, end in paths(place, settled, load)}
+    with _told(suite.source):
+        shape = whole.shape_of_link(links_of_each(lengths))
+    return replace(read_network({**own, **shape}, source=suite.source), one_line=True)
 
 
 def _refuse_unknown(table: Table, known: Iterable[str], where: str) -> None:

@@ -23,6 +23,7 @@ from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SE
 from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
 from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Settings, Suite, Value, VerdictSettings
+from plimsoll_lab.suite.whole_path import check_change
 
 Table = Mapping[str, object]
 
@@ -244,7 +245,12 @@ def _change(tables: dict[str, object], path: str, value: Value, *, source: str) 
     if not key and path != "capture":
         raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
     matrix = tables.get("matrix")
-    if isinstance(matrix, dict) and path in matrix:
+    matrix = matrix if isinstance(matrix, dict) else {}
+    try:
+        replaced = check_change(path, matrix)
+    except SuiteError as refusal:
+        raise SuiteError(f"{source}: {refusal}") from None
+    if path in matrix:
         matrix[path] = [value]
         return
     if table == CONTENDER:
@@ -260,6 +266,8 @@ def _change(tables: dict[str, object], path: str, value: Value, *, source: str) 
     if not isinstance(home, dict):
         raise SuiteError(f"{source}: [{table}]: not a table")
     home[key] = list(value) if isinstance(value, tuple) else value
+    if replaced is not None:
+        home.pop(replaced, None)
 
 
 def _change_contender(tables: dict[str, object], path: str, value: Value) -> None:

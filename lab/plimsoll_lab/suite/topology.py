@@ -67,6 +67,9 @@ class Topology:
     """Addresses a host."""
     backend: str = "tap"
     """Who emulates the links: `tap`, our own emulator, or `netem`, the kernel's."""
+    one_line: bool = False
+    """Whether the delays and losses follow from those of a whole path: such a run has figures even
+    where a path is not quite what was asked for, with a warning."""
 
     def addresses_of(self, host: str) -> list[str]:
         """A host's addresses, the first one first."""
