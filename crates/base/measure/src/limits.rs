@@ -102,10 +102,13 @@ impl Limit {
     }
 
     /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing
-    /// shows that it would.
+    /// shows that it would. Only of the back-off no sample means that no request waited for it.
     pub fn check(&self, summary: &Summary) -> Checked {
         let (value, shown) = match &self.figure {
-            Figure::Time(times, part) => (part(&times(summary)), times(summary).count > 0),
+            Figure::Time(times, part) => {
+                let is_backoff = self.text.starts_with(BACKOFF_WAIT);
+                (part(&times(summary)), times(summary).count > 0 || is_backoff)
+            }
             Figure::Single(_, read) => (read(summary), true),
             Figure::Answers(counts, status) => (counts(summary).get(status).map_or(0.0, |count| *count as f64), true),
         };
@@ -130,13 +133,23 @@ pub struct Kind {
     pub scheduled: bool,
     /// Answers have a status.
     pub statuses: bool,
+    /// The generator itself takes the time at which an answer came, as the kernel does not.
+    pub receive_lag: bool,
 }
+
+const BACKOFF_WAIT: &str = "backoff_wait";
 
 type Has = fn(Kind) -> bool;
 
 /// Figures that not every run has: those of a name, or of all names that begin with it and a point.
-const SOME_RUNS_ONLY: [(&str, Has, &str); 7] = [
+const SOME_RUNS_ONLY: [(&str, Has, &str); 9] = [
     ("pool_wait", |kind| kind.open, "needs an open loop (--rate)"),
+    (BACKOFF_WAIT, |kind| kind.open, "needs an open loop (--rate)"),
+    (
+        "receive_lag",
+        |kind| kind.receive_lag,
+        "no run has in which the kernel notes when answers come (--rate with --engine epoll or fork)",
+    ),
     ("schedule_lag", |kind| kind.scheduled, "needs a schedule (--rate, --think or --lockstep)"),
     ("transmission_time", |kind| kind.statuses, "only HTTP has"),
     ("statuses", |kind| kind.statuses, "only HTTP has"),
@@ -225,7 +238,7 @@ const TIMES: [(&str, ReadTimes); 8] = [
     ("pool_wait", |summary| summary.pool_wait_us),
     ("schedule_lag", |summary| summary.schedule_lag_us),
     ("receive_lag", |summary| summary.receive_lag_us),
-    ("backoff_wait", |summary| summary.backoff_wait_us.unwrap_or_default()),
+    (BACKOFF_WAIT, |summary| summary.backoff_wait_us.unwrap_or_default()),
     ("transmission_time", |summary| summary.transmission_time_us.unwrap_or_default()),
 ];
 
@@ -314,15 +327,22 @@ mod tests {
     fn a_time_without_a_sample_meets_no_limit() {
         let limit: Limit = "establishment_time.p99 < 1s".parse().expect("a limit");
         assert!(!limit.check(&summary()).met);
+        // Where nothing waited for a connection to be opened again there is no sample.
+        let limit: Limit = "backoff_wait.max <= 0s".parse().expect("a limit");
+        assert!(limit.check(&summary()).met);
+        let waited = TimesSummary { count: 1, max: 50_000.0, ..TimesSummary::default() };
+        assert!(!limit.check(&Summary { backoff_wait_us: Some(waited), ..summary() }).met);
     }
 
     #[test]
     fn a_limit_says_which_runs_have_its_figure() {
-        let open = Kind { open: true, scheduled: true, statuses: false };
-        let http = Kind { open: false, scheduled: false, statuses: true };
+        let open = Kind { open: true, scheduled: true, statuses: false, receive_lag: false };
+        let http = Kind { open: false, scheduled: false, statuses: true, receive_lag: true };
         for (text, in_open, in_http) in [
             ("pool_wait.p99 < 1s", true, false),
             ("schedule_lag.max<1s", true, false),
+            ("backoff_wait.p99 < 1s", true, false),
+            ("receive_lag.p99 < 1ms", false, true),
             ("transmission_time.p50 < 1s", false, true),
             ("statuses.404 == 0", false, true),
             ("status_codes.5xx==0", false, true),

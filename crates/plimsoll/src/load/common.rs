@@ -180,7 +180,8 @@ impl Common {
 
     /// Refuses a limit on a figure that this run does not have.
     pub(super) fn check_limits(&self, config: &Config, statuses: bool) -> anyhow::Result<()> {
-        let kind = Kind { open: config.pace.is_open(), scheduled: config.pace.has_schedule(), statuses };
+        let (open, scheduled) = (config.pace.is_open(), config.pace.has_schedule());
+        let kind = Kind { open, scheduled, statuses, receive_lag: !open || config.engine != Engine::Epoll };
         match self.limit.iter().find_map(|limit| limit.missing_in(kind)) {
             Some(why) => usage(format!("--limit: {why}")),
             None => Ok(()),
