@@ -1,6 +1,7 @@
 //! `plimsoll load`: asks a server for as much as it is told to, and says truly what came back.
 
 mod arguments;
+mod chart;
 mod common;
 mod csv;
 mod echo;
@@ -224,5 +225,41 @@ pub(crate) fn exit_code(summary: &Summary, interrupted: Option<Signal>) -> ExitC
         ExitCode::from(3)
     } else {
         ExitCode::SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_measure::summary::Checked;
+
+    #[test]
+    fn what_a_summary_amounts_to_decides_the_exit_code() {
+        let good = || {
+            let mut summary = Summary { valid: true, ..Summary::default() };
+            summary.requests.completed = 10;
+            summary
+        };
+        let limit = |met| vec![Checked { limit: "completed_rate > 1".to_owned(), value: 0.0, met }];
+        let lost = |mut summary: Summary| {
+            summary.connections.failed = 1;
+            summary
+        };
+        for (summary, code) in [
+            (good(), 0),
+            (Summary { limits: limit(true), ..good() }, 0),
+            (Summary { limits: limit(false), ..good() }, 3),
+            (Summary { valid: false, ..good() }, 4),
+            (Summary { valid: false, limits: limit(false), ..good() }, 4),
+            (Summary { valid: true, ..Summary::default() }, 1),
+            // The limit says more exactly what is wrong.
+            (Summary { valid: true, limits: limit(false), ..Summary::default() }, 3),
+            (lost(Summary { limits: limit(false), ..good() }), 1),
+            (lost(Summary { valid: false, ..good() }), 1),
+        ] {
+            assert_eq!(exit_code(&summary, None), ExitCode::from(code), "{:?}", summary.limits);
+            assert_eq!(exit_code(&summary, Some(Signal::Interrupt)), ExitCode::from(130));
+            assert_eq!(exit_code(&summary, Some(Signal::Terminate)), ExitCode::from(143));
+        }
     }
 }

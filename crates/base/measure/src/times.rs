@@ -91,6 +91,11 @@ impl Times {
         self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile).min(self.maximum_ns))
     }
 
+    /// How many durations are at most this long, within the histogram's 0.1 %.
+    pub fn count_up_to(&self, nanoseconds: u64) -> u64 {
+        self.histogram.as_ref().map_or(0, |histogram| histogram.count_between(0, nanoseconds))
+    }
+
     /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as
     /// HdrHistogram's and wrk2's own output is, with as many digits as nanoseconds have.
     pub fn percentile_lines(&self) -> String {
@@ -255,6 +260,13 @@ mod tests {
         assert!((summary.stdev - 0.02_f64.sqrt()).abs() < 1e-9);
         assert_eq!((summary.min, summary.max), (1.2, 1.4));
         assert_eq!((summary.p50, summary.p99), (1.2, 1.4));
+    }
+
+    #[test]
+    fn durations_are_counted_up_to_a_length() {
+        let times = times(&[1_000, 2_000, 2_000, 1_000_000]);
+        assert_eq!([0, 1_000, 1_900, 2_000, 999_999_999].map(|length| times.count_up_to(length)), [0, 1, 1, 3, 4]);
+        assert_eq!(Times::default().count_up_to(u64::MAX), 0);
     }
 
     #[test]

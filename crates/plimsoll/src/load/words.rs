@@ -8,9 +8,10 @@ use plimsoll_load::config::{Config, Extent, Pace, Phase};
 use plimsoll_load::record::Sequence;
 use plimsoll_measure::arrivals::Think;
 use plimsoll_measure::summary::Summary;
-use plimsoll_measure::times::TimesSummary;
+use plimsoll_measure::times::{Times, TimesSummary};
 use plimsoll_measure::units::{three_digits, write_duration};
 
+use super::chart;
 use crate::colour::Paint;
 
 pub(super) fn write(out: &mut impl Write, summary: &Summary, config: &Config, paint: Paint) -> io::Result<()> {
@@ -20,6 +21,7 @@ pub(super) fn write(out: &mut impl Write, summary: &Summary, config: &Config, pa
     if summary.response_time_us.count + summary.establishment_time_us.count > 0 {
         writeln!(out)?;
         times(out, summary, paint)?;
+        distribution(out, summary, paint)?;
     }
     writeln!(out)?;
     generator(out, summary)?;
@@ -174,6 +176,21 @@ fn times(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
     match summary.response_time_us.unanswered {
         Some(unanswered @ 1..) => {
             writeln!(out, "response times include {} unanswered requests at their age", grouped(unanswered))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How response times are distributed. Of a few requests the lines above say it all.
+fn distribution(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
+    let histogram = summary.histograms.get("response_time_ns").map(String::as_str).unwrap_or_default();
+    match Times::decode(histogram, &summary.response_time_us) {
+        Ok(times) if times.count() >= 2 * chart::LINES as u64 => {
+            writeln!(out)?;
+            for (place, line) in chart::chart(&times).into_iter().enumerate() {
+                writeln!(out, "{}", if place == 0 { paint.faint(&line) } else { line })?;
+            }
+            Ok(())
         }
         _ => Ok(()),
     }
