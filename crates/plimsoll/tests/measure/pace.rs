@@ -1,14 +1,10 @@
 //! Times as the generator measures them, near to what they are; and that a stop is told as the
 //! doing of whoever was stopped.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::peer::{Run, command, echo, load, outcome, serve};
+use crate::support::peer::{Run, delayed, echo, freeze, load, load_while};
 use crate::support::server::Server;
 
 /// Whether two of three runs show what they have to: another machine on the same hardware may hold
@@ -17,44 +13,6 @@ fn assert_shown_in_two_of_three(mut run: impl FnMut() -> Run, shows: impl Fn(&Ru
     let runs: Vec<Run> = (0..3).map(|_| run()).collect();
     let shown = runs.iter().filter(|run| shows(run)).count();
     assert!(shown >= 2, "in {shown} of {:?}", runs.iter().map(Run::summary).collect::<Vec<_>>());
-}
-
-/// Runs the generator and calls `meanwhile` once its window is open.
-fn load_while(target: SocketAddr, arguments: &str, meanwhile: impl FnOnce(&Child)) -> Run {
-    let mut child = command("echo", &target.to_string(), arguments).spawn().expect("the binary runs");
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut lines = String::new();
-    stdout.read_line(&mut lines).expect("the window opens");
-    meanwhile(&child);
-    stdout.read_to_string(&mut lines).expect("text");
-    let mut output = child.wait_with_output().expect("it ends");
-    output.stdout = lines.into_bytes();
-    outcome(&output)
-}
-
-/// An echo server that answers `delay(n)` after the n-th request came in.
-fn delayed(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> SocketAddr {
-    let requests = AtomicUsize::new(0);
-    serve(move |mut stream| {
-        let mut message = [0; 64];
-        while stream.read_exact(&mut message).is_ok() {
-            sleep(delay(requests.fetch_add(1, Ordering::SeqCst)));
-            if stream.write_all(&message).is_err() {
-                return;
-            }
-        }
-    })
-}
-
-/// Stops a process for a time, and lets it go on.
-fn freeze(process: u32, time: Duration) {
-    let kill = |signal: &str| {
-        let status = Command::new("kill").args(["-s", signal, &process.to_string()]).status();
-        assert!(status.expect("kill runs").success());
-    };
-    kill("STOP");
-    sleep(time);
-    kill("CONT");
 }
 
 #[test]

@@ -1,42 +1,12 @@
 //! The open loop and the truth of its times: a frozen server shows as pool wait, a late generator
 //! as lag, a known delay as itself.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
+use std::io::{Read, Write};
+use std::process::Command;
 use std::time::Duration;
 
-use crate::support::peer::{Run, command, echo, load, outcome, serve};
+use crate::support::peer::{Run, command, delayed, echo, freeze, load, load_while, outcome, serve};
 use crate::support::server::Server;
-
-/// Runs the generator and calls `meanwhile` once its window is open.
-fn load_while(target: SocketAddr, arguments: &str, meanwhile: impl FnOnce(&Child)) -> Run {
-    let mut child = command("echo", &target.to_string(), arguments).spawn().expect("the binary runs");
-    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut lines = String::new();
-    stdout.read_line(&mut lines).expect("the window opens");
-    meanwhile(&child);
-    stdout.read_to_string(&mut lines).expect("text");
-    let mut output = child.wait_with_output().expect("it ends");
-    output.stdout = lines.into_bytes();
-    outcome(&output)
-}
-
-/// An echo server that answers `delay(n)` after the n-th request came in.
-fn delayed(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> SocketAddr {
-    let requests = AtomicUsize::new(0);
-    serve(move |mut stream| {
-        let mut message = [0; 64];
-        while stream.read_exact(&mut message).is_ok() {
-            sleep(delay(requests.fetch_add(1, Ordering::SeqCst)));
-            if stream.write_all(&message).is_err() {
-                return;
-            }
-        }
-    })
-}
 
 #[test]
 fn a_rate_is_offered_and_a_count_of_requests_ends_it() {
@@ -65,17 +35,6 @@ fn a_ramp_offers_the_mean_of_its_rates() {
 fn each_connection_carries_its_number_in_an_open_loop_too() {
     let run = load(echo(), "-R 1k --each 5 -c 20 -t 2");
     assert_eq!((run.code, run.count("requests.completed")), (Some(0), 100));
-}
-
-/// Stops a process for a time, and lets it go on.
-fn freeze(process: u32, time: Duration) {
-    let kill = |signal: &str| {
-        let status = Command::new("kill").args(["-s", signal, &process.to_string()]).status();
-        assert!(status.expect("kill runs").success());
-    };
-    kill("STOP");
-    sleep(time);
-    kill("CONT");
 }
 
 /// Requests of a thousand a second that were due while something was stopped for a sixth of the run

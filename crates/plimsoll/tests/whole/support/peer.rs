@@ -1,11 +1,13 @@
 //! Servers that misbehave on purpose, for the generator to meet; and the generator, run as people
 //! run it.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, sleep};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -41,6 +43,20 @@ pub(crate) fn answer(answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + '
 /// An honest echo server.
 pub(crate) fn echo() -> SocketAddr {
     answer(|bytes| Some(bytes.to_vec()))
+}
+
+/// An echo server that answers `delay(n)` after the n-th request came in.
+pub(crate) fn delayed(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> SocketAddr {
+    let requests = AtomicUsize::new(0);
+    serve(move |mut stream| {
+        let mut message = [0; 64];
+        while stream.read_exact(&mut message).is_ok() {
+            sleep(delay(requests.fetch_add(1, Ordering::SeqCst)));
+            if stream.write_all(&message).is_err() {
+                return;
+            }
+        }
+    })
 }
 
 /// What a run of the generator yielded.
@@ -107,4 +123,28 @@ pub(crate) fn outcome(output: &Output) -> Run {
     assert!(!stderr.contains("panicked"), "{stderr}");
     let code = output.status.code().map(|code| if code == 4 { 0 } else { code });
     Run { code, told: output.status.code(), lines: lines.lines().map(parse).collect(), stderr }
+}
+
+/// Runs the generator and calls `meanwhile` once its window is open.
+pub(crate) fn load_while(target: SocketAddr, arguments: &str, meanwhile: impl FnOnce(&Child)) -> Run {
+    let mut child = command("echo", &target.to_string(), arguments).spawn().expect("the binary runs");
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut lines = String::new();
+    stdout.read_line(&mut lines).expect("the window opens");
+    meanwhile(&child);
+    stdout.read_to_string(&mut lines).expect("text");
+    let mut output = child.wait_with_output().expect("it ends");
+    output.stdout = lines.into_bytes();
+    outcome(&output)
+}
+
+/// Stops a process for a time, and lets it go on.
+pub(crate) fn freeze(process: u32, time: Duration) {
+    let kill = |signal: &str| {
+        let status = Command::new("kill").args(["-s", signal, &process.to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    };
+    kill("STOP");
+    sleep(time);
+    kill("CONT");
 }
