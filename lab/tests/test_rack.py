@@ -69,6 +69,14 @@ REFUSALS = {
         SINGLE + SATURATOR + '[matrix]\n"role.satrator.connections" = [1]\n',
         "there is no role 'satrator'; did you mean 'saturator'?",
     ),
+    "a role that takes part now and then": (
+        SINGLE + SATURATOR + 'active = "sometimes"\n',
+        "[[role]] saturator: active: 'sometimes' is none of true, false, 'when named'",
+    ),
+    "a target that takes no part": (
+        SINGLE + FORWARDER + 'active = false\n[matrix]\n"load.target" = ["role:relay"]\n',
+        "role:relay: no part of this name listens",
+    ),
     "a backend that is none": (SINGLE + 'backend = "ns3"\n', "[network] backend: 'ns3' is none"),
     "a capture that is no switch": (SINGLE + "[run]\ncapture = true\n", "[run] capture: unknown key"),
 }
@@ -110,6 +118,17 @@ def test_the_network_and_the_roles_vary_like_server_and_load() -> None:
     ]
     assert [point.roles[0].settings["connections"] for point in points] == [3, 15, 3, 15]
     assert dict(points[0].setting) == {"network.rate": "10Mbit", "role.saturator.connections": 3}
+
+
+def test_a_role_takes_part_where_it_is_active_or_named() -> None:
+    named = FORWARDER + 'active = "when named"\n'
+    behind = FORWARDER.replace("relay", "outer").replace("role:server", "role:relay") + 'active = "when named"\n'
+    targets = '[matrix]\n"load.target" = ["role:server", "role:relay", "role:outer"]\n'
+    points = plan(SINGLE + named + behind + targets).points
+    assert [[role.name for role in point.roles] for point in points] == [[], ["relay"], ["relay", "outer"]]
+    assert all("active" not in role.settings for point in points for role in point.roles)
+    switched = plan(SINGLE + SATURATOR + '[matrix]\n"role.saturator.active" = [true, false]\n').points
+    assert [[role.name for role in point.roles] for point in switched] == [["saturator"], []]
 
 
 def test_explicit_links_take_what_they_do_not_say_from_the_network() -> None:

@@ -236,6 +236,19 @@ def test_the_prediction_follows_the_window() -> None:
     assert trial_s({"each": 60, "think": "1s", "connections": 100}) == pytest.approx(60, abs=1)
 
 
+def test_no_shipped_server_keeps_its_pid_in_a_device() -> None:
+    """As it ends, nginx removes that file; as root, it would remove the device."""
+    home = shipped.folder()
+    assert home is not None
+    configurations = [
+        path.read_text(encoding="utf-8")
+        for path in sorted(home.glob("**/*"))
+        if path.suffix != ".py" and path.is_file()
+    ]
+    assert any("pid /" in each for each in configurations)
+    assert not [each for each in configurations if "pid /dev/" in each]
+
+
 @pytest.mark.parametrize("name", [name for name, _ in shipped.suites()])
 def test_every_shipped_suite_can_be_run(name: str) -> None:
     assert expand(read_file(shipped.find(name)), seed=1).trials

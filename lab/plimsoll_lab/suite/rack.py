@@ -30,6 +30,8 @@ SERVER, LOAD = "server", "load"
 """The parts that every suite has; no role takes their names."""
 KINDS = ("load", "server", "forward", "command")
 BACKENDS = ("tap", "netem")
+ACTIVE, WHEN_NAMED = "active", "when named"
+"""Whether a role takes part in a trial: true, false, or where another part names it."""
 NETWORK_KEYS = ("topology", "addresses", "backend", "link")
 _REFERENCE = re.compile(r"role:([A-Za-z0-9][A-Za-z0-9._-]*?)(?::(\d{1,5}))?(?=[^A-Za-z0-9._:-]|$)")
 _COUNT = re.compile(r"([1-9]\d{0,3}) hosts(?: ([^ =]+=[^ ]+))?")
@@ -330,8 +332,32 @@ def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology 
                 known = suggest(name, roles) if roles else ""
                 raise SuiteError(f"{suite.source}: [matrix] {path}: there is no role '{name}'{known}")
             roles[name] = roles[name].with_setting(key, value)
-    topology = _network_of(suite, network, tuple(roles.values()), load) if network is not None else None
-    return server, load, topology, tuple(roles.values())
+    taking_part = _taking_part(server, load, list(roles.values()), source=suite.source)
+    topology = _network_of(suite, network, taking_part, load) if network is not None else None
+    return server, load, topology, taking_part
+
+
+def _taking_part(server: Settings, load: Settings, roles: Sequence[Role], *, source: str) -> tuple[Role, ...]:
+    """The roles of one point: none that is not active, and those that are active when named if
+    another part names them.
+    """
+    when = {role.name: role.settings.get(ACTIVE, True) for role in roles}
+    for name, value in when.items():
+        if not isinstance(value, bool) and value != WHEN_NAMED:
+            raise SuiteError(f"{source}: [[role]] {name}: {ACTIVE}: {value!r} is none of true, false, '{WHEN_NAMED}'")
+    own = {role.name: role.settings for role in roles}
+    named: set[str] = set()
+    waiting = [server, load, *(own[name] for name, value in when.items() if value is True)]
+    while waiting:
+        for name, _ in references(waiting.pop()):
+            if when.get(name) == WHEN_NAMED and name not in named:
+                named.add(name)
+                waiting.append(own[name])
+    return tuple(
+        replace(role, settings={key: value for key, value in role.settings.items() if key != ACTIVE})
+        for role in roles
+        if when[role.name] is True or role.name in named
+    )
 
 
 def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Settings) -> Topology:
