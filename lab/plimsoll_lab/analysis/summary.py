@@ -12,6 +12,7 @@ from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
 from plimsoll_lab.analysis.claims import hold_references, judge_claims
 from plimsoll_lab.analysis.gate import judge_gate
+from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
@@ -101,7 +102,7 @@ def summarise_run(folder: RunFolder) -> Json:
             limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
         ],
         "left_out": [] if capacities else left_out(trials),
-        "warnings": [*_warnings(run, points, trials, len(answered)), *_unlike(held)],
+        "warnings": [*_warnings(run, points, trials, len(answered)), *_unlike(held), *host_warnings(run)],
     }
 
 

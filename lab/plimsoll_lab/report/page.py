@@ -21,7 +21,7 @@ from markupsafe import Markup
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.severity import CONSEQUENCES, severity
-from plimsoll_lab.report import documents, environment, figures, method, network, trials
+from plimsoll_lab.report import documents, environment, figures, hosts, method, network, trials
 from plimsoll_lab.report.charts import SHAPES, Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.export import points_csv, trials_csv
@@ -160,6 +160,7 @@ def _sections(
         knees_section(_list(summary, "knees"), stills),
         network.section(run),
         Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, shape, by_name)),
+        hosts.section(run),
         environment.section(run),
         Section(
             name="method",

@@ -22,7 +22,7 @@ PART_BYTES = 4 << 20
 """Read in one message: it crosses Ray's store, which may be as small as 75 MB."""
 CLOCK_MOVED_S = 0.001
 """A clock that certainly moved more than this against the lab's during a trial is worth a doubt."""
-GRACE_S = 60.0
+GRACE_S = 10.0
 """More than a trial takes at most, after which a host ends what runs there by itself."""
 IN_FOLDER = "{dir}"
 
