@@ -273,9 +273,10 @@ def _is_about_tokens(refusal: str) -> bool:
 
 def choose(names: Iterable[str], nodes: Sequence[Node], taken: Iterable[str]) -> dict[str, Node]:
     """A node for each name, as far as there are any: those that are called so first, then those
-    with a label, `KEY=VALUE` or `KEY=VALUE N`, and for hN any one in the order of their addresses.
+    with a label, `KEY=VALUE` or `KEY=VALUE N`, and for h1, h2, ... any in the order of their
+    addresses.
     """
-    names = list(names)
+    names = sorted(names, key=lambda name: (len(name), name))
     free = [node for node in sorted(nodes, key=_by_address) if node.number not in set(taken)]
     found: dict[str, Node] = {}
     tests: tuple[Callable[[str, Node], bool], ...] = (
