@@ -22,7 +22,7 @@ from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.stage import Machines, Stage, network_key
+from plimsoll_lab.trial.stage import Machines, Stage, network_key, place_point
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 NEAR_CEILING = 0.8
@@ -180,7 +180,7 @@ class SearchRun:
     def _once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
         """One measurement, and how many connections found the listen queue full meanwhile."""
         self._settle(point)
-        stage = self._stages[network_key(point)]
+        stage = place_point(self._stages[network_key(point)], point)
         server_host = stage.host(point.place.server)
         before = server_host.counters().get("listen_overflows")
         trial = run_trial(stage, self._binary, plan.suite, point, planned, Outputs(tell=self._events.tell))
