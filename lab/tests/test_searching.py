@@ -36,6 +36,7 @@ over = "load.connections"
 range = [1, 200]
 width = "10%"
 trials = 1
+hold = "0s"
 """
 """The fake completes 20 requests a second on each connection, a think time of 50 ms: its capacity
 is 50 connections, and noise of 0.4 % cannot carry 50 past the limit nor 51 below it."""
@@ -94,6 +95,10 @@ QUESTION = (
     "20ms",
     "--think",
     "50ms",
+    "--width",
+    "10%",
+    "--hold",
+    "0s",
     "--warm-up",
     "0ms",
 )

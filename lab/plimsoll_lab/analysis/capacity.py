@@ -24,6 +24,7 @@ def capacity_summary(folder: RunFolder, summary: Json) -> Json:
         "lower": found["lower"],
         "upper": found["upper"],
         "held_s": found["held_s"],
+        "precision": found["precision"],
         "finished": found["finished"],
         "limit": limits_text(run),
         "limited_by": found["limited_by"],

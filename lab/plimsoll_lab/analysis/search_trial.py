@@ -6,6 +6,7 @@ Pure: a record in, words and numbers out.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,8 @@ from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import COMPARE
-from plimsoll_lab.stats.capacity import GROWTH_TOLERATED, backlog_growth
+from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
+from plimsoll_lab.stats.capacity import Reading
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite
@@ -58,9 +60,32 @@ def lost_part(trial: TrialRecord, suite: Suite) -> float:
         off = max(off, NO_RESULT_LOST)
     if over_a_rate(suite) and (unmet := _unmet(trial)) > LOST_TOLERATED:
         off = max(off, unmet)
-    if over_a_rate(suite) and (growth := _growth(trial)) > GROWTH_TOLERATED:
+    if over_a_rate(suite) and (growth := _grown(trial)) > GROWTH_TOLERATED:
         off = max(off, growth)
     return 0.0 if off == 0 else min(MOST_LOST, max(LEAST_LOST, off))
+
+
+def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
+    """What a trial says to the search."""
+    met = lost_part(trial, suite) == 0
+    excess = None
+    if trial.outcome == "ok" and not _truncated(trial):
+        every = [each for limit in suite.limits if (each := _excess(trial, limit)) is not None]
+        excess = max(every, default=None)
+    if met and over_a_rate(suite) and not _batch_growth(trial).refuted:
+        return Reading(met=None, excess=excess)
+    return Reading(met=met, excess=excess)
+
+
+def _excess(trial: TrialRecord, limit: Limit) -> float | None:
+    """The logarithm of the figure over its limit, above 0 where it is beyond; None where it has
+    none.
+    """
+    value = trial.figures.get(limit.figure, 0.0)
+    if value <= 0 or limit.value <= 0:
+        return None
+    ratio = math.log(value / limit.value)
+    return -ratio if limit.operator.startswith(">") else ratio
 
 
 def misses_a_limit(trial: TrialRecord, suite: Suite) -> bool:
@@ -82,7 +107,7 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
             figure = figure_named(limit.figure)
             label, unit = (figure.label, figure.unit) if figure is not None else (limit.figure, "count")
             return f"{label} at {formatting.number(trial.figures.get(limit.figure), unit)}"
-    if _unmet(trial) <= LOST_TOLERATED and (growth := _growth(trial)) > GROWTH_TOLERATED:
+    if _unmet(trial) <= LOST_TOLERATED and (growth := _grown(trial)) > GROWTH_TOLERATED:
         return f"the backlog grew by {growth:.1%} of the offered rate"
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
 
@@ -150,7 +175,20 @@ def _unmet(trial: TrialRecord) -> float:
     return sum(requests.get(key, 0) for key in ("failed", "timed_out", "unsent")) / due if due else 0.0
 
 
+def _batch_growth(trial: TrialRecord) -> Growth:
+    figures = trial.figures
+    if "backlog_growth.high" not in figures:
+        return UNKNOWN
+    return Growth(low=figures["backlog_growth.low"], high=figures["backlog_growth.high"])
+
+
+def _grown(trial: TrialRecord) -> float:
+    """By which part of the offered rate the backlog has grown at least."""
+    return max(_batch_growth(trial).low, _growth(trial))
+
+
 def _growth(trial: TrialRecord) -> float:
+    """The same from the end of the window alone, for a window too short for batches."""
     requests = cast("dict[str, int]", _summary(trial).get("requests") or {})
     return backlog_growth(
         in_flight=requests.get("in_flight", 0),

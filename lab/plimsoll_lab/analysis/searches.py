@@ -4,6 +4,7 @@ first.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -15,6 +16,8 @@ from plimsoll_lab.store.records import Json
 UNITS = {"connections": "connections", "rate": "requests/s"}
 OPEN = ("planned", "interrupted")
 """States of a search that has not ended."""
+BEYOND_WIDTH = 1.25
+"""The precision is an estimate; one beyond this many times the width is worth saying."""
 LIMITERS = {"generator": "the generator was the limit", "environment": "the machine was the limit"}
 
 
@@ -47,11 +50,13 @@ def _capacity(run: Json, group: Sequence[Json]) -> Json:
     limiters = [cast("str", each["limited_by"]) for each in ended if each["limited_by"]]
     limited_by = statistics.mode(limiters) if limiters else None
     breaks = [text for each in ended if (text := first_break(cast("Json | None", each["broke"])))]
+    precisions = [cast("float", each["precision"]) for each in ended if each.get("precision") is not None]
     confirmed = [each for each in ended if each.get("confirmed")]
     found: Json = {
         "held_s": statistics.median_low([cast("float", each["held_s"]) for each in confirmed]) if confirmed else 0.0,
         "point": group[0].get("setting") or {},
         "searches": len(group),
+        "precision": max(precisions, default=None),
         "failed": any(each["state"] == "failed" for each in group),
         "ended": len(ended),
         "finished": all(each["state"] == "complete" for each in group),
@@ -70,7 +75,7 @@ def _capacity(run: Json, group: Sequence[Json]) -> Json:
 
 def capacity_family(run: Json, compare: str) -> list[Question]:
     """Who carries most, at each setting of the other axes; a search that the server did not end is
-    no result.
+    no result. A capacity is the interval between its bounds.
     """
     places: dict[str, list[Json]] = {}
     for each in cast("list[Json]", run["searches"]):
@@ -88,7 +93,9 @@ def _question(here: Sequence[Json], compare: str) -> Question:
     for each in here:
         if each["state"] == "complete" and each["limited_by"] == "server" and each["lower"] is not None:
             name = formatting.value(cast("Json", each["setting"])[compare])
-            contenders.setdefault(name, {})[cast("int", each["block"])] = float(cast("int", each["lower"]))
+            upper = cast("int | None", each["upper"])
+            bounds = (float(cast("int", each["lower"])), math.inf if upper is None else float(upper))
+            contenders.setdefault(name, {})[cast("int", each["block"])] = bounds
     return Question(
         figure="capacity",
         better="higher",
@@ -127,6 +134,7 @@ def say(run: Json, found: Json, group: Sequence[Json]) -> str:
         return f"{_subject(run, found)} was not measured: {refusal}"
     if not found["ended"]:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
+    near = _nearness(run, found)
     if lower is None and upper is None:
         carries = f"is not decided: its searches ended before {floor:,} {unit} had been"
     elif lower is None and found["finished"]:
@@ -144,9 +152,21 @@ def say(run: Json, found: Json, group: Sequence[Json]) -> str:
     spread = f" (median of {len(lowers)} searches, {min(lowers):,} to {max(lowers):,})" if len(lowers) > 1 else ""
     held = cast("float", found["held_s"])
     carries += f", held for {formatting.duration(held).removeprefix('about ')}" if lower is not None and held else ""
+    carries += near
     broke = f"; what breaks first: {found['first_break']}" if found["first_break"] else ""
     by = LIMITERS.get(str(found["limited_by"]))
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}"
+
+
+def _nearness(run: Json, found: Json) -> str:
+    """How near the answer is, where its trials could not be as long as the width asks for."""
+    width = cast("float", cast("Json", run["search"])["width"])
+    precision = cast("float | None", found["precision"])
+    if found["lower"] is None or precision is None or precision <= BEYOND_WIDTH * width:
+        return ""
+    if precision >= 1:
+        return ", of unknown precision: the limits vary more between trials than between loads"
+    return f", known to within {precision:.0%}: nearer bounds take longer trials, and more patience"
 
 
 def _so_far(search: Json, unit: str) -> str:

@@ -44,10 +44,11 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", action="append", default=[], metavar="EXPR", help="repeatable; all have to be met")
     parser.add_argument("--range", metavar="LOW:HIGH", help="where to search (default: 1:10k, or 100:200k for a rate)")
     parser.add_argument("--width", default="2%", metavar="RATIO", help="how near the bounds shall be (default: 2%%)")
-    parser.add_argument("--duration", default="1s", metavar="D", help="window of each trial (default: 1s)")
+    parser.add_argument("--duration", default="1s", metavar="D", help="window of the first trials (default: 1s)")
     parser.add_argument("--trials", type=int, default=5, metavar="N", help="trials that decide a load (default: 5)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread")
     parser.add_argument("--patience", default="1h", metavar="D", help="then a search ends with the bounds it has")
+    parser.add_argument("--hold", default="1m", metavar="D", help="one trial this long at the answer (default: 1m)")
     parser.add_argument("--warm-up", default="200ms", metavar="D", help="before each window (default: 200ms)")
     parser.add_argument("--think", metavar="D", help="over connections: pause between completion and next send")
     parser.add_argument("--connections", metavar="N", default="256", help="over a rate: connections (default: 256)")
@@ -82,6 +83,7 @@ def read_question(options: argparse.Namespace) -> Question:
             "width": options.width,
             "trials": options.trials,
             "patience": options.patience,
+            "hold": options.hold,
         },
     }
     lines = [f"name = {_toml(NAME)}", f"question = {_toml(f'How {what} does {subject} carry with {kept}?')}"]
@@ -101,6 +103,7 @@ def _command(options: argparse.Namespace) -> str:
     words += ["--duration", options.duration, "--trials", str(options.trials), "--warm-up", options.warm_up]
     words += ["--repeat", str(options.repeat)] if options.repeat != 1 else []
     words += ["--patience", options.patience] if options.patience != "1h" else []
+    words += ["--hold", options.hold] if options.hold != "1m" else []
     optional = ("command", "ready", "think", "cpus")
     words += [word for key in optional if getattr(options, key) for word in (f"--{key}", getattr(options, key))]
     words += ["--connections", options.connections] if options.over == "rate" else []

@@ -6,21 +6,30 @@ Every trial is on disk before the next one starts. A search is a function of its
 
 from __future__ import annotations
 
-import statistics
 import time
 from dataclasses import asdict, replace
 from typing import cast
 
-from plimsoll_lab.analysis.search_trial import EVIDENCE, broken_by, lost_part, medians, misses_a_limit, what_broke
+import numpy as np
+
+from plimsoll_lab.analysis.search_trial import (
+    EVIDENCE,
+    broken_by,
+    lost_part,
+    medians,
+    misses_a_limit,
+    reading_of,
+    what_broke,
+)
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatience, Search
+from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import trial_s
-from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.stage import Machines, Stage, network_key, place_point
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
@@ -43,8 +52,11 @@ FAR_BELOW_CEILING = 0.5
 GENTLE_TRIALS = 2
 """Trials at the lowest load that have to fail before the server is given up: one may be a
 moment's."""
-CONFIRMING = "load.duration"
-"""In the setting of a confirming trial, which is longer than the others."""
+LONGER = "load.duration"
+"""In the setting of a trial that is longer than the search's first ones."""
+WARM_UP = 0.5
+"""How long such a trial warms up, as a part of its window: a backlog takes time to become what it
+stays, and some servers slow down after a while."""
 
 
 class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
@@ -75,7 +87,7 @@ class SearchRun:
         self._stages: dict[str, Stage] = {}
         self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
-        self.points: dict[tuple[int, int, bool], Point] = {}
+        self.points: dict[tuple[int, int, float], Point] = {}
         self.searches: list[Json] = [asdict(each) | {"state": "planned"} for each in plan.trials]
 
     def carry_out(self) -> Interrupted | None:
@@ -99,25 +111,24 @@ class SearchRun:
     def _one(self, number: int, base: Point) -> None:
         """One search, from a gentle trial to who was the limit."""
         suite, settings = self._plan.suite, self.settings
-        goal = Goal(lowest=settings.lowest, highest=settings.highest, width=settings.width, trials=settings.trials)
-        hunt = Search(goal)
         first = len(self.trials)
         ceiling: float | None = None
 
-        def measure(load: int, confirming: bool) -> bool:  # noqa: FBT001 - the search's own form
+        def measure(load: int, length_s: float) -> Reading:
             nonlocal ceiling
             spent_s = sum(trial.elapsed_s for trial in self.trials[first:])
             if spent_s >= settings.patience_s:
                 raise OutOfPatience
-            trial = self._measure(number, base, load, len(self.trials) - first, hunt, confirming=confirming)
+            trial = self._measure(number, base, load, length_s, len(self.trials) - first, hunt)
             if len(self.trials) == first + GENTLE_TRIALS and _unusable(self.trials[first:]):
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._ceiling(base)
-            return lost_part(trial, suite) == 0
+            return reading_of(trial, suite)
 
+        hunt = Search(self._goal(number), measure)
         try:
-            bounds = hunt.run(measure)
+            bounds = hunt.run()
         except ServerUnusable as refusal:
             self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "failed")
             self.searches[number] |= {"reason": str(refusal)}
@@ -130,13 +141,25 @@ class SearchRun:
             number, base, bounds, ceiling, self.trials[first:], "complete" if bounds.finished else "out of patience"
         )
 
-    def _measure(
-        self, search: int, base: Point, load: int, made: int, hunt: Search, *, confirming: bool
-    ) -> TrialRecord:
+    def _goal(self, search: int) -> Goal:
+        settings, first_s = self.settings, self._first_s()
+        return Goal(
+            lowest=settings.lowest,
+            highest=settings.highest,
+            width=settings.width,
+            trials=settings.trials,
+            first_s=first_s,
+            least_s=settings.least_s(first_s),
+            most_s=settings.most_s(first_s),
+            hold_s=settings.lasting_s,
+            shift=float(np.random.default_rng([self._plan.seed, search]).random()),
+        )
+
+    def _measure(self, search: int, base: Point, load: int, length_s: float, made: int, hunt: Search) -> TrialRecord:
         """The next trial: from the disk, where an earlier start of this run has made it, else for
         real.
         """
-        point = self._point(base, load, confirming=confirming)
+        point = self._point(base, load, length_s)
         planned = PlannedTrial(
             number=len(self.trials) + 1,
             block=1 + sum(trial.point == point.number for trial in self.trials),
@@ -154,7 +177,7 @@ class SearchRun:
             trial = self._trial(self._plan, point, planned, made)
             missed = broken_by(trial, self._plan.suite) if lost_part(trial, self._plan.suite) else ""
             self.trials.append(trial)
-            left_s = self._left_s(hunt, confirming=confirming)
+            left_s = self._left_s(hunt)
             self._events.tell(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
         else:
             self.trials.append(trial)
@@ -183,7 +206,8 @@ class SearchRun:
         stage = place_point(self._stages[network_key(point)], point)
         server_host = stage.host(point.place.server)
         before = server_host.counters().get("listen_overflows")
-        trial = run_trial(stage, self._binary, plan.suite, point, planned, Outputs(tell=self._events.tell))
+        suite = self._warmed_up(plan.suite, point)
+        trial = run_trial(stage, self._binary, suite, point, planned, Outputs(tell=self._events.tell))
         after = server_host.counters().get("listen_overflows")
         if before is None or after is None:
             return trial
@@ -201,31 +225,35 @@ class SearchRun:
             self._folder.write_trial(trial)
         return trial
 
-    def _left_s(self, hunt: Search, *, confirming: bool) -> float | None:
-        """About how long the search still takes, by the length of its trials until now."""
-        left = hunt.trials_left()
-        if left is None:
-            return None
-        short = [trial.elapsed_s for trial in self.trials if CONFIRMING not in trial.setting]
-        each_s = statistics.median(short) if short else 0.0
-        still_to_confirm = min(left, CONFIRMATIONS)
-        longer_s = self.settings.hold_s(self._trial_s()) - self._trial_s()
-        return left * each_s + (still_to_confirm - (1 if confirming else 0)) * longer_s
+    def _left_s(self, hunt: Search) -> float | None:
+        """About how long the search still takes, if its trials need not become longer: a longer
+        trial warms up for half its length.
+        """
+        left_s = hunt.left_s()
+        return None if left_s is None else (1 + WARM_UP) * left_s
 
-    def _trial_s(self) -> float:
+    def _warmed_up(self, suite: Suite, point: Point) -> Suite:
+        if LONGER not in point.setting:
+            return suite
+        warm_up_s = WARM_UP * units.duration_s(str(point.setting[LONGER]))
+        if suite.run.warm_up and units.duration_s(suite.run.warm_up) >= warm_up_s:
+            return suite
+        return replace(suite, run=replace(suite.run, warm_up=f"{warm_up_s:g}s"))
+
+    def _first_s(self) -> float:
         load = self._plan.points[0].load
         return units.duration_s(str(load["duration"])) if "duration" in load else 1.0
 
-    def _point(self, base: Point, load: int, *, confirming: bool = False) -> Point:
-        found = self.points.get((base.number, load, confirming))
+    def _point(self, base: Point, load: int, length_s: float) -> Point:
+        found = self.points.get((base.number, load, length_s))
         if found is None:
             setting = {**base.setting, self.settings.over: load}
             settings = {**base.load, self.settings.key: load}
-            if confirming:
-                held = f"{self.settings.hold_s(self._trial_s()):g}s"
-                setting, settings = {**setting, CONFIRMING: held}, {**settings, "duration": held}
+            if length_s != self._first_s():
+                longer = f"{length_s:.4f}".rstrip("0").rstrip(".") + "s"
+                setting, settings = {**setting, LONGER: longer}, {**settings, "duration": longer}
             found = replace(base, number=len(self.points), setting=setting, load=settings)
-            self.points[base.number, load, confirming] = found
+            self.points[base.number, load, length_s] = found
             self._write("running")  # so that a report can be made of whatever a crash leaves behind
         return found
 
@@ -271,7 +299,9 @@ class SearchRun:
             "limited_by": limited_by,
             "broke": broke,
             "generator_ceiling_per_s": ceiling,
-            "held_s": self.settings.hold_s(self._trial_s()) * bounds.confirmed,
+            "held_s": bounds.held_s,
+            "trial_s": bounds.trial_s,
+            "precision": None if bounds.precision is None else min(1.0, bounds.precision),
             "confirmed": bounds.confirmed,
             "unconfirmed": list(bounds.unconfirmed),
             "loads": self._loads(base, trials),

@@ -15,6 +15,12 @@ def render_plan(plan: Json, *, colour: bool) -> str:
     lasting = formatting.duration(cast("float", plan["predicted_s"]))
     what = "trials" if plan["search"] is None else "searches"
     count = f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} {what}"
+    search = cast("Json | None", plan["search"])
+    if search is not None:
+        most = cast("float", search["patience_s"]) * len(trials)
+        width = cast("float", search["width"])
+        lasting += f" or more, up to {formatting.duration(most).removeprefix('about ')}: trials become as long as "
+        lasting += f"bounds {width:.1%} apart ask for (a greater width is quicker)"
     lines = [str(plan["question"]), "", f"{count}, {lasting}, seed {plan['seed']}"]
     axes: dict[str, dict[str, None]] = {}
     for point in points:

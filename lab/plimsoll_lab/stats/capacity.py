@@ -2,34 +2,62 @@
 an argument.
 
 1. A gentle trial at the lowest load. Then the load rises, to at most four times what was last
-carried, until one fails.
-2. Bisection on a logarithmic scale, until the bounds are near enough. A load is decided by the
-first of two votes to
-   reach a majority of the trials, so that one bad trial never decides.
-3. Fresh, longer trials at the answer, never the search's own: seven of eight have to pass, else the
-answer goes one
-   step down and eight new ones are made. A search alone overstates: it stops at the load where luck
-   was best, and a
-   queue that grows slowly stays below a limit for as long as a short trial lasts.
+   carried, until one fails. Bisection on a logarithmic scale follows.
+2. Trials are made longer until one of them tells loads apart that differ by the width asked for. In
+   a short trial a growing queue has not grown yet, and a percentile is a matter of luck.
+3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and a longer one
+   that shows whether the load lasts. Else the answer goes down, and eight new ones are made.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-Measure = Callable[[int, bool], bool]
-"""`measure(load, confirming)`: whether every limit was met; a confirming trial is one of the longer
-ones."""
+import numpy as np
 
 RISE = 4.0
 """No load is tried beyond this many times the highest that was carried."""
 CONFIRMATIONS = 8
 FAILURES_TOLERATED = 1
 """Of the confirming trials; each stands for a moment that is not the server's doing."""
-STEP = 0.5
-"""How far the answer goes down where it is not confirmed, in widths."""
+STEP = 0.25
+"""How far the answer first goes down where it is not confirmed, in widths; then twice as far each
+time."""
+NOISE_TOLERATED = 0.4
+"""The standard deviation of one trial's verdict, in widths. Seven of eight trials pass 1.15
+deviations below the capacity, and at a width above it one in three thousand sets of eight does."""
+LENGTHEN = 4.0
+"""Trials get at most this many times as long at once: the noise of short ones is a poor guide."""
+LENGTHEN_LEAST = 1.5
+"""Less is not worth a new search."""
+LENGTHEN_BLINDLY = 2.0
+"""Where the readings do not tell how long trials have to be."""
+SHORTER = 16.0
+"""Trials at most this many times shorter say something of the present ones."""
+NEAR = 1.0
+"""Readings within this distance of the limit, in logarithms, lie on a line."""
+READINGS = 6
+"""Fewer readings near the limit tell no noise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What one trial says."""
+
+    met: bool | None
+    """Whether every limit was met; None where they were, but the trial is too short to tell whether
+    the load lasts."""
+    excess: float | None = None
+    """The logarithm of the figure that is nearest to its limit, or the furthest beyond, over the
+    limit."""
+
+
+NearReading = tuple[int, float, float]
+"""A load, the seconds of its trial, and its excess."""
+Measure = Callable[[int, float], Reading]
+"""`measure(load, seconds)`: one trial of that length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +72,17 @@ class Goal:
     """Relative distance of the bounds at which the search ends."""
     trials: int
     """The most trials that decide about a load; more than half of them agree."""
+    first_s: float = 1.0
+    """Seconds of the search's first trials."""
+    least_s: float = 5.0
+    """Seconds of the shortest confirming trials."""
+    most_s: float = 150.0
+    """Seconds of the longest trials."""
+    hold_s: float = 0.0
+    """Seconds of the one trial that shows whether the load lasts; 0 for none."""
+    shift: float = 0.0
+    """From 0 to 1: where on the scale the search's loads lie, so that repeated searches try other
+    ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +102,13 @@ class Bounds:
     """Confirming trials made at `lower` that passed."""
     unconfirmed: tuple[int, ...] = ()
     """Loads that the search had found good and confirming trials did not."""
+    trial_s: float = 0.0
+    """Seconds of each confirming trial."""
+    held_s: float = 0.0
+    """Seconds of the confirming trials at `lower` that passed, together."""
+    precision: float | None = None
+    """Relative distance of loads that trials of this length tell apart; None where too few lay near
+    the limit, as they met or missed it clearly."""
 
 
 class OutOfPatience(Exception):  # noqa: N818 - an outcome, not an error
@@ -76,116 +122,226 @@ class Search:
     interrupted.
     """
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self, goal: Goal, measure: Measure) -> None:
         self._goal = goal
+        self._measure = measure
         self._good: int | None = None
         self._bad: int | None = None
+        self._length_s = goal.first_s
         self._confirmed = 0
+        self._held_s = 0.0
         self._unconfirmed: list[int] = []
+        self._readings: list[NearReading] = []
 
-    def run(self, measure: Measure) -> Bounds:
+    def run(self) -> Bounds:
         """Measure until the bounds are near enough and confirmed, or `measure` raises
         OutOfPatience.
         """
         try:
-            self._find(measure)
-            while self._good is not None and not self._confirm(measure, self._good):
-                self._step_down()
+            if self._decide(self._goal.lowest):
+                self._rise()
+                while (longer_s := self._longer_s()) is not None:
+                    self._search_again(longer_s)
+                self._settle()
         except OutOfPatience:
             return self.bounds(finished=False)
         return self.bounds(finished=True)
 
     def bounds(self, *, finished: bool = False) -> Bounds:
         """What the trials made until now have decided."""
+        noise = self._noise()
         return Bounds(
             lower=self._good,
             upper=self._bad,
             finished=finished,
             confirmed=self._confirmed,
             unconfirmed=tuple(self._unconfirmed),
+            trial_s=self._length_s,
+            held_s=self._held_s,
+            precision=None if noise is None else noise / NOISE_TOLERATED,
         )
 
-    def trials_left(self) -> int | None:
-        """About how many trials are still to come, confirming ones included; None while nothing has
-        failed yet.
-        """
+    def left_s(self) -> float | None:
+        """About how many seconds of trials are still to come; None while nothing has failed yet."""
         if self._good is None or self._bad is None:
             return None
-        apart = math.log(self._bad / self._good) / math.log1p(self._goal.width)
-        halvings = max(0, math.ceil(math.log2(max(apart, 1.0))))
-        return halvings * (self._goal.trials // 2 + 1) + CONFIRMATIONS - self._confirmed
+        halvings = max(0, math.ceil(math.log2(max(1.0, _apart(self._good, self._bad, self._goal.width / 2)))))
+        searching_s = halvings * (self._goal.trials // 2 + 1) * self._length_s
+        confirming_s = (CONFIRMATIONS - self._confirmed) * max(self._length_s, self._goal.least_s)
+        return searching_s + confirming_s + max(0.0, self._goal.hold_s - self._held_s)
 
-    def _find(self, measure: Measure) -> None:
+    def _rise(self) -> None:
         goal = self._goal
-        if not self._carries(measure, goal.lowest):
-            return
+        first = RISE ** (1 - goal.shift / 2)
         while self._bad is None and self._last_good() < goal.highest:
-            self._carries(measure, min(goal.highest, math.floor(self._last_good() * RISE)))
-        while self._bad is not None and self._bad > self._last_good() * (1 + goal.width):
+            factor = first if self._last_good() == goal.lowest else RISE
+            self._decide(min(goal.highest, max(self._last_good() + 1, math.floor(self._last_good() * factor))))
+        self._bisect(goal.width)
+
+    def _bisect(self, width: float) -> None:
+        while self._bad is not None and self._bad > self._last_good() * (1 + width):
             middle = math.floor(math.sqrt(self._last_good() * self._bad))
             if not self._last_good() < middle < self._bad:
                 return  # whole loads lie no nearer
-            self._carries(measure, middle)
+            self._decide(middle)
+
+    def _search_again(self, length_s: float) -> None:
+        """Find the bounds with longer trials, from where the shorter ones have ended."""
+        noise = self._noise() or 0.0
+        start = self._last_good()
+        self._length_s = length_s
+        self._good = self._bad = None
+        step = max(self._goal.width, 2 * min(noise, 0.25))
+        carried = self._decide(start)
+        while (self._bad if carried else self._good) is None:
+            nearest = (self._good if carried else self._bad) or start
+            load = math.floor(nearest * (1 + step)) + 1 if carried else math.floor(nearest / (1 + step))
+            load = min(self._goal.highest, max(self._goal.lowest, load))
+            if load == nearest:
+                return  # the range ends here
+            self._decide(load)
+            step = min(2 * step, RISE - 1)
+        self._bisect(self._goal.width / 2)
 
     def _last_good(self) -> int:
         return self._good if self._good is not None else self._goal.lowest
 
-    def _carries(self, measure: Measure, load: int) -> bool:
+    def _read(self, load: int, length_s: float) -> Reading:
+        reading = self._measure(load, length_s)
+        if reading.excess is not None and abs(reading.excess) <= NEAR:
+            self._readings.append((load, length_s, reading.excess))
+        return reading
+
+    def _decide(self, load: int) -> bool:
         """Decide about a load: more than half of its trials."""
         needed = self._goal.trials // 2 + 1
         met = missed = 0
         while max(met, missed) < needed:
-            if measure(load, False):  # noqa: FBT003 - the search's own trial
-                met += 1
-            else:
+            # A trial too short to show that the load lasts guides the search all the same.
+            if self._read(load, self._length_s).met is False:
                 missed += 1
+            else:
+                met += 1
         if met > missed:
             self._good = load
         else:
             self._bad = load
         return met > missed
 
-    def _confirm(self, measure: Measure, load: int) -> bool:
-        """Fresh trials at the answer."""
-        self._confirmed = missed = 0
+    def _noise(self) -> float | None:
+        """How far apart loads are that one trial of the present length cannot tell apart."""
+        return load_noise([each for each in self._readings if each[1] * SHORTER >= self._length_s], self._length_s)
+
+    def _longer_s(self) -> float | None:
+        """How long trials have to be; None where they are long enough, or as long as they may
+        be.
+        """
+        noise = self._noise()
+        if noise is None or self._bad is None or self._length_s >= self._goal.most_s:
+            return None
+        # The error of a mean falls with the root of its length.
+        times = (noise / (NOISE_TOLERATED * self._goal.width)) ** 2
+        if times <= 1:
+            return None
+        times = LENGTHEN_BLINDLY if math.isinf(times) else min(LENGTHEN, max(LENGTHEN_LEAST, times))
+        return min(self._goal.most_s, self._length_s * times)
+
+    def _settle(self) -> None:
+        """Confirm the answer, or find a lower one that is confirmed."""
+        goal = self._goal
+        self._lengthen_to(goal.least_s)
+        candidate, step, held = self._good, STEP * goal.width, None
+        while candidate is not None:
+            self._good, self._confirmed, self._held_s = candidate, 0, 0.0
+            passed = self._confirm(candidate)
+            if passed is None:
+                self._lengthen_to(min(goal.most_s, 2 * self._length_s))
+                continue
+            if passed:
+                held = (candidate, self._confirmed, self._held_s)
+                step = STEP * goal.width
+                if self._bad is None or self._bad <= candidate * (1 + goal.width / 2):
+                    return
+                candidate = math.floor(math.sqrt(candidate * self._bad))
+                if candidate == held[0]:
+                    return
+                continue
+            if held is None:
+                self._unconfirmed.append(candidate)
+            self._bad = min(candidate, self._bad or candidate)
+            candidate, step = self._below(candidate, held[0] if held else None, step)
+            if held and candidate == held[0]:
+                self._good, self._confirmed, self._held_s = held
+                return
+        self._good, self._confirmed, self._held_s = None, 0, 0.0
+
+    def _below(self, load: int, held: int | None, step: float) -> tuple[int | None, float]:
+        """The next load to confirm below one that was not, and the step after it."""
+        if held is not None:
+            near = load <= held * (1 + self._goal.width / 2)
+            return (held if near else max(held, math.floor(math.sqrt(held * load)))), step
+        lower = min(load - 1, math.floor(load / (1 + step)))
+        return (lower if lower >= self._goal.lowest else None), 2 * step
+
+    def _lengthen_to(self, length_s: float) -> None:
+        self._length_s = max(self._length_s, length_s)
+
+    def _confirm(self, load: int) -> bool | None:
+        """Fresh trials at the answer; None where they are too short to show that the load lasts."""
+        if self._goal.hold_s > self._length_s and not self._lasts(load):
+            self._lengthen_to(self._goal.hold_s)
+            return False
+        missed = 0
         while self._confirmed + missed < CONFIRMATIONS:
-            if measure(load, True):  # noqa: FBT003 - a confirming trial
+            met = self._read(load, self._length_s).met
+            if met is None and self._length_s < self._goal.most_s:
+                return None
+            if met:
                 self._confirmed += 1
+                self._held_s += self._length_s
             else:
                 missed += 1
             if missed > FAILURES_TOLERATED:
                 return False
         return True
 
-    def _step_down(self) -> None:
-        load = self._last_good()
-        self._unconfirmed.append(load)
-        self._bad = min(load, self._bad or load)
-        self._confirmed = 0
-        lower = min(load - 1, math.floor(load / (1 + STEP * self._goal.width)))
-        self._good = lower if lower >= self._goal.lowest else None
+    def _lasts(self, load: int) -> bool:
+        """Whether one of two long trials passes: one may have met a moment that is not the server's
+        doing.
+        """
+        for _ in range(2):
+            if self._read(load, self._goal.hold_s).met:
+                self._held_s += self._goal.hold_s
+                return True
+        return False
 
 
 def search(measure: Measure, goal: Goal) -> Bounds:
     """Find the bounds."""
-    return Search(goal).run(measure)
+    return Search(goal, measure).run()
 
 
-GROWTH_TOLERATED = 0.005
-"""The part of the offered rate by which a backlog may grow: a queue that grows has no response time
-to hold."""
-LUCK = 2.0
-"""Standard deviations by which a backlog that does not grow may end above its mean."""
+def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None:
+    """The standard deviation of one trial of this length as a part of the load; None where too few
+    readings tell.
 
-
-def backlog_growth(*, in_flight: float, completed_rate: float, mean_response_s: float, scheduled: float) -> float:
-    """By which part of the offered rate the backlog of an open loop grew over the window; 0 where
-    luck explains it.
-
-    By Little's law the mean backlog is rate x mean response time. A backlog that grows steadily
-    ends at twice its mean, so that half of its growth shows in the difference; one that is steady
-    ends within a few square roots of its mean.
+    A line through the excess over the logarithm of the load says how far the excess moves with the
+    load; the residuals say how far it moves without. A trial weighs as much as it is long, as the
+    variance of a mean falls with its length. Infinite where the line does not rise beyond doubt.
     """
-    mean = completed_rate * mean_response_s
-    beyond = in_flight - mean - LUCK * math.sqrt(max(mean, 1.0))
-    return max(0.0, 2 * beyond / scheduled) if scheduled > 0 else 0.0
+    if len(readings) < READINGS or len({load for load, _, _ in readings}) < 2:  # noqa: PLR2004 - of a line
+        return None
+    loads, lengths_s, excess = np.array(readings, dtype=np.float64).T
+    weights = lengths_s / length_s
+    loads = np.log(loads) - np.average(np.log(loads), weights=weights)
+    excess -= np.average(excess, weights=weights)
+    spread = float(weights @ loads**2)
+    slope = float((weights * loads) @ excess) / spread
+    deviation = math.sqrt(float(weights @ (excess - slope * loads) ** 2) / (len(readings) - 2))
+    if slope <= 2 * deviation / math.sqrt(spread):
+        return math.inf
+    return deviation / slope
+
+
+def _apart(low: int, high: int, width: float) -> float:
+    return math.log(high / low) / math.log1p(width)

@@ -14,14 +14,16 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.rack import real_network, settle, vary
 from plimsoll_lab.suite.read import check_documents, check_point, compete_along
-from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Settings, Suite, Value
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings, Suite, Value
 
 TRIAL_OVERHEAD_S = 0.03
 """Start, readiness, connecting and stopping of a trial with few connections, as measured on two
 cores."""
-SEARCH_TRIALS = 55
-"""Trials of a search of 2 % with 11 trials a load, as measured of noisy servers; a quiet one takes
-a third."""
+SEARCH_TRIALS = 45
+"""First, short trials of a search of 2 % with five trials a load."""
+CONFIRMING_TRIALS = 8
+"""Longer ones at the answer; a longer trial warms up for half its length."""
+LONGER = 1.5
 CONNECTION_COST_S = 60e-6
 """What one more connection adds to a trial: it is established and closed at about 16,000 a
 second."""
@@ -68,8 +70,15 @@ def predicted_s(plan: Plan) -> float:
     if search is not None:
         middle = {search.key: round(math.sqrt(search.lowest * search.highest))}
         load = {point.number: {**point.load, **middle} for point in plan.points}
-        return sum(SEARCH_TRIALS * (warm_up + trial_s(load[each.point])) for each in plan.trials)
+        return sum(_search_s(search, load[each.point], warm_up) for each in plan.trials)
     return sum(warm_up + trial_s(points[trial.point].load) for trial in plan.trials)
+
+
+def _search_s(search: SearchSettings, load: Settings, warm_up_s: float) -> float:
+    """How long a search takes at least: its trials become longer where they have to."""
+    first_s = units.duration_s(str(load["duration"])) if "duration" in load else 1.0
+    searching_s = SEARCH_TRIALS * (warm_up_s + trial_s(load))
+    return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
 
 
 def trial_s(load: Settings) -> float:

@@ -13,7 +13,7 @@ from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings, Settings
 
 OVER = ("load.connections", "load.rate")
 """What a search may vary."""
-KEYS = ("over", "range", "width", "trials", "patience")
+KEYS = ("over", "range", "width", "trials", "patience", "hold")
 
 T = TypeVar("T")
 
@@ -51,13 +51,14 @@ def read_search(values: Mapping[str, object], *, source: str) -> SearchSettings:
     width = table.read("width", units.ratio, defaults.width)
     trials = table.read("trials", units.count, defaults.trials)
     patience_s = table.read("patience", units.duration_s, defaults.patience_s)
+    lasting_s = table.read("hold", units.duration_s, defaults.lasting_s)
     if not 0 < width < 1:
         raise table.refuse("width", "it has to lie between 0 % and 100 %, such as '2%'")
     if trials < 1:
         raise table.refuse("trials", "a load is decided by one trial at least")
     if patience_s <= 0:
         raise table.refuse("patience", "it has to be above zero, such as '1h'")
-    return replace(defaults, width=width, trials=trials, patience_s=patience_s)
+    return replace(defaults, width=width, trials=trials, patience_s=patience_s, lasting_s=lasting_s)
 
 
 def check_search(

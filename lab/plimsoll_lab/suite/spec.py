@@ -84,8 +84,14 @@ class VerdictSettings:
 
 
 HOLD_TIMES = 5
-"""A confirming trial is so many times as long as one of the search: a growing queue then shows five
-times as much."""
+"""A confirming trial is at least so many times as long as the search's first ones: a growing queue
+then shows five times as much."""
+RATE_LEAST_S = 10.0
+"""Over a rate it lasts at least this long: the generator tells its backlog second by second, and
+eight whole seconds are the fewest that show whether it grows."""
+LONGEST = 24
+"""A trial lasts at most this part of the search's patience: it takes about so many of the longest,
+half as much again for their warm-up included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,19 +111,24 @@ class SearchSettings:
     trials: int = 5
     """The most trials that decide about a load; more than half of them agree."""
     patience_s: float = 3600.0
-    """Seconds of trials after which a search ends with the bounds it has. Of 2 %, it takes some
-    fifty trials."""
+    """Seconds of trials after which a search ends with the bounds it has."""
+    lasting_s: float = 60.0
+    """Seconds of the trial that shows whether the load lasts; 0 for none."""
 
     @property
     def key(self) -> str:
         """The setting of the load that is varied."""
         return self.over.partition(".")[2]
 
-    def hold_s(self, trial_s: float) -> float:
-        """How long a confirming trial lasts: a queue that grows slowly stays below a limit in a
-        shorter one.
+    def least_s(self, first_s: float) -> float:
+        """How long a confirming trial lasts at least: a queue that grows slowly stays below a limit
+        in a shorter one.
         """
-        return HOLD_TIMES * trial_s
+        return max(HOLD_TIMES * first_s, RATE_LEAST_S if self.key == "rate" else 0.0)
+
+    def most_s(self, first_s: float) -> float:
+        """How long a trial lasts at most, however near to each other the bounds have to be."""
+        return max(self.least_s(first_s), self.patience_s / LONGEST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,10 +4,12 @@ here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from plimsoll_lab.stats.backlog import batch_growth
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES
@@ -31,6 +33,8 @@ class Told:
     """Of the measured generators, together."""
     connections: Sequence[Json]
     """What became of each connection, where the suite asks for that."""
+    seconds: Sequence[Sequence[Json]]
+    """Of each measured generator, what it completed in each second."""
     server: Json
     """Of the server under test."""
     roles: Sequence[Json]
@@ -49,7 +53,7 @@ def trial_figures(told: Told, point: Point) -> Figures:
     figures = pick(summary, (each.name for each in FIGURES))
     if summary:
         figures |= _due(summary, point) | _fetches(summary)
-    figures |= sequences(told.connections)
+    figures |= sequences(told.connections) | _backlog(told.seconds, summary)
     figures |= pick({"server": told.server.get("summary")}, (each.name for each in FIGURES))
     # Of a server that somebody else runs the cost is not known.
     if "address" not in point.server:
@@ -127,6 +131,30 @@ def _requests_due(load: Settings, connections: int) -> int | None:
     if "each" in load:
         return connections * units.count(cast("str | int", load["each"]))
     return units.count(cast("str | int", load["requests"])) if "requests" in load else None
+
+
+def _backlog(generators: Sequence[Sequence[Json]], summary: Json) -> Figures:
+    """The growth of an open loop's backlog, as a part of the offered rate.
+
+    The mean backlog of a second is the sum of the response times of the requests answered in it, as
+    by Little's law. The window's first and last second are seldom whole, and left out.
+    """
+    offered = summary.get("offered_rate")
+    if summary.get("intended_rate") is None or not isinstance(offered, int | float) or not all(generators):
+        return {}
+    sums: dict[int, float] = {}
+    for rows in generators:
+        for row in rows:
+            if row.get("phase") == "window":
+                times = cast("dict[str, float]", row["response_time_us"])
+                second = cast("int", row["second"])
+                sums[second] = sums.get(second, 0.0) + times["count"] * times["mean"] / 1e6
+    first, last = min(sums, default=0), max(sums, default=0)
+    backlog = [sums.get(second, 0.0) for second in range(first + 1, last)]
+    growth = batch_growth(backlog, interval_s=1.0, offered_rate=offered)
+    if not math.isfinite(growth.high):
+        return {}
+    return {"backlog_growth.low": growth.low, "backlog_growth.high": growth.high}
 
 
 def _fetches(summary: Json) -> Figures:

@@ -52,7 +52,7 @@ from plimsoll_lab.trial.generators import (
     windows_record,
 )
 from plimsoll_lab.trial.live import Live, Tell
-from plimsoll_lab.trial.said import last_event
+from plimsoll_lab.trial.said import last_event, seconds_of
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage, as_stage, place_point
 from plimsoll_lab.trial.validity import Judgement, Observation, ending, host_lost, judge
@@ -85,6 +85,8 @@ class Seen:
     """Of each capture."""
     connections: list[Json] = field(default_factory=list)
     """Of each connection of the measured generators, where the suite asks for that."""
+    seconds: list[list[Json]] = field(default_factory=list)
+    """Of each measured generator, what it completed in each second."""
     window: Window = field(default_factory=Window)
     """Of the window."""
 
@@ -144,6 +146,7 @@ def run_trial(
     told = Told(
         load=seen.load,
         connections=seen.connections,
+        seconds=seen.seconds,
         server=seen.server,
         roles=seen.roles,
         hosts=seen.hosts,
@@ -207,6 +210,7 @@ def _measure(
         measured = [each for each in generators if each.measured]
         seen.load.update(merge_summaries(binary, measured))
         seen.connections += [each for one in measured for each in _told_connections(one, seen.records)]
+        seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
         seen.roles += [_generator_record(each, seen.window) for each in generators if each.role is not None]
         died = server.exit_code()
         if capture is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 from plimsoll_lab.store.records import Json
 
@@ -24,6 +25,12 @@ def events(lines: list[str]) -> list[Json]:
 def last_event(lines: list[str], kind: str) -> Json | None:
     """The last event of a kind."""
     return next((event for event in reversed(events(lines)) if event.get("event") == kind), None)
+
+
+def seconds_of(name: str, records: Path) -> list[Json]:
+    """What a generator tells of each second; nothing where its engine or the suite writes none."""
+    file = records / f"{name}.timeseries.jsonl"
+    return events(file.read_text(encoding="utf-8").splitlines()) if file.exists() else []
 
 
 def unix_s(event: Json) -> float:
