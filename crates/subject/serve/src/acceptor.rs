@@ -17,6 +17,7 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 
+use crate::accept::{Accepted, accept_within_limit};
 use crate::state::ServerState;
 use crate::totals::Totals;
 
@@ -123,19 +124,14 @@ impl Acceptor<'_> {
                 if self.pause.is_on() {
                     return;
                 }
-                if !self.state.acquire() {
-                    return self.pause();
-                }
-                match net::accept(&self.listeners[listener], net::Mode::Blocking) {
-                    Ok((socket, peer)) => self.hand_over(spawner, socket, peer),
-                    Err(error) => {
-                        self.state.release();
-                        let failure = Failure::of(&error);
-                        if failure == Failure::Empty {
-                            break;
-                        }
+                let listener = &self.listeners[listener];
+                match accept_within_limit(self.state, || net::accept(listener, net::Mode::Blocking)) {
+                    Accepted::Connection(socket, peer) => self.hand_over(spawner, socket, peer),
+                    Accepted::Nothing => break,
+                    Accepted::PastLimit => self.pause(),
+                    Accepted::Failed(error) => {
                         self.totals.count_io_error(&error);
-                        if failure.pauses() {
+                        if Failure::of(&error).pauses() {
                             self.pause();
                         }
                     }

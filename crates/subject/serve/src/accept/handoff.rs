@@ -1,5 +1,5 @@
-//! The acceptor of `handoff`: accepts at every listener, within the server's limit, and deals
-//! connections to the workers (`plimsoll_reactor::handoff`).
+//! The acceptor of `handoff`: accepts at every listener, within the server's limit, and
+//! hands connections to the workers (`plimsoll_reactor::handoff`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 
+use super::{Accepted, accept_within_limit};
 use crate::state::ServerState;
 use crate::totals::Totals;
 
@@ -57,23 +58,18 @@ impl Handoff {
                     Ok(false) => return,
                     Err(error) => self.lost(&error, state),
                 }
-                if !state.acquire() {
-                    return self.dispatcher.pause(now);
-                }
-                match net::accept(&self.listeners[listener], net::Mode::Nonblocking) {
-                    Ok((socket, peer)) => {
+                let listener = &self.listeners[listener];
+                match accept_within_limit(state, || net::accept(listener, net::Mode::Nonblocking)) {
+                    Accepted::Connection(socket, peer) => {
                         if let Err(error) = self.dispatcher.dispatch(socket, peer) {
                             self.lost(&error, state);
                         }
                     }
-                    Err(error) => {
-                        state.release();
-                        let failure = Failure::of(&error);
-                        if failure == Failure::Empty {
-                            break;
-                        }
+                    Accepted::Nothing => break,
+                    Accepted::PastLimit => return self.dispatcher.pause(now),
+                    Accepted::Failed(error) => {
                         self.totals.count_io_error(&error);
-                        if failure.pauses() {
+                        if Failure::of(&error).pauses() {
                             return self.dispatcher.pause(now);
                         }
                     }

@@ -8,16 +8,18 @@
 //! | reuseport | each from a queue of its own | a hash of the addresses | a busy worker's queue waits while another is idle |
 
 pub(crate) mod handoff;
+pub(crate) mod intake;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use plimsoll_reactor::accept::Strategy;
+use plimsoll_reactor::accept::{Failure, Strategy};
 use plimsoll_reactor::handoff::HandoffQueue;
 use plimsoll_sys::net;
 
 use crate::model::Model;
+use crate::state::ServerState;
 
 /// Why a model cannot have a strategy, and what to do.
 pub fn refusal(strategy: Strategy, model: Model) -> Option<&'static str> {
@@ -31,6 +33,43 @@ pub fn refusal(strategy: Strategy, model: Model) -> Option<&'static str> {
         ),
         _ => None,
     }
+}
+
+/// What an attempt to accept has brought.
+pub(crate) enum Accepted {
+    /// A connection, which has a place under the limit.
+    Connection(OwnedFd, SocketAddr),
+    /// No connection waits.
+    Nothing,
+    /// The server has as many connections as it may have.
+    PastLimit,
+    /// accept(2) failed.
+    Failed(io::Error),
+}
+
+impl Accepted {
+    fn of(outcome: io::Result<(OwnedFd, SocketAddr)>) -> Accepted {
+        match outcome {
+            Ok((socket, peer)) => Accepted::Connection(socket, peer),
+            Err(error) if Failure::of(&error) == Failure::Empty => Accepted::Nothing,
+            Err(error) => Accepted::Failed(error),
+        }
+    }
+}
+
+/// Takes a place under the server's limit, and a connection for it.
+pub(crate) fn accept_within_limit(
+    state: &ServerState,
+    accept: impl FnOnce() -> io::Result<(OwnedFd, SocketAddr)>,
+) -> Accepted {
+    if !state.acquire() {
+        return Accepted::PastLimit;
+    }
+    let accepted = Accepted::of(accept());
+    if !matches!(accepted, Accepted::Connection(..)) {
+        state.release();
+    }
+    accepted
 }
 
 /// Where a worker's connections come from.

@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::accept::{Failure, Pause};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_reactor::worker_group::{LoopHandle, Phase};
@@ -28,6 +27,7 @@ use super::environment::Workspace;
 use super::limit::Limit;
 use super::unsent::{Room, Unsent};
 use crate::accept::ConnectionSource;
+use crate::accept::intake::{Intake, Taken};
 use crate::service::Service;
 use crate::state::ServerState;
 use crate::totals::{SEND_TIMEOUT, Totals};
@@ -57,7 +57,7 @@ pub(crate) fn run<S: Selector, P: Service>(
     selector.add(handle.wake().as_fd(), WAKE, Interest::READ)?;
     let mut table = EventLoop::<S, P> {
         handle,
-        source,
+        intake: Intake::new(handle, source, state),
         prototype,
         state,
         selector,
@@ -67,7 +67,6 @@ pub(crate) fn run<S: Selector, P: Service>(
         wheel: Wheel::new(Instant::now()),
         ready_list: Vec::new(),
         listening: false,
-        pause: Pause::default(),
         draining: false,
         totals: Totals::default(),
     };
@@ -80,7 +79,7 @@ pub(crate) fn run<S: Selector, P: Service>(
 
 struct EventLoop<'a, S, P> {
     handle: &'a LoopHandle,
-    source: ConnectionSource<'a>,
+    intake: Intake<'a>,
     prototype: &'a P,
     state: &'a ServerState,
     selector: S,
@@ -91,7 +90,6 @@ struct EventLoop<'a, S, P> {
     /// Keys with more to do that the selector will not report again.
     ready_list: Vec<u64>,
     listening: bool,
-    pause: Pause,
     draining: bool,
     totals: Totals,
 }
@@ -119,8 +117,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 due.drain(..).for_each(|key| self.expire(Key::from_raw(key)));
             }
             self.workspace.environment.end_turn();
-            if self.pause.is_on() && self.pause.ends(Instant::now()) {
-                self.handle.report_room();
+            if self.intake.resumes() {
+                self.intake.report_room();
                 self.update_listening()?;
             }
             if self.draining && self.connections.is_empty() {
@@ -138,7 +136,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         if !self.ready_list.is_empty() {
             return Some(Duration::ZERO);
         }
-        let paused = self.pause.until().map(|until| until.saturating_duration_since(Instant::now()));
+        let paused = self.intake.wait();
         if self.wheel.is_empty() {
             return paused;
         }
@@ -164,16 +162,16 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     /// Waits for the listeners while this table holds the accept token and nothing is exhausted,
     /// and not otherwise.
     fn update_listening(&mut self) -> io::Result<()> {
-        let listen = self.handle.phase() == Phase::Run && self.handle.holds_accept_token() && !self.pause.is_on();
+        let listen = self.intake.is_open();
         if listen == self.listening {
             return Ok(());
         }
-        for (key, listener) in (FIRST_LISTENER..).zip(self.source.descriptors()) {
+        for (key, listener) in (FIRST_LISTENER..).zip(self.intake.source().descriptors()) {
             if !listen {
                 self.selector.remove(listener.as_fd())?;
                 continue;
             }
-            if self.source.is_shared() {
+            if self.intake.source().is_shared() {
                 self.selector.add_shared(listener.as_fd(), key)?;
             } else {
                 self.selector.add(listener.as_fd(), key, Interest::READ)?;
@@ -187,36 +185,12 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         if !self.listening {
             return Ok(());
         }
-        let door = (key - FIRST_LISTENER) as usize;
+        let listener = (key - FIRST_LISTENER) as usize;
         for _ in 0..ACCEPT_BATCH {
-            if !self.source.is_handed() && !self.state.acquire() {
-                return self.pause_accepting();
-            }
-            let error = match self.source.take(door) {
-                Ok((socket, peer)) => {
-                    self.open(socket, peer);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            if !self.source.is_handed() {
-                self.state.release();
-            }
-            let failure = Failure::of(&error);
-            // The listener may have been shut down, and this loop hear of it next.
-            if failure == Failure::Empty || self.handle.phase() != Phase::Run {
-                return Ok(());
-            }
-            // A full table is no error where another takes over: the coordinator counts when none
-            // can be added.
-            if failure == Failure::FullTable {
-                self.handle.report_full();
-            }
-            if failure != Failure::FullTable || !self.handle.grows() {
-                self.totals.count_io_error(&error);
-            }
-            if failure.pauses() {
-                return self.pause_accepting();
+            match self.intake.take(listener, &mut self.totals) {
+                Taken::Connection(socket, peer) => self.open(socket, peer),
+                Taken::Lost => {}
+                Taken::Nothing => return self.update_listening(),
             }
         }
         if S::EDGE {
@@ -264,14 +238,9 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         if let Some(connection) = self.connections.remove(key) {
             connection.limit.cancel(&mut self.wheel);
             self.state.release();
-            self.source.left();
+            self.intake.source().left();
             self.totals.refused += 1;
         }
-    }
-
-    fn pause_accepting(&mut self) -> io::Result<()> {
-        self.pause.begin(Instant::now());
-        self.update_listening()
     }
 
     /// Reads, serves and sends for one connection until it has to wait.
@@ -354,21 +323,16 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         self.selector.forget(connection.socket.as_fd());
         connection.limit.cancel(&mut self.wheel);
         self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
-        self.source.left();
+        self.intake.source().left();
         drop((connection.socket, connection.unsent));
-        if self.pause.is_on() {
-            // The loop resumes when it has dealt with this batch.
-            self.pause.end_soon(Instant::now());
-        }
+        // The loop resumes when it has dealt with this batch.
+        self.intake.connection_ended();
     }
 
     /// Serves what has arrived, and closes each connection that has nothing under way.
     fn drain(&mut self) {
-        if self.source.is_handed() && self.handle.holds_accept_token() {
-            // What was accepted before the end is served.
-            while let Ok((socket, peer)) = self.source.take(0) {
-                self.open(socket, peer);
-            }
+        while let Some((socket, peer)) = self.intake.take_last_handed() {
+            self.open(socket, peer);
         }
         self.draining = true;
         self.workspace.environment.drain();

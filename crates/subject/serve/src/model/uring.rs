@@ -21,7 +21,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::accept::Pause;
 use plimsoll_reactor::progress::Sent;
 use plimsoll_reactor::sparse_vec::SparseVec;
 use plimsoll_reactor::timer::Wheel;
@@ -32,6 +31,7 @@ use plimsoll_sys::ring::{self, Buffer, Completion, Payload, Ring, SendMode, Size
 use leaving::{FileTransfer, collect_output};
 
 use crate::accept::ConnectionSource;
+use crate::accept::intake::Intake;
 use crate::driver::conversation::{Conversation, Stage};
 use crate::driver::environment::Workspace;
 use crate::driver::limit::Limit;
@@ -74,7 +74,7 @@ pub(crate) fn run<P: Service>(
     ring.watch(handle.wake().as_fd())?;
     let mut table = EventLoop {
         handle,
-        source,
+        intake: Intake::new(handle, source, state),
         watched: vec![false; source.descriptors().len()],
         armed: vec![0; source.descriptors().len()],
         prototype,
@@ -89,8 +89,6 @@ pub(crate) fn run<P: Service>(
         free_buffers: Vec::new(),
         awaiting_buffer: Vec::new(),
         accepting: false,
-        full: false,
-        pause: Pause::default(),
         draining: false,
         watches_wake: true,
         installs: true,
@@ -148,10 +146,10 @@ enum Lifecycle {
 
 struct EventLoop<'a, P> {
     handle: &'a LoopHandle,
-    source: ConnectionSource<'a>,
-    /// By door: it is watched.
+    intake: Intake<'a>,
+    /// By listener: it is watched.
     watched: Vec<bool>,
-    /// By door: how many accepts wait there.
+    /// By listener: how many accepts wait there.
     armed: Vec<usize>,
     prototype: &'a P,
     state: &'a ServerState,
@@ -171,9 +169,6 @@ struct EventLoop<'a, P> {
     awaiting_buffer: Vec<Slot>,
     /// Accepts are kept waiting.
     accepting: bool,
-    /// There was no slot for an accept that each listener needs.
-    full: bool,
-    pause: Pause,
     draining: bool,
     /// The ring watches the wake-up.
     watches_wake: bool,
@@ -208,8 +203,8 @@ impl<P: Service> EventLoop<'_, P> {
             }
             self.workspace.environment.end_turn();
             self.rearm_receives()?;
-            if self.pause.is_on() {
-                self.pause.ends(Instant::now());
+            if self.intake.resumes() {
+                self.report_room();
             }
             if self.draining && self.open == 0 && self.ring.accepts_waiting() + self.ring.adoptions_waiting() == 0 {
                 return Ok(());
@@ -225,12 +220,12 @@ impl<P: Service> EventLoop<'_, P> {
         for connection in self.connections.drain() {
             connection.limit.cancel(&mut self.wheel);
             self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
-            self.source.left();
+            self.intake.source().left();
         }
         // Each has taken its place before.
         for _ in 0..self.ring.adoptions_waiting() {
             self.state.release();
-            self.source.left();
+            self.intake.source().left();
         }
         self.open = 0;
         self.ring.end_all()?;
@@ -239,8 +234,8 @@ impl<P: Service> EventLoop<'_, P> {
         Ok(())
     }
 
-    /// Counts what was not given back. What waits for a wake-up or a connection at a door is no
-    /// leak: it goes with the ring.
+    /// Counts what was not given back. What waits for a wake-up or a connection is no leak: it
+    /// goes with the ring.
     fn finish(mut self) -> io::Result<Totals> {
         let standing = usize::from(self.watches_wake) + self.watched.iter().filter(|watched| **watched).count();
         let leaked = &mut self.totals.leaked;
@@ -253,7 +248,7 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// How long to wait for something to happen.
     fn timeout(&self) -> Option<Duration> {
-        let paused = self.pause.until().map(|until| until.saturating_duration_since(Instant::now()));
+        let paused = self.intake.wait();
         if self.wheel.is_empty() {
             return paused;
         }
@@ -272,7 +267,7 @@ impl<P: Service> EventLoop<'_, P> {
                 }
                 Ok(())
             }
-            Completion::Ready(door) => self.on_acceptable(door),
+            Completion::Ready(listener) => self.on_acceptable(listener),
             Completion::Accepted { listener, outcome } => {
                 self.armed[listener as usize] -= 1;
                 self.arrived(outcome)
@@ -287,13 +282,8 @@ impl<P: Service> EventLoop<'_, P> {
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(_) => {
                 self.open -= 1;
-                if self.full && self.capacity - self.open >= self.armed.len() {
-                    self.full = false;
-                    self.handle.report_room();
-                }
-                if self.pause.is_on() {
-                    self.pause.end_soon(Instant::now());
-                }
+                self.report_room();
+                self.intake.connection_ended();
                 Ok(())
             }
         }
@@ -495,7 +485,7 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
         self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
-        self.source.left();
+        self.intake.source().left();
         self.ring.close(slot)
     }
 

@@ -9,13 +9,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::Instant;
 
-use plimsoll_reactor::accept::Failure;
-use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::ring::{self, Slot};
 
 use super::{Connection, EventLoop, Lifecycle, Receive};
+use crate::accept::intake::Taken;
 use crate::driver::conversation::Conversation;
 use crate::driver::limit::Limit;
 use crate::service::Service;
@@ -27,15 +25,15 @@ impl<P: Service> EventLoop<'_, P> {
     /// Waits for connections while this table holds the accept token and nothing is exhausted, and
     /// not otherwise.
     pub(super) fn update_listening(&mut self) -> io::Result<()> {
-        if self.handle.phase() != Phase::Run || !self.handle.holds_accept_token() || self.pause.is_on() {
+        if !self.intake.is_open() {
             return if std::mem::take(&mut self.accepting) { self.ring.cancel_accepts() } else { Ok(()) };
         }
         self.accepting = true;
-        if self.takes() {
+        if self.accepts_by_call() {
             if !self.has_room() {
-                self.report_full();
+                self.intake.report_full();
             }
-            return self.watch_doors();
+            return self.watch_listeners();
         }
         self.arm_accepts()
     }
@@ -53,7 +51,7 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let mut free = self.capacity.saturating_sub(self.open + waiting);
         for level in 0..share {
-            for (number, listener) in (0_u32..).zip(self.source.descriptors()) {
+            for (number, listener) in (0_u32..).zip(self.intake.source().descriptors()) {
                 let waiting = &mut self.armed[number as usize];
                 if *waiting == level && free > 0 && self.ring.accept(listener.as_fd(), number)? {
                     *waiting += 1;
@@ -62,28 +60,30 @@ impl<P: Service> EventLoop<'_, P> {
             }
         }
         if self.armed.contains(&0) {
-            self.report_full();
+            self.intake.report_full();
         }
         Ok(())
     }
 
-    fn report_full(&mut self) {
-        self.full = true;
-        self.handle.report_full();
+    /// Reports room where each listener can have an accept that waits.
+    pub(super) fn report_room(&mut self) {
+        if self.capacity - self.open >= self.armed.len() {
+            self.intake.report_room();
+        }
     }
 
-    /// Whether connections are taken by an ordinary call rather than accepted by the ring.
-    fn takes(&self) -> bool {
-        self.source.is_handed() || self.state.is_limited()
+    /// Whether connections are accepted by an ordinary call rather than by the ring.
+    fn accepts_by_call(&self) -> bool {
+        self.intake.source().is_handed() || self.state.is_limited()
     }
 
-    fn watch_doors(&mut self) -> io::Result<()> {
+    fn watch_listeners(&mut self) -> io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
-        for (number, door) in (0_u32..).zip(self.source.descriptors()) {
+        for (number, listener) in (0_u32..).zip(self.intake.source().descriptors()) {
             if !std::mem::replace(&mut self.watched[number as usize], true) {
-                self.ring.watch_once(door.as_fd(), number)?;
+                self.ring.watch_once(listener.as_fd(), number)?;
             }
         }
         Ok(())
@@ -93,9 +93,9 @@ impl<P: Service> EventLoop<'_, P> {
         self.open + self.ring.adoptions_waiting() < self.capacity
     }
 
-    /// There is, or was, a connection at a door.
-    pub(super) fn on_acceptable(&mut self, number: u32) -> io::Result<()> {
-        self.watched[number as usize] = false;
+    /// A connection waits at a listener, or has waited there.
+    pub(super) fn on_acceptable(&mut self, listener: u32) -> io::Result<()> {
+        self.watched[listener as usize] = false;
         if !self.accepting {
             return Ok(());
         }
@@ -103,33 +103,10 @@ impl<P: Service> EventLoop<'_, P> {
             if !self.has_room() {
                 break;
             }
-            if !self.source.is_handed() && !self.state.acquire() {
-                self.pause.begin(Instant::now());
-                break;
-            }
-            let error = match self.source.take(number as usize) {
-                Ok((socket, peer)) => {
-                    self.ring.adopt(socket, peer)?;
-                    continue;
-                }
-                Err(error) => error,
-            };
-            if !self.source.is_handed() {
-                self.state.release();
-            }
-            let failure = Failure::of(&error);
-            if failure == Failure::Empty || self.handle.phase() != Phase::Run {
-                break;
-            }
-            self.totals.count_io_error(&error);
-            if failure == Failure::FullTable {
-                // Sockets that send files have a number in the thread's table as well: another
-                // table has room for more.
-                self.report_full();
-            }
-            if failure.pauses() {
-                self.pause.begin(Instant::now());
-                break;
+            match self.intake.take(listener as usize, &mut self.totals) {
+                Taken::Connection(socket, peer) => self.ring.adopt(socket, peer)?,
+                Taken::Lost => {}
+                Taken::Nothing => break,
             }
         }
         Ok(())
@@ -137,8 +114,8 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Takes what was handed over before the end: it is served.
     pub(super) fn take_what_was_handed(&mut self) -> io::Result<()> {
-        while self.source.is_handed() && self.handle.holds_accept_token() && self.has_room() {
-            let Ok((socket, peer)) = self.source.take(0) else { break };
+        while self.has_room() {
+            let Some((socket, peer)) = self.intake.take_last_handed() else { break };
             self.ring.adopt(socket, peer)?;
         }
         Ok(())
@@ -156,23 +133,19 @@ impl<P: Service> EventLoop<'_, P> {
     }
 
     fn on_accept_failed(&mut self, error: &io::Error) {
-        if self.takes() {
+        if self.accepts_by_call() {
             self.state.release();
-            self.source.left();
+            self.intake.source().left();
         }
-        // A cancelled accept, and one whose listener was shut down, is what was wanted.
-        if !ring::is_cancelled(error) && self.handle.phase() == Phase::Run {
-            self.totals.count_io_error(error);
-            // A connection that ended in the queue takes nothing from the next.
-            if Failure::of(error) != Failure::Connection {
-                self.pause.begin(Instant::now());
-            }
+        // A cancelled accept is no failure.
+        if !ring::is_cancelled(error) {
+            self.intake.failed(error, &mut self.totals);
         }
     }
 
     fn opened(&mut self, slot: Slot, peer: SocketAddr) -> io::Result<()> {
         self.open += 1;
-        if !self.takes() {
+        if !self.accepts_by_call() {
             self.state.force();
         }
         self.state.opened(&mut self.totals);
