@@ -14,31 +14,30 @@
 //! more behind each.
 
 mod arriving;
+mod connection;
+mod expiring;
 mod leaving;
+mod receiving;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::progress::Sent;
 use plimsoll_reactor::sparse_vec::SparseVec;
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::descriptor;
-use plimsoll_sys::ring::{self, Buffer, Completion, Payload, Ring, SendMode, Sizes, Slot};
+use plimsoll_sys::ring::{Completion, Ring, Sizes, Slot};
 
-use leaving::{FileTransfer, collect_output};
+use connection::{Connection, Lifecycle, Receive};
 
 use crate::accept::ConnectionSource;
 use crate::accept::intake::Intake;
-use crate::driver::conversation::{Conversation, Stage};
+use crate::driver::conversation::Stage;
 use crate::driver::environment::Workspace;
-use crate::driver::limit::Limit;
-use crate::driver::unsent::Body;
-use crate::service::{Chunk, Service};
+use crate::service::Service;
 use crate::state::ServerState;
-use crate::totals::{SEND_TIMEOUT, Totals};
+use crate::totals::Totals;
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
 const UNSENT_BYTES: usize = 64 * 1024;
@@ -96,52 +95,6 @@ pub(crate) fn run<P: Service>(
     };
     table.serve()?;
     table.finish()
-}
-
-struct Connection<P> {
-    slot: Slot,
-    peer: SocketAddr,
-    conversation: Conversation<P>,
-    limit: Limit,
-    receive: Receive,
-    /// A send is outstanding.
-    sending: bool,
-    /// The ring was asked what the peer has acknowledged.
-    asking: bool,
-    /// The conversation holds bytes that came during a send.
-    has_unprocessed_input: bool,
-    life: Lifecycle,
-    /// What is sent next.
-    unsent: Vec<u8>,
-    /// What is sent after that.
-    body: Option<Box<Body>>,
-    /// How files are sent, once there was one.
-    file_transfer: Option<Box<FileTransfer>>,
-}
-
-/// How a connection's receive stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Receive {
-    /// Outstanding.
-    Armed,
-    /// Outstanding, and told to end.
-    Ending,
-    /// Not outstanding.
-    Off,
-    /// Not outstanding: it ended as no buffer was free, and stands on the list of those that wait
-    /// for one.
-    AwaitingBuffer,
-}
-
-/// How far a connection has come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Lifecycle {
-    /// Bytes go both ways.
-    Open,
-    /// The peer has ended its half: what is unsent still goes out.
-    Ended,
-    /// The connection failed: nothing moves any more.
-    Failed,
 }
 
 struct EventLoop<'a, P> {
@@ -289,79 +242,6 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if !more {
-            connection.receive = Receive::Off;
-        }
-        match outcome {
-            Ok(Some(buffer)) => self.take_in(slot, buffer)?,
-            Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
-            Err(error) if ring::is_out_of_buffers(&error) => {
-                connection.receive = Receive::AwaitingBuffer;
-                self.awaiting_buffer.push(slot);
-            }
-            Err(error) if ring::is_cancelled(&error) => {}
-            Err(error) => {
-                if connection.life != Lifecycle::Failed {
-                    self.totals.count_io_error(&error);
-                }
-                connection.life = Lifecycle::Failed;
-            }
-        }
-        self.drive(slot)
-    }
-
-    /// Has the service answer what is in `buffer`, or keeps it for later while something is being
-    /// sent.
-    fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.conversation.exchange.bytes_received += buffer.len() as u64;
-        match connection.conversation.stage {
-            _ if connection.life == Lifecycle::Failed => {}
-            Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
-            Stage::Receiving | Stage::Resuming => {
-                connection.conversation.hold(self.ring.bytes(&buffer));
-                connection.has_unprocessed_input = true;
-            }
-            Stage::Closing | Stage::Lingering | Stage::Discarding => {}
-        }
-        self.ring.recycle(buffer);
-        Ok(())
-    }
-
-    /// Has the service answer, and keeps what it says for [`EventLoop::drive`]. An echo goes out of
-    /// the buffer that it came in.
-    fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
-        let Connection { conversation, unsent, body, .. } = connection;
-        connection.has_unprocessed_input = false;
-        let (mut in_place, free_buffers) = (None, &mut self.free_buffers);
-        let outcome = conversation.serve(fresh, &mut self.workspace, |input, output, environment, _| {
-            match output.chunks.as_slice() {
-                [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
-                _ => collect_output(input, output, environment, unsent, body, free_buffers)?,
-            }
-            Ok(false)
-        });
-        if let Err(error) = outcome {
-            self.totals.count_io_error(&error);
-            connection.life = Lifecycle::Failed;
-        }
-        match (buffer, in_place) {
-            (Some(buffer), Some(range)) if connection.life != Lifecycle::Failed => {
-                connection.sending = true;
-                self.ring.send(slot, Payload::Received(buffer, range), SendMode::None)
-            }
-            (Some(buffer), _) => {
-                self.ring.recycle(buffer);
-                Ok(())
-            }
-            (None, _) => Ok(()),
-        }
-    }
-
     /// Starts or ends whatever the connection's state asks for, now that something of it has
     /// changed.
     fn drive(&mut self, slot: Slot) -> io::Result<()> {
@@ -420,67 +300,6 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    /// A connection's timer has fired.
-    fn expire(&mut self, index: usize) -> io::Result<()> {
-        let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
-        if !connection.limit.is_reached(self.workspace.environment.now(), &mut self.wheel, index as u64) {
-            return Ok(());
-        }
-        let slot = connection.slot;
-        if connection.limit.is_sending() {
-            if connection.life == Lifecycle::Failed || std::mem::replace(&mut connection.asking, true) {
-                return Ok(());
-            }
-            return self.ring.ask_unacknowledged(slot);
-        }
-        let Connection { conversation, unsent, body, .. } = connection;
-        let free_buffers = &mut self.free_buffers;
-        let outcome = conversation.expire(&mut self.workspace, |input, output, environment, _| {
-            collect_output(input, output, environment, unsent, body, free_buffers)?;
-            Ok(false)
-        });
-        if let Err(error) = outcome {
-            self.totals.count_io_error(&error);
-            connection.life = Lifecycle::Failed;
-        }
-        self.drive(slot)
-    }
-
-    /// Looks at what the peer has acknowledged, and gives it up where that is nothing for too long.
-    fn look(&mut self, slot: Slot, unacknowledged: io::Result<usize>) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.asking = false;
-        let (now, key) = (self.workspace.environment.now(), slot.index() as u64);
-        // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds
-        // something, as output waits.
-        let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
-        if connection.life != Lifecycle::Failed
-            && let Some(timeout) = connection.conversation.send_timeout()
-            && connection.limit.gives_up(sent, timeout, now, &mut self.wheel, key)
-        {
-            self.totals.count_error(SEND_TIMEOUT);
-            connection.life = Lifecycle::Failed;
-            // The peer does not take what the kernel holds for it either.
-            self.ring.reset(slot)?;
-        }
-        self.drive(slot)
-    }
-
-    /// Lets as many connections receive again as there are buffers.
-    fn rearm_receives(&mut self) -> io::Result<()> {
-        for _ in 0..self.awaiting_buffer.len().min(self.ring.free_buffers()) {
-            let slot = self.awaiting_buffer.swap_remove(0);
-            // It may have been closed, or its slot be another's, since it was put on the list.
-            if let Some(connection) = self.connections.get_mut(slot.index())
-                && connection.receive == Receive::AwaitingBuffer
-            {
-                connection.receive = Receive::Off;
-                self.drive(slot)?;
-            }
-        }
-        Ok(())
-    }
-
     fn close(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
@@ -498,20 +317,6 @@ impl<P: Service> EventLoop<'_, P> {
             self.ring.end_reading(connection.slot)?;
         }
         Ok(())
-    }
-}
-
-impl<P: Service> Connection<P> {
-    /// Whether something is being sent, or waits to be.
-    fn sends(&self) -> bool {
-        self.sending || !self.unsent.is_empty() || self.body.is_some()
-    }
-
-    /// Whether it is the service's turn, and nothing is in its way.
-    fn has_more_to_say(&self) -> bool {
-        !self.sends()
-            && self.life != Lifecycle::Failed
-            && (self.conversation.stage == Stage::Resuming || self.has_unprocessed_input)
     }
 }
 

@@ -12,7 +12,8 @@ use std::os::fd::AsFd;
 
 use plimsoll_sys::ring::{self, Slot};
 
-use super::{Connection, EventLoop, Lifecycle, Receive};
+use super::EventLoop;
+use super::connection::{Connection, Lifecycle, Receive};
 use crate::accept::intake::Taken;
 use crate::driver::conversation::Conversation;
 use crate::driver::limit::Limit;

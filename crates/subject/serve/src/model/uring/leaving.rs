@@ -13,18 +13,11 @@ use std::os::fd::OwnedFd;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Payload, SendMode, Slot};
 
-use super::{Connection, EventLoop, Lifecycle, OUTSTANDING, PIECE_BYTES, SPARES};
+use super::connection::{FileTransfer, Lifecycle};
+use super::{EventLoop, OUTSTANDING, PIECE_BYTES, SPARES};
 use crate::driver::environment::Environment;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
-
-/// How a connection's files are sent.
-pub(super) enum FileTransfer {
-    /// By sendfile: the socket's number in the thread's table, and what waits there.
-    Sendfile(OwnedFd, Unsent),
-    /// The one under way passes through memory. The next one asks again.
-    Memory,
-}
 
 impl<P: Service> EventLoop<'_, P> {
     pub(super) fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
@@ -152,13 +145,6 @@ impl<P: Service> EventLoop<'_, P> {
         }
         connection.sending = true;
         self.ring.await_room(slot)
-    }
-}
-
-impl<P> Connection<P> {
-    /// Whether what is sent next is a file.
-    fn sends_a_file(&self) -> bool {
-        matches!(self.body.as_deref(), Some(Body::File { .. }))
     }
 }
 

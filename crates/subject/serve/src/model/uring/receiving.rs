@@ -1,0 +1,103 @@
+//! How bytes come from a ring's sockets: received into the ring's buffers, answered by the service.
+//!
+//! The rule: every buffer goes back to the pool, or goes out with the echo of what it holds.
+
+use std::io;
+
+use plimsoll_sys::ring::{self, Buffer, Payload, SendMode, Slot};
+
+use super::connection::{Connection, Lifecycle, Receive};
+use super::leaving::collect_output;
+use super::{EventLoop, OUTSTANDING};
+use crate::driver::conversation::Stage;
+use crate::service::{Chunk, Service};
+
+impl<P: Service> EventLoop<'_, P> {
+    pub(super) fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        if !more {
+            connection.receive = Receive::Off;
+        }
+        match outcome {
+            Ok(Some(buffer)) => self.take_in(slot, buffer)?,
+            Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
+            Err(error) if ring::is_out_of_buffers(&error) => {
+                connection.receive = Receive::AwaitingBuffer;
+                self.awaiting_buffer.push(slot);
+            }
+            Err(error) if ring::is_cancelled(&error) => {}
+            Err(error) => {
+                if connection.life != Lifecycle::Failed {
+                    self.totals.count_io_error(&error);
+                }
+                connection.life = Lifecycle::Failed;
+            }
+        }
+        self.drive(slot)
+    }
+
+    /// Has the service answer what is in `buffer`, or keeps it for later while something is being
+    /// sent.
+    fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        connection.conversation.exchange.bytes_received += buffer.len() as u64;
+        match connection.conversation.stage {
+            _ if connection.life == Lifecycle::Failed => {}
+            Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
+            Stage::Receiving | Stage::Resuming => {
+                connection.conversation.hold(self.ring.bytes(&buffer));
+                connection.has_unprocessed_input = true;
+            }
+            Stage::Closing | Stage::Lingering | Stage::Discarding => {}
+        }
+        self.ring.recycle(buffer);
+        Ok(())
+    }
+
+    /// Has the service answer, and keeps what it says for [`EventLoop::drive`]. An echo goes out of
+    /// the buffer that it came in.
+    pub(super) fn converse(&mut self, slot: Slot, buffer: Option<Buffer>) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
+        let Connection { conversation, unsent, body, .. } = connection;
+        connection.has_unprocessed_input = false;
+        let (mut in_place, free_buffers) = (None, &mut self.free_buffers);
+        let outcome = conversation.serve(fresh, &mut self.workspace, |input, output, environment, _| {
+            match output.chunks.as_slice() {
+                [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
+                _ => collect_output(input, output, environment, unsent, body, free_buffers)?,
+            }
+            Ok(false)
+        });
+        if let Err(error) = outcome {
+            self.totals.count_io_error(&error);
+            connection.life = Lifecycle::Failed;
+        }
+        match (buffer, in_place) {
+            (Some(buffer), Some(range)) if connection.life != Lifecycle::Failed => {
+                connection.sending = true;
+                self.ring.send(slot, Payload::Received(buffer, range), SendMode::None)
+            }
+            (Some(buffer), _) => {
+                self.ring.recycle(buffer);
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Lets as many connections receive again as there are buffers.
+    pub(super) fn rearm_receives(&mut self) -> io::Result<()> {
+        for _ in 0..self.awaiting_buffer.len().min(self.ring.free_buffers()) {
+            let slot = self.awaiting_buffer.swap_remove(0);
+            // It may have been closed, or its slot be another's, since it was put on the list.
+            if let Some(connection) = self.connections.get_mut(slot.index())
+                && connection.receive == Receive::AwaitingBuffer
+            {
+                connection.receive = Receive::Off;
+                self.drive(slot)?;
+            }
+        }
+        Ok(())
+    }
+}
