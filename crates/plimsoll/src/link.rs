@@ -205,6 +205,10 @@ fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> S
 fn sentence(report: &Report) -> String {
     match report {
         Report::Counters { links, .. } => counts(links),
+        Report::TimersCoarse { why } => format!(
+            "the kernel refuses precise timers ({why}), so frames may pass up to 50 us late; let prctl(2) be called \
+             with PR_SET_TIMERSLACK"
+        ),
         Report::DropsUnknown { device, why } => format!(
             "frames that `{device}` drops cannot be counted ({why}), so some may be lost unseen; run the link as root \
              of its namespaces"

@@ -1,5 +1,6 @@
 //! CPU time as the kernel accounts it (clock_gettime(2), getrusage(2)).
 
+use std::io;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -25,11 +26,12 @@ pub fn thread_run_queue_wait() -> Duration {
 }
 
 /// Lets this thread's timed waits end as close to their deadline as the timer hardware allows
-/// (prctl(2), PR_SET_TIMERSLACK), in place of the kernel's default of up to 50 us late.
-pub fn sharpen_timers() {
+/// (prctl(2), PR_SET_TIMERSLACK), in place of the kernel's default of up to 50 us late. A filter of
+/// system calls (seccomp(2)) may refuse it: then that default stays.
+pub fn sharpen_timers() -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and touches no memory of ours.
     let outcome = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
-    debug_assert_eq!(outcome, 0, "PR_SET_TIMERSLACK cannot fail for the calling thread");
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn duration(clock: ClockId) -> Duration {

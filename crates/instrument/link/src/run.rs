@@ -56,6 +56,14 @@ pub enum LinkError {
         "the TAP device `{0}` is gone: its namespace ended, or it was deleted; start the link again with the hosts"
     )]
     Gone(String),
+    /// A device cannot be read, though it is there.
+    #[error("cannot read frames from the TAP device `{device}`: {source}; start the link again with the hosts")]
+    Read {
+        /// Its name.
+        device: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The event loop failed.
     #[error("cannot wait for frames: {0}")]
     Wait(#[from] io::Error),
@@ -90,6 +98,11 @@ pub enum Report {
         unix_s: f64,
         /// Each direction of each link.
         links: Vec<WayCounts>,
+    },
+    /// The kernel refuses precise timers, so frames may be handed over up to 50 us late.
+    TimersCoarse {
+        /// Why.
+        why: String,
     },
     /// What a device dropped cannot be read, so frames that the emulator did not read in time are
     /// not counted.
@@ -163,7 +176,9 @@ impl Link {
         self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
         // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would
         // be the link's delay.
-        clock::sharpen_timers();
+        if let Err(error) = clock::sharpen_timers() {
+            report(Report::TimersCoarse { why: error.to_string() });
+        }
         let mut next_report = interval.map(|interval| Instant::now() + interval);
         let mut buffer = vec![0; FRAME_BYTES];
         let mut ready: Vec<u64> = Vec::new();
@@ -212,7 +227,11 @@ impl Link {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(LinkError::Gone(self.config.devices[device].clone())),
+                Err(source) => {
+                    let device = self.config.devices[device].clone();
+                    let is_gone = source.raw_os_error() == Some(EBADFD);
+                    return Err(if is_gone { LinkError::Gone(device) } else { LinkError::Read { device, source } });
+                }
             }
         }
         Ok(())

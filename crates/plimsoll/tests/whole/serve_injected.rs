@@ -3,9 +3,9 @@
 
 use std::io::{Read, Write};
 
-use crate::support::server::{Server, for_every_model, may_trace};
+use crate::support::server::{Folder, Server, for_every_model, may_trace};
 
-for_every_model!(an_injected_error_ends_one_connection_at_most);
+for_every_model!(an_injected_error_ends_one_connection_at_most, an_injected_error_spoils_one_file_at_most);
 
 /// The second call of these in a thread or process fails so.
 fn injections(model: &str) -> Vec<(&'static str, &'static [&'static str])> {
@@ -43,6 +43,72 @@ fn an_injected_error_ends_one_connection_at_most(model: &str) {
             assert!(lost == 0 || !counted.is_empty(), "{call} {error}: {summary}");
             assert!(!counted.contains_key("other"), "{call} {error}: {summary}");
         }
+    }
+}
+
+/// Larger than what is read and sent with its head, so that sendfile(2) sends it.
+const FILE_BYTES: usize = 64 * 1024;
+
+fn an_injected_error_spoils_one_file_at_most(model: &str) {
+    if !may_trace() {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("file", &"x".repeat(FILE_BYTES));
+    let root = folder.path("").to_str().expect("the path is text").to_owned();
+    for (call, errors) in [
+        ("sendfile", &["EIO", "EAGAIN", "EINTR", "ENOMEM", "ECONNRESET"][..]),
+        ("openat2", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR", "EIO"]),
+        ("?fstat,?statx,?newfstatat", &["ENOMEM", "EIO"]),
+    ] {
+        for error in errors {
+            // A kernel that says that there is no room reports room later, once (epoll(7)): after
+            // an injected EAGAIN nothing does.
+            if (model, *error) == ("epoll-et", "EAGAIN") {
+                continue;
+            }
+            let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when=2"));
+            let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+            let mut arguments = vec!["--root", &root];
+            if !matches!(model, "threads" | "fork") {
+                arguments.extend(["--workers", "1"]);
+            }
+            let server = Server::under(&strace, "http", model, &arguments);
+            let outcomes: Vec<Fetched> = (0..6).map(|_| fetch(&server)).collect();
+            let whole = outcomes.iter().filter(|outcome| **outcome == Fetched::Whole).count();
+            // Each process of `fork` has a first and a second call of its own.
+            assert!(whole >= 5 || model == "fork", "{call} {error}: {outcomes:?}");
+            let summary = server.stop();
+            let counted = summary["errors"].as_object().expect("causes");
+            let cut = outcomes.contains(&Fetched::Cut);
+            assert!(!cut || !counted.is_empty(), "{call} {error}: a file was cut, and nothing is counted: {summary}");
+            assert!(!counted.contains_key("other"), "{call} {error}: {summary}");
+        }
+    }
+}
+
+/// What came of a request for the file.
+#[derive(Debug, PartialEq)]
+enum Fetched {
+    Whole,
+    /// An answer that says that it failed.
+    Refused,
+    /// Less than was promised.
+    Cut,
+}
+
+fn fetch(server: &Server) -> Fetched {
+    let mut stream = server.connect();
+    let mut answer = Vec::new();
+    let request = b"GET /file HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    if stream.write_all(request).and_then(|()| stream.read_to_end(&mut answer)).is_err() {
+        return Fetched::Cut;
+    }
+    let body = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |end| answer.len() - end - 4);
+    match answer.get(9..12) {
+        Some(b"200") if body == FILE_BYTES => Fetched::Whole,
+        Some([b'4' | b'5', ..]) => Fetched::Refused,
+        _ => Fetched::Cut,
     }
 }
 
