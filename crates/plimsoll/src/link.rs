@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use plimsoll_link::config::Config;
-use plimsoll_link::run::{Link, LinkError, Report, WayCounts};
+use plimsoll_link::run::{DirectionCounts, Link, LinkError, Report};
 use plimsoll_measure::units;
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -222,10 +222,10 @@ fn sentence(report: &Report) -> String {
     }
 }
 
-fn counts(links: &[WayCounts]) -> String {
+fn counts(links: &[DirectionCounts]) -> String {
     let lines: Vec<String> = links
         .iter()
-        .map(|WayCounts { from, to, counts }| {
+        .map(|DirectionCounts { from, to, counts }| {
             format!(
                 "{from} -> {to}: {} packets offered, {} delivered, {} dropped by the queue, {} by loss, {} by fault, \
                  {} released late",

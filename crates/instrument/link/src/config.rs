@@ -65,9 +65,9 @@ pub struct Link {
     /// What it joins.
     pub ends: [End; 2],
     /// From the first end to the second.
-    pub there: Shape,
+    pub forward: Shape,
     /// From the second end to the first.
-    pub back: Shape,
+    pub reverse: Shape,
 }
 
 /// A network whose every part is known and in range. Links and switches form trees: there is one
@@ -182,7 +182,7 @@ impl RawConfig {
         let whole_segments = match self.large_segments {
             LargeSegments::Cut => false,
             LargeSegments::Whole => true,
-            LargeSegments::Auto => links.iter().flat_map(|link| [&link.there, &link.back]).all(carries_whole),
+            LargeSegments::Auto => links.iter().flat_map(|link| [&link.forward, &link.reverse]).all(carries_whole),
         };
         Ok(Config {
             seed: self.seed,
@@ -236,7 +236,7 @@ impl RawLink {
                 ))
             })
         };
-        let there = RawShape {
+        let forward = RawShape {
             rate: self.rate.clone(),
             delay: self.delay.clone(),
             jitter: self.jitter.clone(),
@@ -245,11 +245,11 @@ impl RawLink {
             queue: self.queue,
         }
         .check(&label)?;
-        let back = match &self.reverse {
+        let reverse = match &self.reverse {
             Some(raw) => raw.check(&format!("{label}, reverse"))?,
-            None => there.clone(),
+            None => forward.clone(),
         };
-        Ok(Link { ends: [end(&self.ends[0])?, end(&self.ends[1])?], there, back })
+        Ok(Link { ends: [end(&self.ends[0])?, end(&self.ends[1])?], forward, reverse })
     }
 }
 

@@ -14,7 +14,7 @@ fn a_link_is_what_its_keys_say() {
     )
     .expect("it is valid");
     let [link] = &config.links[..] else { panic!("one link") };
-    let there = Shape {
+    let forward = Shape {
         rate: Some(100_000_000),
         delay: Duration::from_millis(10),
         jitter: Duration::from_millis(1),
@@ -22,8 +22,8 @@ fn a_link_is_what_its_keys_say() {
         loss: 0.005,
         queue: 7,
     };
-    assert_eq!(link.there, there);
-    assert_eq!((link.back.rate, link.back.delay, link.back.queue), (Some(1_000_000), Duration::ZERO, 100));
+    assert_eq!(link.forward, forward);
+    assert_eq!((link.reverse.rate, link.reverse.delay, link.reverse.queue), (Some(1_000_000), Duration::ZERO, 100));
     assert_eq!((config.seed, config.late_after), (0, Duration::from_millis(1)));
 }
 
@@ -34,7 +34,7 @@ fn a_queue_holds_a_round_trip_of_the_link_and_at_least_a_hundred_packets() {
         (r#", "rate": "1Gbit", "delay": "1us""#, 100),
         (r#", "rate": "10Mbit", "delay": "1ms""#, 100),
     ] {
-        assert_eq!(link(keys).expect("it is valid").links[0].there.queue, packets, "{keys}");
+        assert_eq!(link(keys).expect("it is valid").links[0].forward.queue, packets, "{keys}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use plimsoll_sys::tap::HEADER_BYTES;
 
-use crate::queue::Wire;
+use crate::queue::WireSize;
 
 /// Longest frame: a segment of 64 KiB with its Ethernet and VLAN headers.
 pub const FRAME_BYTES: usize = 65_536 + 18;
@@ -36,20 +36,20 @@ impl Frame {
 
     /// What the frame is on the wire. A large segment is cut into packets of `gso_size` bytes of
     /// payload, each with the headers of all.
-    pub fn wire(&self) -> Wire {
+    pub fn wire_size(&self) -> WireSize {
         let length = self.bytes.len() as u64;
-        self.segment().map_or(Wire { bytes: length, packets: 1 }, |segment| {
+        self.segment().map_or(WireSize { bytes: length, packets: 1 }, |segment| {
             let headers = segment.headers as u64;
             let packets = (length - headers).div_ceil(segment.payload as u64);
-            Wire { bytes: length + (packets - 1) * headers, packets: packets as u32 }
+            WireSize { bytes: length + (packets - 1) * headers, packets: packets as u32 }
         })
     }
 
     /// Cuts a large segment after its first `packets`, and returns what came after them on the
     /// wire. `None` where nothing is to be cut, nothing would be left, or the headers are none
     /// that can be rewritten.
-    pub fn shorten(&mut self, packets: u32) -> Option<Wire> {
-        let whole = self.wire();
+    pub fn shorten(&mut self, packets: u32) -> Option<WireSize> {
+        let whole = self.wire_size();
         if packets == 0 || packets >= whole.packets {
             return None;
         }
@@ -64,8 +64,8 @@ impl Frame {
             self.header[1] = 0;
             self.header[4..6].fill(0);
         }
-        let left = self.wire();
-        Some(Wire { bytes: whole.bytes - left.bytes, packets: whole.packets - left.packets })
+        let left = self.wire_size();
+        Some(WireSize { bytes: whole.bytes - left.bytes, packets: whole.packets - left.packets })
     }
 
     /// Where the parts of a large segment are; `None` for any other frame, and where the header
@@ -207,7 +207,7 @@ mod tests {
             (2920, 1460, 2, 2 * 1514),
             (64_240, 1460, 44, 44 * 1514),
         ] {
-            assert_eq!(segment(payload, gso_size).wire(), Wire { bytes, packets }, "{payload} by {gso_size}");
+            assert_eq!(segment(payload, gso_size).wire_size(), WireSize { bytes, packets }, "{payload} by {gso_size}");
         }
     }
 
@@ -263,10 +263,11 @@ mod tests {
     fn a_segment_that_is_cut_short_is_a_whole_one_of_its_first_packets() {
         for (kind, packets) in [(IPV4, 1), (IPV4, 2), (IPV4, 9), (IPV6, 1), (IPV6, 5)] {
             let (mut frame, ip, addresses) = sent(kind, 9500);
-            let (whole, original, tcp) = (frame.wire(), frame.bytes.clone(), frame.segment().expect("a segment").tcp);
+            let (whole, original, tcp) =
+                (frame.wire_size(), frame.bytes.clone(), frame.segment().expect("a segment").tcp);
             let rest = frame.shorten(packets).expect("it is cut");
-            assert_eq!(frame.wire().packets, packets);
-            assert_eq!(frame.wire().bytes + rest.bytes, whole.bytes);
+            assert_eq!(frame.wire_size().packets, packets);
+            assert_eq!(frame.wire_size().bytes + rest.bytes, whole.bytes);
             assert_eq!(rest.packets, 10 - packets);
             let payload = &frame.bytes[tcp + 20..];
             assert_eq!(payload, &original[tcp + 20..tcp + 20 + 1000 * packets as usize]);
@@ -303,11 +304,11 @@ mod tests {
     #[test]
     fn a_header_that_lies_about_a_segment_is_charged_as_one_packet() {
         let mut frame = segment(0, 1460);
-        assert_eq!(frame.wire(), Wire { bytes: 54, packets: 1 });
+        assert_eq!(frame.wire_size(), WireSize { bytes: 54, packets: 1 });
         frame.header[6..8].copy_from_slice(&u16::MAX.to_ne_bytes());
-        assert_eq!(frame.wire(), Wire { bytes: 54, packets: 1 });
+        assert_eq!(frame.wire_size(), WireSize { bytes: 54, packets: 1 });
         frame.bytes.clear();
-        assert_eq!(frame.wire(), Wire { bytes: 0, packets: 1 });
+        assert_eq!(frame.wire_size(), WireSize { bytes: 0, packets: 1 });
         assert_eq!(frame.addresses(), None);
     }
 }

@@ -44,7 +44,7 @@ impl Step {
 
 /// One direction of a link: the device that takes packets in, and the one that they leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Direction {
     /// Where packets come from.
     pub from: String,
     /// Where they go.
@@ -65,20 +65,20 @@ pub fn plan(config: &Config) -> Vec<Step> {
         steps.extend(bridge(&format!("p{number}")));
         steps.extend(plug(config, number, link.ends[0], 'x', 'a'));
         steps.extend(plug(config, number, link.ends[1], 'y', 'b'));
-        steps.extend(shape(&format!("p{number}y"), &link.there));
-        steps.extend(shape(&format!("p{number}x"), &link.back));
+        steps.extend(shape(&format!("p{number}y"), &link.forward));
+        steps.extend(shape(&format!("p{number}x"), &link.reverse));
     }
     steps
 }
 
 /// Each direction of each link, in the order of the configuration.
-pub fn ways(config: &Config) -> Vec<Way> {
+pub fn directions(config: &Config) -> Vec<Direction> {
     let both = |(number, link): (usize, &Link)| {
         let [one, other] = link.ends.map(|end| config.name(end).to_owned());
         let (x, y) = (format!("p{number}x"), format!("p{number}y"));
         [
-            Way { from: one.clone(), to: other.clone(), enters: x.clone(), leaves: y.clone() },
-            Way { from: other, to: one, enters: y, leaves: x },
+            Direction { from: one.clone(), to: other.clone(), enters: x.clone(), leaves: y.clone() },
+            Direction { from: other, to: one, enters: y, leaves: x },
         ]
     };
     config.links.iter().enumerate().flat_map(both).collect()

@@ -48,15 +48,15 @@ fn the_rate_is_htbs_and_the_queue_has_room_for_what_is_on_the_wire() {
 #[test]
 fn each_direction_has_its_own_shape_and_order_is_kept_by_a_plain_queue() {
     let made = lines(&plan(&config(TWO)));
-    let there: Vec<&String> = made.iter().filter(|line| line.contains("dev p1y")).collect();
-    assert_eq!(there.len(), 2, "{there:?}");
+    let forward: Vec<&String> = made.iter().filter(|line| line.contains("dev p1y")).collect();
+    assert_eq!(forward.len(), 2, "{forward:?}");
     assert!(
-        there[0].contains("root handle 10: netem") && there[0].ends_with("delay 2000us 1000us loss 0.5%"),
-        "{there:?}"
+        forward[0].contains("root handle 10: netem") && forward[0].ends_with("delay 2000us 1000us loss 0.5%"),
+        "{forward:?}"
     );
-    assert!(there[1].contains("parent 10: handle 20: pfifo"), "{there:?}");
-    let back: Vec<&String> = made.iter().filter(|line| line.contains("dev p1x")).collect();
-    assert!(back.last().is_some_and(|line| line.ends_with("netem limit 21 delay 10000us")), "{back:?}");
+    assert!(forward[1].contains("parent 10: handle 20: pfifo"), "{forward:?}");
+    let reverse: Vec<&String> = made.iter().filter(|line| line.contains("dev p1x")).collect();
+    assert!(reverse.last().is_some_and(|line| line.ends_with("netem limit 21 delay 10000us")), "{reverse:?}");
 }
 
 #[test]
@@ -80,8 +80,11 @@ fn a_pair_is_removed_by_the_end_that_stays_in_this_namespace() {
 
 #[test]
 fn ways_are_those_of_the_emulator_over_tap() {
-    let ways = ways(&config(TWO));
-    let told: Vec<_> = ways.iter().map(|way| (way.from.as_str(), way.to.as_str(), way.leaves.as_str())).collect();
+    let directions = directions(&config(TWO));
+    let told: Vec<_> = directions
+        .iter()
+        .map(|direction| (direction.from.as_str(), direction.to.as_str(), direction.leaves.as_str()))
+        .collect();
     assert_eq!(
         told,
         [("h1-eth0", "s1", "p0y"), ("s1", "h1-eth0", "p0x"), ("h2-eth0", "s1", "p1y"), ("s1", "h2-eth0", "p1x")]

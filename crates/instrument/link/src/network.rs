@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, End};
 use crate::frame::{Buffers, Frame};
-use crate::queue::{Counts, Fate, Queue};
+use crate::queue::{Counts, Outcome, Queue};
 use crate::switch::Table;
 
 /// Bytes of frames under way, over all links, past which the emulator drops and says that it was at
@@ -18,39 +18,39 @@ const UNDER_WAY_BYTES_MAX: usize = 640 << 20;
 
 /// One direction of a link.
 #[derive(Debug)]
-struct Way {
+struct Direction {
     queue: Queue,
     to: End,
-    /// Which of the switch's ports it comes in by, where it leads to a switch: the way that leaves
-    /// by that port.
+    /// Which of the switch's ports it comes in by, where it leads to a switch: the direction that
+    /// leaves by that port.
     port: usize,
 }
 
-/// A frame on a way, soonest first; of those due together the first offered.
+/// A frame in one direction of a link, soonest first; of those due together the first offered.
 #[derive(Debug)]
-struct Flight {
+struct InFlight {
     due: Instant,
     sequence: u64,
-    way: usize,
+    direction: usize,
     frame: Frame,
 }
 
-impl PartialEq for Flight {
-    fn eq(&self, other: &Flight) -> bool {
+impl PartialEq for InFlight {
+    fn eq(&self, other: &InFlight) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Flight {}
+impl Eq for InFlight {}
 
-impl PartialOrd for Flight {
-    fn partial_cmp(&self, other: &Flight) -> Option<std::cmp::Ordering> {
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &InFlight) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Flight {
-    fn cmp(&self, other: &Flight) -> std::cmp::Ordering {
+impl Ord for InFlight {
+    fn cmp(&self, other: &InFlight) -> std::cmp::Ordering {
         (self.due, self.sequence).cmp(&(other.due, other.sequence))
     }
 }
@@ -64,19 +64,19 @@ pub struct Delivery {
     pub due: Instant,
     /// The frame.
     pub frame: Frame,
-    way: usize,
+    direction: usize,
 }
 
 /// All links and switches of a configuration.
 #[derive(Debug)]
 pub struct Network {
-    ways: Vec<Way>,
-    /// The way that leaves each device.
+    directions: Vec<Direction>,
+    /// The direction that leaves each device.
     leaving: Vec<usize>,
-    /// The ways that leave each switch.
+    /// The directions that leave each switch.
     ports: Vec<Vec<usize>>,
     tables: Vec<Table>,
-    flights: BinaryHeap<Reverse<Flight>>,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
     sequence: u64,
     under_way_bytes: usize,
     late_after: Duration,
@@ -89,11 +89,11 @@ impl Network {
     /// A network without a frame.
     pub fn new(config: &Config) -> Network {
         let mut network = Network {
-            ways: Vec::new(),
+            directions: Vec::new(),
             leaving: vec![0; config.devices.len()],
             ports: vec![Vec::new(); config.switches.len()],
             tables: config.switches.iter().map(|_| Table::default()).collect(),
-            flights: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             sequence: 0,
             under_way_bytes: 0,
             late_after: config.late_after,
@@ -102,13 +102,13 @@ impl Network {
         };
         for link in &config.links {
             for (from, to, shape) in
-                [(link.ends[0], link.ends[1], &link.there), (link.ends[1], link.ends[0], &link.back)]
+                [(link.ends[0], link.ends[1], &link.forward), (link.ends[1], link.ends[0], &link.reverse)]
             {
-                let number = network.ways.len();
+                let number = network.directions.len();
                 // Each direction draws from a sequence of its own, so that traffic on one does not
-                // change the fate of another's.
+                // change what happens on another.
                 let queue = Queue::new(shape.clone(), config.seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
-                network.ways.push(Way { queue, to, port: number ^ 1 });
+                network.directions.push(Direction { queue, to, port: number ^ 1 });
                 match from {
                     End::Device(device) => network.leaving[device] = number,
                     End::Switch(switch) => network.ports[switch].push(number),
@@ -125,20 +125,20 @@ impl Network {
 
     /// When the next frame is due somewhere.
     pub fn next_due(&self) -> Option<Instant> {
-        self.flights.peek().map(|Reverse(flight)| flight.due)
+        self.in_flight.peek().map(|Reverse(in_flight)| in_flight.due)
     }
 
     /// The next frame that is due at a device by `now`. What becomes of it is to be told by
     /// [`Network::delivered`].
     pub fn deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.next_due().is_some_and(|due| due <= now) {
-            let Reverse(Flight { due, way, frame, .. }) = self.flights.pop()?;
+            let Reverse(InFlight { due, direction, frame, .. }) = self.in_flight.pop()?;
             self.under_way_bytes -= frame.bytes.len();
-            match self.ways[way].to {
-                End::Device(device) => return Some(Delivery { device, due, frame, way }),
+            match self.directions[direction].to {
+                End::Device(device) => return Some(Delivery { device, due, frame, direction }),
                 End::Switch(switch) => {
-                    self.ways[way].queue.delivered(frame.wire(), false);
-                    self.switch(due, switch, self.ways[way].port, frame);
+                    self.directions[direction].queue.delivered(frame.wire_size(), false);
+                    self.switch(due, switch, self.directions[direction].port, frame);
                 }
             }
         }
@@ -148,14 +148,14 @@ impl Network {
     /// Notes what became of a delivery: handed over at `now`, or refused by the device. Returns by
     /// how much it was late, if beyond tolerance.
     pub fn delivered(&mut self, now: Instant, delivery: Delivery, accepted: bool) -> Option<Duration> {
-        let queue = &mut self.ways[delivery.way].queue;
-        let wire = delivery.frame.wire();
+        let queue = &mut self.directions[delivery.direction].queue;
+        let size = delivery.frame.wire_size();
         let lateness = now.saturating_duration_since(delivery.due);
         let late = lateness > self.late_after;
         if accepted {
-            queue.delivered(wire, late);
+            queue.delivered(size, late);
         } else {
-            queue.faulted(wire);
+            queue.faulted(size);
         }
         self.buffers.recycle(delivery.frame);
         (accepted && late).then_some(lateness)
@@ -163,7 +163,7 @@ impl Network {
 
     /// Notes frames that a device dropped because earlier ones had not been read.
     pub fn never_read(&mut self, device: usize, frames: u64) {
-        self.ways[self.leaving[device]].queue.never_read(frames);
+        self.directions[self.leaving[device]].queue.never_read(frames);
     }
 
     /// How many frames were lost for want of memory since this was last asked.
@@ -174,7 +174,7 @@ impl Network {
     /// The counts of each link in the order of the configuration: from its first end to its second,
     /// and back.
     pub fn counts(&self) -> impl Iterator<Item = [Counts; 2]> + '_ {
-        self.ways.chunks_exact(2).map(|ways| [ways[0].queue.counts(), ways[1].queue.counts()])
+        self.directions.chunks_exact(2).map(|directions| [directions[0].queue.counts(), directions[1].queue.counts()])
     }
 
     fn switch(&mut self, now: Instant, switch: usize, port: usize, frame: Frame) {
@@ -197,23 +197,23 @@ impl Network {
         }
     }
 
-    fn offer(&mut self, now: Instant, way: usize, mut frame: Frame) {
-        let queue = &mut self.ways[way].queue;
+    fn offer(&mut self, now: Instant, direction: usize, mut frame: Frame) {
+        let queue = &mut self.directions[direction].queue;
         // A large segment stands for packets that come one after another: those at its head find
         // room, those at its end do not.
         if let Some(rest) = frame.shorten(queue.room(now)) {
             queue.refuse(rest);
         }
-        let wire = frame.wire();
-        let Fate::Arrives(due) = queue.offer(now, wire) else { return self.buffers.recycle(frame) };
+        let size = frame.wire_size();
+        let Outcome::Arrives(due) = queue.offer(now, size) else { return self.buffers.recycle(frame) };
         if self.under_way_bytes + frame.bytes.len() > UNDER_WAY_BYTES_MAX {
-            queue.faulted(wire);
+            queue.faulted(size);
             self.faults += 1;
             return self.buffers.recycle(frame);
         }
         self.under_way_bytes += frame.bytes.len();
         self.sequence += 1;
-        self.flights.push(Reverse(Flight { due, sequence: self.sequence, way, frame }));
+        self.in_flight.push(Reverse(InFlight { due, sequence: self.sequence, direction, frame }));
     }
 }
 

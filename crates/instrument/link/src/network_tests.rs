@@ -92,14 +92,14 @@ fn every_packet_is_in_exactly_one_count() {
         let now = delivery.due;
         network.delivered(now, delivery, handed_over % 10 != 0);
     }
-    let there = network.counts().next().expect("one link")[0];
-    assert_eq!(there.offered, 1000);
-    assert_eq!(there.delivered + there.dropped_by_fault, handed_over);
-    assert_eq!(there.dropped_by_fault, handed_over / 10);
-    let under_way = network.flights.len() as u64;
-    let dropped = there.dropped_by_queue + there.dropped_by_loss + there.dropped_by_fault;
-    assert_eq!(there.offered, there.delivered + dropped + under_way);
-    assert!(there.dropped_by_queue > 100 && there.dropped_by_loss > 50 && under_way > 10, "{there:?}");
+    let forward = network.counts().next().expect("one link")[0];
+    assert_eq!(forward.offered, 1000);
+    assert_eq!(forward.delivered + forward.dropped_by_fault, handed_over);
+    assert_eq!(forward.dropped_by_fault, handed_over / 10);
+    let under_way = network.in_flight.len() as u64;
+    let dropped = forward.dropped_by_queue + forward.dropped_by_loss + forward.dropped_by_fault;
+    assert_eq!(forward.offered, forward.delivered + dropped + under_way);
+    assert!(forward.dropped_by_queue > 100 && forward.dropped_by_loss > 50 && under_way > 10, "{forward:?}");
     assert_eq!(network.counts().next().expect("one link")[1], Counts::default());
 }
 

@@ -3,7 +3,7 @@
 //! A packet waits until all before it have departed, departs at the link's rate, and arrives after
 //! the delay. So one that finds the queue full is dropped, and one that is lost on the wire has
 //! used the wire all the same. Pure: the time is an argument, and the same seed gives the same
-//! fates.
+//! outcomes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 /// What a frame is on the wire: several packets where the kernel handed over a large segment uncut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
+pub struct WireSize {
     /// Bytes from the Ethernet header on, as tc(8) counts them: no preamble, checksum or gap (24
     /// bytes more a packet on a real wire).
     pub bytes: u64,
@@ -25,8 +25,8 @@ pub struct Wire {
 /// What one direction of a link does to packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Bits a second, each packet charged by its [`Wire`] bytes; `None` is a wire without a limit,
-    /// and without a queue.
+    /// Bits a second, each packet charged by its [`WireSize`] bytes; `None` is a wire without a
+    /// limit, and without a queue.
     pub rate: Option<u64>,
     /// From departure to arrival.
     pub delay: Duration,
@@ -51,7 +51,7 @@ pub enum Order {
 
 /// What becomes of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Outcome {
     /// It arrives then.
     Arrives(Instant),
     /// It found no room in the queue.
@@ -79,9 +79,9 @@ pub struct Counts {
     /// Packets handed to a host later than they were due by more than the tolerance: the emulator's
     /// doing. They are among the delivered.
     pub released_late: u64,
-    /// Wire bytes of the packets that were offered and read.
+    /// WireSize bytes of the packets that were offered and read.
     pub offered_bytes: u64,
-    /// Wire bytes of the packets that have arrived.
+    /// WireSize bytes of the packets that have arrived.
     pub delivered_bytes: u64,
 }
 
@@ -133,23 +133,23 @@ impl Queue {
     }
 
     /// Offers a frame at `now`, which never goes back by more than a wake-up is late.
-    pub fn offer(&mut self, now: Instant, wire: Wire) -> Fate {
-        let Some(departure) = self.depart(now, wire) else {
-            self.refuse(wire);
-            return Fate::QueueFull;
+    pub fn offer(&mut self, now: Instant, size: WireSize) -> Outcome {
+        let Some(departure) = self.depart(now, size) else {
+            self.refuse(size);
+            return Outcome::QueueFull;
         };
-        self.counts.offered += u64::from(wire.packets);
-        self.counts.offered_bytes += wire.bytes;
+        self.counts.offered += u64::from(size.packets);
+        self.counts.offered_bytes += size.bytes;
         if self.shape.loss > 0.0 && self.random.random::<f64>() < self.shape.loss {
-            self.counts.dropped_by_loss += u64::from(wire.packets);
-            return Fate::Lost;
+            self.counts.dropped_by_loss += u64::from(size.packets);
+            return Outcome::Lost;
         }
         let mut arrival = departure + self.delay();
         if self.shape.order == Order::Kept {
             arrival = self.last_arrival.map_or(arrival, |last| arrival.max(last));
             self.last_arrival = Some(arrival);
         }
-        Fate::Arrives(arrival)
+        Outcome::Arrives(arrival)
     }
 
     /// How many packets of a frame offered at `now` there is room for. One that is larger is to be
@@ -162,25 +162,25 @@ impl Queue {
     }
 
     /// Notes that there was no room for these packets.
-    pub fn refuse(&mut self, wire: Wire) {
-        self.counts.offered += u64::from(wire.packets);
-        self.counts.offered_bytes += wire.bytes;
-        self.counts.dropped_by_queue += u64::from(wire.packets);
+    pub fn refuse(&mut self, size: WireSize) {
+        self.counts.offered += u64::from(size.packets);
+        self.counts.offered_bytes += size.bytes;
+        self.counts.dropped_by_queue += u64::from(size.packets);
     }
 
     /// Notes that a frame has arrived, and whether that was later than it should have been by more
     /// than is tolerated.
-    pub fn delivered(&mut self, wire: Wire, late: bool) {
-        self.counts.delivered += u64::from(wire.packets);
-        self.counts.delivered_bytes += wire.bytes;
+    pub fn delivered(&mut self, size: WireSize, late: bool) {
+        self.counts.delivered += u64::from(size.packets);
+        self.counts.delivered_bytes += size.bytes;
         if late {
-            self.counts.released_late += u64::from(wire.packets);
+            self.counts.released_late += u64::from(size.packets);
         }
     }
 
     /// Notes that the emulator has lost a frame.
-    pub fn faulted(&mut self, wire: Wire) {
-        self.counts.dropped_by_fault += u64::from(wire.packets);
+    pub fn faulted(&mut self, size: WireSize) {
+        self.counts.dropped_by_fault += u64::from(size.packets);
     }
 
     /// Notes frames that a device dropped because the emulator had not read the earlier ones.
@@ -196,20 +196,20 @@ impl Queue {
 
     /// When a frame offered at `now` has departed, or `None` where the queue has no room for all of
     /// it.
-    fn depart(&mut self, now: Instant, wire: Wire) -> Option<Instant> {
+    fn depart(&mut self, now: Instant, size: WireSize) -> Option<Instant> {
         let Some(rate) = self.shape.rate else { return Some(now) };
         // An empty queue takes a frame of any size: one that cannot be cut must not be unable to
         // ever pass.
         let backlog = self.backlog(now);
-        if backlog > 0 && backlog + wire.packets > self.shape.queue {
+        if backlog > 0 && backlog + size.packets > self.shape.queue {
             return None;
         }
-        let nanoseconds = (u128::from(wire.bytes) * 8 * 1_000_000_000 + u128::from(rate / 2)) / u128::from(rate);
+        let nanoseconds = (u128::from(size.bytes) * 8 * 1_000_000_000 + u128::from(rate / 2)) / u128::from(rate);
         let start = self.free_at.map_or(now, |free| free.max(now));
         let departure = start + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX >> 2));
         self.free_at = Some(departure);
-        self.waiting.push_back(Waiting { begins: start, departs: departure, packets: wire.packets });
-        self.backlog += wire.packets;
+        self.waiting.push_back(Waiting { begins: start, departs: departure, packets: size.packets });
+        self.backlog += size.packets;
         Some(departure)
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PACKET: Wire = Wire { bytes: 1250, packets: 1 };
+const PACKET: WireSize = WireSize { bytes: 1250, packets: 1 };
 
 /// 1250 bytes at 10 Mbit/s take a millisecond.
 fn shape() -> Shape {
@@ -18,19 +18,19 @@ fn shape() -> Shape {
     }
 }
 
-fn ms(start: Instant, milliseconds: u64) -> Fate {
-    Fate::Arrives(start + Duration::from_millis(milliseconds))
+fn ms(start: Instant, milliseconds: u64) -> Outcome {
+    Outcome::Arrives(start + Duration::from_millis(milliseconds))
 }
 
 #[test]
 fn packets_offered_together_arrive_one_sending_time_apart_until_the_queue_is_full() {
     let start = Instant::now();
     let mut queue = Queue::new(shape(), 1);
-    let fates: Vec<Fate> = (0..5).map(|_| queue.offer(start, PACKET)).collect();
-    assert_eq!(fates, [ms(start, 6), ms(start, 7), ms(start, 8), Fate::QueueFull, Fate::QueueFull]);
+    let outcomes: Vec<Outcome> = (0..5).map(|_| queue.offer(start, PACKET)).collect();
+    assert_eq!(outcomes, [ms(start, 6), ms(start, 7), ms(start, 8), Outcome::QueueFull, Outcome::QueueFull]);
     // The first has departed after a millisecond, and its place is free, long before it arrives.
     let later = start + Duration::from_millis(1);
-    assert_eq!([queue.offer(later, PACKET), queue.offer(later, PACKET)], [ms(start, 9), Fate::QueueFull]);
+    assert_eq!([queue.offer(later, PACKET), queue.offer(later, PACKET)], [ms(start, 9), Outcome::QueueFull]);
     assert_eq!((queue.counts().offered, queue.counts().dropped_by_queue), (7, 3));
 }
 
@@ -47,9 +47,9 @@ fn a_link_without_a_rate_delays_and_never_drops() {
 fn a_large_segment_takes_as_long_and_as_much_room_as_its_packets() {
     let start = Instant::now();
     let mut queue = Queue::new(shape(), 1);
-    let segment = |packets: u32| Wire { bytes: 1250 * u64::from(packets), packets };
+    let segment = |packets: u32| WireSize { bytes: 1250 * u64::from(packets), packets };
     assert_eq!(queue.offer(start, segment(2)), ms(start, 7));
-    assert_eq!(queue.offer(start, segment(2)), Fate::QueueFull);
+    assert_eq!(queue.offer(start, segment(2)), Outcome::QueueFull);
     assert_eq!(queue.offer(start, segment(1)), ms(start, 8));
     let emptied = start + Duration::from_millis(3);
     assert_eq!(queue.offer(emptied, segment(9)), ms(start, 17), "an empty queue takes a segment of any size");
@@ -61,13 +61,13 @@ fn there_is_room_for_as_many_packets_as_the_queue_has_places() {
     let start = Instant::now();
     let mut queue = Queue::new(shape(), 1);
     assert_eq!(queue.room(start), 3);
-    queue.offer(start, Wire { bytes: 2500, packets: 2 });
+    queue.offer(start, WireSize { bytes: 2500, packets: 2 });
     assert_eq!(queue.room(start), 1);
     // Its packets depart one by one.
     for (microseconds, room) in [(999, 1), (1000, 2), (1999, 2), (2000, 3)] {
         assert_eq!(queue.room(start + Duration::from_micros(microseconds)), room, "{microseconds}");
     }
-    queue.refuse(Wire { bytes: 2500, packets: 2 });
+    queue.refuse(WireSize { bytes: 2500, packets: 2 });
     let Counts { offered, dropped_by_queue, offered_bytes, .. } = queue.counts();
     assert_eq!((offered, dropped_by_queue, offered_bytes), (4, 2, 5000));
     assert_eq!(Queue::new(Shape { rate: None, ..shape() }, 1).room(start), u32::MAX);
@@ -77,14 +77,14 @@ fn there_is_room_for_as_many_packets_as_the_queue_has_places() {
 fn what_is_lost_on_the_wire_has_used_it() {
     let start = Instant::now();
     let mut queue = Queue::new(Shape { loss: 1.0, queue: 1, ..shape() }, 1);
-    assert_eq!([queue.offer(start, PACKET), queue.offer(start, PACKET)], [Fate::Lost, Fate::QueueFull]);
+    assert_eq!([queue.offer(start, PACKET), queue.offer(start, PACKET)], [Outcome::Lost, Outcome::QueueFull]);
 }
 
 #[test]
 fn the_share_lost_is_the_share_asked_for() {
     let start = Instant::now();
     let mut queue = Queue::new(Shape { rate: None, loss: 0.02, ..shape() }, 7);
-    let lost = (0..100_000).filter(|_| queue.offer(start, PACKET) == Fate::Lost).count();
+    let lost = (0..100_000).filter(|_| queue.offer(start, PACKET) == Outcome::Lost).count();
     // Five standard deviations of a binomial count, sqrt(100000 * 0.02 * 0.98) = 44.
     assert!(lost.abs_diff(2000) < 220, "{lost}");
 }
@@ -96,7 +96,7 @@ fn jitter_spreads_arrivals_evenly_about_the_delay() {
     let mut queue = Queue::new(free, 3);
     let mut arrivals: Vec<f64> = (0..10_000)
         .map(|_| match queue.offer(start, PACKET) {
-            Fate::Arrives(at) => (at - start).as_secs_f64() * 1e3,
+            Outcome::Arrives(at) => (at - start).as_secs_f64() * 1e3,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -138,13 +138,14 @@ proptest! {
         let mut now = Instant::now();
         for (pause, packets) in traffic {
             now += Duration::from_nanos(pause);
-            let wire = |packets| Wire { bytes: bytes * u64::from(packets), packets };
+            let size = |packets| WireSize { bytes: bytes * u64::from(packets), packets };
             let taken = packets.min(whole.room(now));
-            let fate = if taken > 0 { whole.offer(now, wire(taken)) } else { Fate::QueueFull };
-            whole.refuse(wire(packets - taken));
-            let fates: Vec<Fate> = (0..packets).map(|_| single.offer(now, wire(1))).collect();
-            let last = fates.iter().rfind(|fate| **fate != Fate::QueueFull).copied().unwrap_or(Fate::QueueFull);
-            prop_assert_eq!(fate, last);
+            let outcome = if taken > 0 { whole.offer(now, size(taken)) } else { Outcome::QueueFull };
+            whole.refuse(size(packets - taken));
+            let outcomes: Vec<Outcome> = (0..packets).map(|_| single.offer(now, size(1))).collect();
+            let reached = outcomes.iter().rfind(|each| **each != Outcome::QueueFull).copied();
+            let last = reached.unwrap_or(Outcome::QueueFull);
+            prop_assert_eq!(outcome, last);
             prop_assert_eq!(whole.counts(), single.counts());
         }
     }
@@ -158,10 +159,10 @@ proptest! {
         let (mut arrived, mut arrived_bytes, mut dropped) = (0_u64, 0_u64, 0_u64);
         for (pause, bytes) in traffic {
             now += Duration::from_nanos(pause);
-            let wire = Wire { bytes, packets: 1 };
-            let fate = queue.offer(now, wire);
-            prop_assert_eq!(fate, twin.offer(now, wire), "the same seed gives the same fates");
-            let Fate::Arrives(at) = fate else { dropped += 1; continue };
+            let size = WireSize { bytes, packets: 1 };
+            let outcome = queue.offer(now, size);
+            prop_assert_eq!(outcome, twin.offer(now, size), "the same seed gives the same fates");
+            let Outcome::Arrives(at) = outcome else { dropped += 1; continue };
             arrived += 1;
             arrived_bytes += bytes;
             prop_assert!(at >= now + shape.delay - shape.jitter);
@@ -196,11 +197,11 @@ proptest! {
         let start = Instant::now();
         let shape = Shape { rate: Some(rate), delay: Duration::ZERO, queue: u32::MAX, ..shape() };
         let mut queue = Queue::new(shape, 0);
-        let mut last = Fate::Lost;
+        let mut last = Outcome::Lost;
         for _ in 0..count {
-            last = queue.offer(start, Wire { bytes, packets: 1 });
+            last = queue.offer(start, WireSize { bytes, packets: 1 });
         }
-        let Fate::Arrives(at) = last else { panic!("nothing is dropped: {last:?}") };
+        let Outcome::Arrives(at) = last else { panic!("nothing is dropped: {last:?}") };
         let wanted = f64::from(count) * bytes as f64 * 8.0 / rate as f64;
         // Half a nanosecond of rounding a packet.
         prop_assert!(((at - start).as_secs_f64() - wanted).abs() <= f64::from(count) * 0.51e-9 + wanted * 1e-12);

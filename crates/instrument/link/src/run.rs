@@ -78,7 +78,7 @@ impl LinkError {
 
 /// One direction of one link, and what has become of its packets.
 #[derive(Clone, Debug, Serialize)]
-pub struct WayCounts {
+pub struct DirectionCounts {
     /// Where packets come from.
     pub from: String,
     /// Where they go.
@@ -97,7 +97,7 @@ pub enum Report {
         /// Seconds since 1970.
         unix_s: f64,
         /// Each direction of each link.
-        links: Vec<WayCounts>,
+        links: Vec<DirectionCounts>,
     },
     /// The kernel refuses precise timers, so frames may be handed over up to 50 us late.
     TimersCoarse {
@@ -172,7 +172,7 @@ impl Link {
         signals: &Signals,
         interval: Option<Duration>,
         mut report: impl FnMut(Report),
-    ) -> Result<Vec<WayCounts>, LinkError> {
+    ) -> Result<Vec<DirectionCounts>, LinkError> {
         self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
         // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would
         // be the link's delay.
@@ -275,14 +275,14 @@ impl Link {
         Ok(())
     }
 
-    fn counts(&self) -> Vec<WayCounts> {
+    fn counts(&self) -> Vec<DirectionCounts> {
         let names = self.config.links.iter().map(|link| link.ends.map(|end| self.config.name(end).to_owned()));
         let pairs = names.zip(self.network.counts());
         pairs
-            .flat_map(|([one, other], [there, back])| {
+            .flat_map(|([one, other], [forward, reverse])| {
                 [
-                    WayCounts { from: one.clone(), to: other.clone(), counts: there },
-                    WayCounts { from: other, to: one, counts: back },
+                    DirectionCounts { from: one.clone(), to: other.clone(), counts: forward },
+                    DirectionCounts { from: other, to: one, counts: reverse },
                 ]
             })
             .collect()

@@ -41,8 +41,8 @@ fn a_refused_frame_is_lost_and_a_deleted_device_ends_the_link() {
     let down = |_: usize, _: &Frame| Err(io::Error::from_raw_os_error(5));
     assert_eq!(hand_over(&mut network, &mut disturbances, || start, down), Ok(()));
     assert_eq!(disturbances.take().map(|each| (each.late_frames, each.lost_frames)), Some((0, 3)));
-    let [there, _] = network.counts().next().expect("a link");
-    assert_eq!((there.offered, there.delivered, there.dropped_by_fault), (3, 0, 3));
+    let [forward, _] = network.counts().next().expect("a link");
+    assert_eq!((forward.offered, forward.delivered, forward.dropped_by_fault), (3, 0, 3));
 
     let mut network = waiting(3, start);
     let gone = |_: usize, _: &Frame| Err(io::Error::from_raw_os_error(EBADFD));
@@ -54,7 +54,7 @@ fn frames_that_were_never_read_are_offered_and_lost_by_fault() {
     let mut network = waiting(2, Instant::now());
     network.never_read(0, 40);
     network.never_read(1, 3);
-    let [there, back] = network.counts().next().expect("a link");
-    assert_eq!((there.offered, there.dropped_by_fault), (42, 40));
-    assert_eq!((back.offered, back.dropped_by_fault), (3, 3));
+    let [forward, reverse] = network.counts().next().expect("a link");
+    assert_eq!((forward.offered, forward.dropped_by_fault), (42, 40));
+    assert_eq!((reverse.offered, reverse.dropped_by_fault), (3, 3));
 }

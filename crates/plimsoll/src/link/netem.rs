@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
-use plimsoll_link::netem::{self, Command, Step, Way};
+use plimsoll_link::netem::{self, Command, Direction, Step};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -31,7 +31,7 @@ pub(super) struct DeviceCounts {
 
 /// What was made; dropping it removes it.
 pub(super) struct Made {
-    ways: Vec<Way>,
+    directions: Vec<Direction>,
     _devices: Devices,
 }
 
@@ -67,7 +67,7 @@ impl Made {
         for step in netem::plan(config) {
             devices.carry_out(step).map_err(|why| anyhow!(Environment(why)))?;
         }
-        Ok(Made { ways: netem::ways(config), _devices: devices })
+        Ok(Made { directions: netem::directions(config), _devices: devices })
     }
 
     /// Waits for a signal to end, and calls `report` with the counts every interval; returns the
@@ -103,15 +103,15 @@ impl Made {
             row.and_then(|row| row.split_whitespace().nth(place)?.parse::<u64>().ok())
                 .with_context(|| format!("`{device}` is gone: another program removed it; start the link again"))
         };
-        let counts = self.ways.iter().map(|way| {
+        let counts = self.directions.iter().map(|direction| {
             Ok(DeviceCounts {
-                from: way.from.clone(),
-                to: way.to.clone(),
-                offered: column(&way.enters, 1)?,
-                offered_bytes: column(&way.enters, 0)?,
-                delivered: column(&way.leaves, 9)?,
-                delivered_bytes: column(&way.leaves, 8)?,
-                dropped: column(&way.leaves, 11)?,
+                from: direction.from.clone(),
+                to: direction.to.clone(),
+                offered: column(&direction.enters, 1)?,
+                offered_bytes: column(&direction.enters, 0)?,
+                delivered: column(&direction.leaves, 9)?,
+                delivered_bytes: column(&direction.leaves, 8)?,
+                dropped: column(&direction.leaves, 11)?,
             })
         });
         counts.collect()

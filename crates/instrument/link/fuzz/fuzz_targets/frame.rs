@@ -20,12 +20,12 @@ fuzz_target!(|input: &[u8]| {
     let Some((header, bytes)) = rest.split_first_chunk() else { return };
     let frame = || Frame { header: *header, bytes: bytes.to_vec() };
     let mut cut = frame();
-    let whole = cut.wire();
+    let whole = cut.wire_size();
     assert!(whole.packets >= 1 && whole.bytes >= bytes.len() as u64);
     match cut.shorten(u32::from(*packets)) {
         None => assert_eq!(cut.bytes, bytes, "a frame that is not cut is not changed"),
         Some(rest) => {
-            let kept = cut.wire();
+            let kept = cut.wire_size();
             assert_eq!(kept.packets, u32::from(*packets));
             assert_eq!((kept.packets + rest.packets, kept.bytes + rest.bytes), (whole.packets, whole.bytes));
         }
@@ -41,8 +41,8 @@ fuzz_target!(|input: &[u8]| {
         network.delivered(end, delivery, true);
     }
     assert_eq!(network.next_due(), None);
-    for way in network.counts().flatten() {
-        let ended = way.delivered + way.dropped_by_queue + way.dropped_by_loss + way.dropped_by_fault;
-        assert_eq!(way.offered, ended, "{way:?}");
+    for counts in network.counts().flatten() {
+        let ended = counts.delivered + counts.dropped_by_queue + counts.dropped_by_loss + counts.dropped_by_fault;
+        assert_eq!(counts.offered, ended, "{counts:?}");
     }
 });
