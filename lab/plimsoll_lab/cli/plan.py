@@ -4,22 +4,54 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import DONE, Verb, colour, say
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.hosts.binary import find_binary
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.folder import open_run
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.units import count
 
 
 def _plan(options: argparse.Namespace) -> int:
     from plimsoll_lab.experiment.plan_summary import describe_plan  # noqa: PLC0415 - loads the statistics
-    from plimsoll_lab.report.plan import render_plan  # noqa: PLC0415
+    from plimsoll_lab.report.plan import render_plan, render_scale  # noqa: PLC0415
 
+    scaled = _scale(options) if options.scale else None
     plan, _ = read_plan(options)
     refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
-    say(json.dumps(described) if options.json else render_plan(described, colour=colour(options)))
+    if scaled is not None:
+        described["scale"] = scaled
+    said = json.dumps(described) if options.json else render_plan(described, colour=colour(options))
+    say(said if options.json or scaled is None else f"{said}\n{render_scale(scaled)}")
     return DONE
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_suite_arguments(parser)
+    parser.add_argument("--scale", metavar="RUN", help="say how many generators a target needs, by what this run used")
+    parser.add_argument("--target-connections", default="10M", metavar="N", help="of --scale (default: 10M)")
+    parser.add_argument("--target-rate", default="5M", metavar="N", help="of --scale, requests/s (default: 5M)")
+
+
+def _scale(options: argparse.Namespace) -> Json:
+    """How many generators the target needs, each with one address."""
+    from plimsoll_lab.analysis.scale import generators_needed  # noqa: PLC0415 - only where it is asked for
+
+    folder = open_run(Path(options.scale))
+    found = generators_needed(
+        folder.read_run(),
+        folder.read_trials(),
+        connections=count(options.target_connections),
+        rate=count(options.target_rate),
+    )
+    if found["measured"] is None:
+        raise LabError(f"{folder.path}: it has no valid trial to reckon with; name another run after --scale")
+    return found
 
 
 VERB = Verb(
@@ -28,7 +60,8 @@ VERB = Verb(
     examples="""examples:
   plimsoll lab plan demo
   plimsoll lab plan my-suite.toml --repeat 20 --json
+  plimsoll lab plan three-servers --scale runs/0007 --target-connections 10M --target-rate 5M
 """,
-    arguments=add_suite_arguments,
+    arguments=_arguments,
     perform=_plan,
 )
