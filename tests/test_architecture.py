@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "stats": {"stats"},
     "store": {"store", "problem"},
     "hosts": {"hosts", "problem"},
-    "trial": {"trial", "hosts", "store", "suite", "problem"},
+    "trial": {"trial", "hosts", "stats", "store", "suite", "problem"},
     "analysis": {"analysis", "stats", "store", "suite"},
     "report": {"report", "analysis", "store"},
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from plimsoll_lab.analysis.search_trial import broken_by, lost_part, what_broke
+import pytest
+
+from plimsoll_lab.analysis.search_trial import broken_by, lost_part, reading_of, what_broke
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
 from plimsoll_lab.suite.read import read_text
 
@@ -60,6 +63,20 @@ def test_a_window_that_saw_only_the_quick_requests_is_a_loss() -> None:
     short = replace(GOOD, warnings=(Doubt(code="window_too_short", message="too short", remedy="longer"),))
     assert lost_part(short, SUITE) == 0.5
     assert broken_by(short, SUITE) == "too short"
+
+
+def test_over_a_rate_a_trial_confirms_only_what_shows_that_its_backlog_does_not_grow() -> None:
+    summary = GOOD.load["summary"]
+    telling = replace(GOOD, load={"summary": summary, "command": ["plimsoll", "load", "--timeseries", "x.jsonl"]})
+    assert reading_of(telling, SUITE).met is None, "too short for a bound"
+    for low, high, met in ((-0.001, 0.004, True), (-0.001, 0.006, None), (0.006, 0.01, False)):
+        grown = {**GOOD.figures, "backlog_growth.low": low, "backlog_growth.high": high}
+        assert reading_of(replace(telling, figures=grown), SUITE).met is met
+    assert broken_by(replace(telling, figures=grown), SUITE) == "the backlog grew by 0.6% of the offered rate"
+    assert reading_of(GOOD, SUITE).met is True, "a generator that forks tells of no second"
+    assert reading_of(GOOD, SUITE).excess == pytest.approx(math.log(0.8))
+    assert reading_of(BAD, SUITE).excess == pytest.approx(math.log(1.6))
+    assert reading_of(replace(GOOD, outcome="failed"), SUITE).excess is None
 
 
 def test_what_the_server_was_short_of_is_named() -> None:

@@ -210,7 +210,6 @@ def _measure(
         measured = [each for each in generators if each.measured]
         seen.load.update(merge_summaries(binary, measured))
         seen.connections += [each for one in measured for each in _told_connections(one, seen.records)]
-        seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
         seen.roles += [_generator_record(each, seen.window) for each in generators if each.role is not None]
         died = server.exit_code()
         if capture is not None:
@@ -224,6 +223,8 @@ def _measure(
             doubts += far.collect(seen.records, file)
             seen.hosts["clocks"], moved = far.clocks()
             doubts += moved
+        # The files of generators on other machines are here only now.
+        seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     load_summary = cast("Json | None", seen.load["summary"])
