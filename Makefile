@@ -36,7 +36,7 @@ test: $(VENV)/.locked ## run every test
 
 peers: ## install the programs that tests and bench hold ours beside (Debian, as root); without them those parts say so and are left out
 	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \
-		redis-server redis-tools nghttp2-client iperf3 apache2-utils wrk curl tcpdump tshark strace
+		redis-server redis-tools nghttp2-client iperf3 apache2-utils wrk curl tcpdump tshark strace chromium
 
 bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## hold the tools beside their peers, as ratios
 	@set -e; for script in $(BENCHES); do $(PYTHON) $$script; done

@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "analysis": {"analysis", "stats", "store", "suite"},
     "report": {"report", "analysis", "store"},
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
-    "cli": {"cli", "analysis", "experiment", "hosts", "report", "stats", "store", "suite", "problem"},
+    "web": {"web", "analysis", "report", "store", "problem"},
+    "cli": {"cli", "analysis", "experiment", "hosts", "report", "stats", "store", "suite", "web", "problem"},
 }
 """For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing
 imports `cli`."""

@@ -29,6 +29,7 @@ from plimsoll_lab.cli import (
     report,
     resume,
     run,
+    serve,
     suites,
 )
 from plimsoll_lab.cli.verb import FAILED, USAGE, Parser, refuse
@@ -39,7 +40,22 @@ PROGRAM = "plimsoll lab"
 TRACEBACK_VARIABLE = "PLIMSOLL_TRACEBACK"
 VERBS = tuple(
     each.VERB
-    for each in (run, plan, resume, report, compare, gate, capacity, preflight, init, suites, list_runs, query, prune)
+    for each in (
+        run,
+        plan,
+        resume,
+        report,
+        compare,
+        gate,
+        capacity,
+        preflight,
+        init,
+        suites,
+        list_runs,
+        serve,
+        query,
+        prune,
+    )
 )
 EXAMPLES = """examples:
   plimsoll lab run demo                 which I/O model should my server use, and where does each one stop?

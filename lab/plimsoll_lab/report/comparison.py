@@ -12,7 +12,7 @@ from plimsoll_lab.store.records import Json
 def render_comparison(summary: Json, *, colour: bool) -> str:
     """The same in words: the answer, then why, then every figure."""
     paint = Paint(colour=colour)
-    lines = [paint(_answer(summary), BOLD)]
+    lines = [paint(answer_of(summary), BOLD)]
     lines += [f"  {paint('not comparable', RED)}  {reason}" for reason in cast("list[str]", summary["not_comparable"])]
     for each in cast("list[Json]", summary["lost"]):
         where = formatting.setting(cast("Json", each["point"]))
@@ -39,7 +39,8 @@ def render_comparison(summary: Json, *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def _answer(summary: Json) -> str:
+def answer_of(summary: Json) -> str:
+    """Whether B is worse, in one sentence without a full stop."""
     a, b = summary["baseline"], summary["run"]
     if not summary["comparable"]:
         return f"{b} cannot be compared with {a}"

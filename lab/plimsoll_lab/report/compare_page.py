@@ -1,0 +1,194 @@
+"""Two builds side by side: what differs in their environments first, then every figure with its
+change, interval and verdict, a forest plot, and the percentile curves over each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.comparison import compare_runs
+from plimsoll_lab.analysis.percentiles import curves
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.charts import SCHEMA, Shape
+from plimsoll_lab.report.comparison import answer_of
+from plimsoll_lab.report.drawing import draw
+from plimsoll_lab.report.percentile_charts import percentile_charts
+from plimsoll_lab.report.plain_page import Plain, render_plain
+from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json
+
+SIDES = ("A", "B")
+EVER_CHANGING = {"load_average"}
+"""What is never twice the same, and tells of a moment rather than of an environment."""
+ROW = 26
+"""Pixels a comparison in the forest plot."""
+MOST_CURVES = 12
+"""Settings whose curves are drawn; the table has every figure of the rest."""
+
+
+def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: Sequence[tuple[str, str]] = ()) -> str:
+    """The page of the runs of B beside those of A."""
+    summary = compare_runs(a, b)
+    record = b[0].read_run()
+    figures = {str(each["name"]): each for each in cast("list[Json]", record["figures"])}
+    names = [", ".join(each.path.name for each in side) for side in (a, b)]
+    sections = [
+        _environment(a[0].read_run(), record, summary),
+        _figures(summary, figures),
+        _forest(summary, figures),
+        _curves(a[0], b[0]),
+    ]
+    return render_plain(
+        Plain(
+            title=f"{names[0]} and {names[1]}",
+            line=f"{cast('Json', record['suite'])['name']} · A is run {names[0]}, B is run {names[1]}",
+            question="Is B worse than A?",
+            answer=[answer_of(summary) + "."],
+            contenders=SIDES,
+            sections=[each for each in sections if each.parts],
+            links=links,
+        )
+    )
+
+
+def _environment(a: Json, b: Json, summary: Json) -> Section:
+    """What differs, before any figure: a difference of machines is no difference of builds."""
+    sides = [{**cast("Json", each["versions"]), **cast("Json", each["environment"])} for each in (a, b)]
+    names = (name for name in dict.fromkeys([*sides[0], *sides[1]]) if name not in EVER_CHANGING)
+    differing = [name for name in names if sides[0].get(name) != sides[1].get(name)]
+    parts: list[Part] = [Text(text=f"Not comparable: {each}.") for each in cast("list[str]", summary["not_comparable"])]
+    if differing:
+        rows = tuple(
+            (Cell(text=name.replace("_", " "), heading=True), *(Cell(text=_shown(side.get(name))) for side in sides))
+            for name in differing
+        )
+        parts.append(Table(caption="What differs", head=("", *SIDES), rows=rows))
+    else:
+        parts.append(Text(text="Machine, settings and versions of both are the same."))
+    parts += [Text(text=f"{each['message']}; {each['remedy']}.") for each in cast("list[Json]", summary["warnings"])]
+    return Section(name="environment", title="What differs in the environment", parts=parts)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {each}" for key, each in value.items())
+    return "not recorded" if value is None else str(value)
+
+
+def _figures(summary: Json, figures: Mapping[str, Json]) -> Section:
+    rows = []
+    verdicts = cast("list[Json]", summary["verdicts"])
+    reasons = {str(each["reason"]) for each in verdicts}
+    alike = reasons.pop() if len(reasons) == 1 and len(verdicts) > 1 else ""
+    for each in verdicts:
+        ratio = cast("float | None", each["ratio"])
+        interval = cast("tuple[float, float] | None", each["ratio_ci95"])
+        label = str(figures[str(each["figure"])]["label"])
+        call = str(each["call"])
+        told = f"{each['winner']} better" if call == "better" else call
+        tone = "failed" if call == "better" and each["winner"] == "A" else call.replace(" ", "-")
+        rows.append(
+            (
+                Cell(text=label, detail=f"{each['better']} is better", heading=True),
+                Cell(text=formatting.setting(cast("Json", each["at"]))),
+                Cell(text="-" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"),
+                Cell(text="-" if interval is None else " to ".join(f"{(end - 1) * 100:+.1f} %" for end in interval)),
+                Cell(text="", badge=told, tone=tone, detail="" if alike else str(each["reason"])),
+            )
+        )
+    parts: list[Part] = [
+        Text(text=f"Lost: at {formatting.setting(cast('Json', each['point']))} A has a result and B has none: "
+             f"{each['reason']}.")
+        for each in cast("list[Json]", summary["lost"])
+    ]  # fmt: skip
+    parts += [Text(text=f"Of every figure: {alike}.")] if alike else []
+    if rows:
+        head = ("figure", "at", "B against A", "95 % interval", "verdict")
+        parts.append(Table(caption="Every figure", head=head, rows=tuple(rows)))
+    return Section(
+        name="figures",
+        title="Figures",
+        note="The change is B over A, of the geometric means of the runs' medians. All verdicts together are wrong "
+        "about a difference in at most 5 % of comparisons of equal builds.",
+        parts=parts,
+    )
+
+
+def _forest(summary: Json, figures: Mapping[str, Json]) -> Section:
+    rows = [
+        {
+            "row": f"{figures[str(each['figure'])]['label']}, {formatting.setting(cast('Json', each['at']))}",
+            "change": round((cast("float", each["ratio"]) - 1) * 100, 3),
+            "low": None if interval is None else round((interval[0] - 1) * 100, 3),
+            "high": None if interval is None else round((interval[1] - 1) * 100, 3),
+            "better": f"{each['better']} is better",
+        }
+        for each in cast("list[Json]", summary["verdicts"])
+        if each["ratio"] is not None
+        for interval in [cast("tuple[float, float] | None", each["ratio_ci95"])]
+    ]
+    if not rows:
+        return Section(name="forest", title="Changes and their intervals")
+    y: Json = {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 420}}
+    x: Json = {"field": "change", "type": "quantitative", "title": "B against A, %", "scale": {"zero": True}}
+    colour: Json = {
+        "field": "better",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": ["higher is better", "lower is better"]},
+        "legend": {"orient": "top"},
+    }
+    spec: Json = {
+        "$schema": SCHEMA,
+        "width": 360,
+        "height": ROW * len(rows),
+        "data": {"values": rows},
+        "layer": [
+            {"mark": {"type": "rule", "strokeDash": [4, 3]}, "encoding": {"x": {"datum": 0}}},
+            {
+                "transform": [{"filter": "isValid(datum.low)"}],
+                "mark": {"type": "rule", "strokeWidth": 2.5},
+                "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+                "encoding": {
+                    "y": y,
+                    "x": x,
+                    "color": colour,
+                    "shape": colour | {"scale": {**cast("Json", colour["scale"]), "range": ["triangle-up", "circle"]}},
+                },
+            },
+        ],
+    }
+    caption = "The change of each figure from A to B; the line through a mark is its 95 % interval."
+    drawing = Drawing(name="forest", svg=draw("forest", spec, {}), caption=caption)
+    return Section(name="forest", title="Changes and their intervals", parts=[drawing])
+
+
+def _curves(a: RunFolder, b: RunFolder) -> Section:
+    """The first run of each side."""
+    merged: list[Json] = [
+        each | {"point": {**cast("Json", each["point"]), "side": name}}
+        for name, folder in zip(SIDES, (a, b), strict=True)
+        for each in curves(summarise_run(folder), folder.read_trials())
+    ]
+    levels = dict.fromkeys(
+        formatting.setting({path: value for path, value in cast("Json", each["point"]).items() if path != "side"})
+        for each in merged
+    )
+    shape = Shape(compare="side", contenders=SIDES, load=None, loads=(), levels=tuple(levels))
+    drawn = list(percentile_charts(merged, shape).items())
+    parts: list[Part] = []
+    if drawn:
+        drawings = [
+            Drawing(name=name, svg=draw(name, spec, {}), caption=caption)
+            for name, (spec, caption) in drawn[:MOST_CURVES]
+        ]
+        parts.append(Gallery(drawings=tuple(drawings)))
+    if len(drawn) > MOST_CURVES:
+        parts.append(Text(text=f"{len(drawn) - MOST_CURVES} more settings are in the table above, and not drawn."))
+    return Section(name="curves", title="Response time by percentile", parts=parts)

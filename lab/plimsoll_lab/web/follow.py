@@ -1,0 +1,77 @@
+"""Follows the events of a run, as they come, until nobody works on the run any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json
+
+EVERY_S = 0.25
+"""Between two looks at the file."""
+SIGN_OF_LIFE_TURNS = 40
+"""Looks without an event after which a comment is sent: a browser that is gone is noticed so."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An event, and where it ends in the file: whoever was cut off goes on from there."""
+
+    offset: int
+    event: Json
+
+
+def read_events(folder: RunFolder, offset: int = 0) -> list[At]:
+    """The whole lines behind an offset in bytes; none where the run has no events."""
+    try:
+        with folder.events.open("rb") as file:
+            file.seek(offset)
+            added = file.read()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in added.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
+        offset += len(line)
+        found.append(At(offset, cast("Json", json.loads(line))))
+    return found
+
+
+async def follow(folder: RunFolder, offset: int = 0) -> AsyncIterator[str]:
+    """The events as a stream of server-sent events (HTML Living Standard, 9.2).
+
+    The last one is `closed`, with the run's status: `complete`, `interrupted`, `failed`, or
+    `killed` where the run's program died without a word.
+    """
+    silent = 0
+    while True:
+        # In this order: what a run writes last is there before its lock is gone.
+        under_way = folder.is_locked()
+        found = read_events(folder, offset)
+        for each in found:
+            offset = each.offset
+            yield message(each.event, offset)
+        if not under_way:
+            yield message({"event": "closed", "status": folder.status(folder.read_run())}, offset)
+            return
+        silent = 0 if found else silent + 1
+        if silent >= SIGN_OF_LIFE_TURNS:
+            silent = 0
+            yield ": still there\n\n"
+        await asyncio.sleep(EVERY_S)
+
+
+def message(event: Json, offset: int) -> str:
+    """One event on the wire. JSON has no line breaks, which would end it."""
+    return f"id: {offset}\ndata: {json.dumps(event)}\n\n"
+
+
+def tail(events: Sequence[At]) -> list[Json]:
+    """The events since the run was begun or gone on with."""
+    begun = [place for place, each in enumerate(events) if each.event["event"] == "run"]
+    return [each.event for each in events[begun[-1] if begun else 0 :]]

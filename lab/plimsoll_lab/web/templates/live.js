@@ -1,0 +1,137 @@
+"use strict";
+// Follows a run by its events. Every text goes into the page as text, never as markup.
+(() => {
+  const known = JSON.parse(document.getElementById("known").textContent);
+  const at = (id) => document.getElementById(id);
+  const say = (id, text) => { at(id).textContent = text; };
+  const SVG = "http://www.w3.org/2000/svg";
+  let run = null, done = 0, seconds = [], costs = [], rows = 0;
+
+  const number = (value) => value.toLocaleString("en-GB", { maximumSignificantDigits: 3 });
+  const time = (us) => (us === null || us === undefined ? "-" : us < 1000 ? `${number(us)} \u00b5s` : us < 1e6 ? `${number(us / 1e3)} ms` : `${number(us / 1e6)} s`);
+  const size = (bytes) => (bytes === null ? "-" : `${number(bytes / 1048576)} MiB`);
+  const words = (point) => Object.entries(point).map(([path, value]) => `${path.split(".").pop()} ${value}`).join(", ") || "the suite's one point";
+
+  function draw(id, points) {
+    const chart = at(id);
+    chart.replaceChildren();
+    if (points.length === 0) return;
+    const most = Math.max(...points.map(({ y }) => y), 1e-9);
+    const from = points[0].x, to = Math.max(points.at(-1).x, from + 1);
+    const place = ({ x, y }) => [50 + ((x - from) / (to - from)) * 540, 130 - (y / most) * 115];
+    const add = (name, attributes, text = "") => {
+      const made = document.createElementNS(SVG, name);
+      for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+      made.textContent = text;
+      chart.append(made);
+    };
+    for (const part of [0, 1]) {
+      add("line", { x1: 50, x2: 590, y1: 130 - part * 115, y2: 130 - part * 115 });
+      add("text", { x: 44, y: 134 - part * 115, "text-anchor": "end" }, part ? number(most) : "0");
+    }
+    add("text", { x: 50, y: 148 }, `${number(from)} s`);
+    add("text", { x: 590, y: 148, "text-anchor": "end" }, `${number(to)} s`);
+    add("path", { d: points.map((each, i) => `${i ? "L" : "M"}${place(each).map((v) => v.toFixed(1)).join(" ")}`).join("") });
+    for (const each of points) {
+      const [cx, cy] = place(each);
+      add("circle", { cx, cy, r: 3.5, class: each.warm ? "warm" : "" });
+    }
+  }
+
+  function second(event) {
+    // Several generators share a second.
+    const same = seconds.find((each) => each.x === event.at_s && each.warm === (event.phase !== "window"));
+    if (same) {
+      same.rate += event.completed; same.failed += event.failed;
+      same.p99 = Math.max(same.p99 ?? 0, event.p99_us ?? 0) || null; same.p50 = null;
+    } else {
+      seconds.push({ x: event.at_s, warm: event.phase !== "window", rate: event.completed, failed: event.failed, p50: event.p50_us, p99: event.p99_us });
+    }
+    const last = seconds.at(-1);
+    say("rate", `${number(last.rate)} /s`); say("p50", time(last.p50)); say("p99", time(last.p99)); say("failed", number(last.failed));
+    draw("rate-chart", seconds.map((each) => ({ x: each.x, y: each.rate, warm: each.warm })));
+    draw("p99-chart", seconds.filter((each) => each.p99 !== null).map((each) => ({ x: each.x, y: each.p99 / 1e3, warm: each.warm })));
+  }
+
+  function trial(event) {
+    done += 1;
+    const row = document.createElement("tr");
+    const figures = event.figures;
+    const rate = figures["completed_rate"], cpu = figures["server.cpu_us_per_request"];
+    const cells = [
+      event.number, words(event.point), event.missed ? `${event.outcome}; missed ${event.missed}` : event.reason ? `${event.outcome}: ${event.reason}` : event.outcome,
+      rate === undefined ? "-" : `${number(rate)} /s`, time(figures["response_time_us.p50"]), time(figures["response_time_us.p99"]), time(cpu),
+    ];
+    cells.forEach((text, place) => {
+      const cell = document.createElement(place ? "td" : "th");
+      if (!place) cell.scope = "row";
+      cell.textContent = text;
+      row.append(cell);
+    });
+    if (rows === 0) at("trials").replaceChildren();
+    rows += 1;
+    at("trials").prepend(row);
+    progress(event.left_s);
+  }
+
+  function progress(left) {
+    const total = run?.trials;
+    const rest = left === undefined || left === null ? "" : `; about ${number(left)} s left`;
+    say("progress", total ? `${done} of ${total} trials are on disk${rest}.` : `${done} trials are on disk${rest}.`);
+    if (total) { at("bar").hidden = false; at("bar").max = total; at("bar").value = done; }
+  }
+
+  function status(word) { say("status", word); at("status").className = `badge ${word}`; }
+
+  function hear(event) {
+    switch (event.event) {
+      case "run": run = event; done = event.done; status("running"); progress(event.predicted_s); break;
+      case "trial_started":
+        seconds = []; costs = [];
+        for (const id of ["rate", "p50", "p99", "failed", "cpu", "memory"]) say(id, "-");
+        for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) at(id).replaceChildren();
+        at("now").hidden = false;
+        say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again (${event.again})` : ""}`);
+        say("next", event.next.length ? `Next: ${event.next.map(words).join("; ")}.` : "");
+        break;
+      case "second": second(event); break;
+      case "cost":
+        costs.push({ x: event.at_s, y: event.server_cpu_cores });
+        say("cpu", `${number(event.server_cpu_cores)} cores`); say("memory", size(event.server_memory_bytes));
+        draw("cpu-chart", costs);
+        break;
+      case "trial": trial(event); break;
+      case "end": at("now").hidden = true; status(event.status); break;
+      case "closed": closed(event.status); break;
+    }
+  }
+
+  function closed(word) {
+    at("now").hidden = true;
+    status(word);
+    const ending = at("ending");
+    ending.hidden = false;
+    if (word === "complete") {
+      ending.textContent = "The run has ended. ";
+    } else {
+      const why = word === "killed" ? "The run's program died without a word: it was killed, or the machine stopped." : `The run ended: ${word}.`;
+      ending.textContent = `${why} Its ${done} finished trials are on disk; "plimsoll lab resume runs/${String(known.number).padStart(4, "0")}" goes on with it. `;
+    }
+    if (word !== "killed") {
+      const link = document.createElement("a");
+      link.href = `/runs/${known.number}`;
+      link.textContent = "Open the report";
+      ending.append(link);
+    }
+  }
+
+  known.events.forEach(hear);
+  const source = new EventSource(`/runs/${known.number}/events`);
+  source.onmessage = ({ data, lastEventId }) => {
+    if (Number(lastEventId) <= known.offset && JSON.parse(data).event !== "closed") return; // in the page already
+    const event = JSON.parse(data);
+    hear(event);
+    if (event.event === "closed") source.close();
+  };
+  source.onerror = () => { if (source.readyState !== EventSource.CLOSED) say("progress", "The connection to lab serve is lost; trying again."); };
+})();
