@@ -91,7 +91,8 @@ def test_the_live_page_follows_a_run_to_its_end(browser: Browser, address: str, 
     assert "4 of 4 trials" in page.locator("#progress").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     page.get_by_role("link", name="Open the report").click()
-    page.wait_for_selector("[data-chart][data-drawn]")
+    page.get_by_role("heading", name="Data to download").wait_for()
+    assert page.url.endswith("/runs/1")
     assert complaints == []
 
 

@@ -74,8 +74,8 @@ def _figure(name: str, series: Sequence[Json], runs: Sequence[Json], least: int)
         some = series[number : number + TOGETHER]
         title = f"history-{name}-{number}"
         caption = (
-            f"{label[:1].upper()}{label[1:]}, in each run; {figure['better']} is better. The line through a mark is the "
-            "median's 95 % interval; a dashed line marks a new level."
+            f"{label[:1].upper()}{label[1:]}, in each run; {figure['better']} is better. The line through a mark is "
+            "the median's 95 % interval; a dashed line marks a new level."
         )
         parts.append(Drawing(name=title, svg=draw(title, _spec(some, figure, runs), {}), caption=caption))
     rows = tuple(
