@@ -1,4 +1,4 @@
-"""A run for other programs: charts as SVG and PNG, figures as CSV."""
+"""A run for other programs: charts as SVG and PNG, figures as CSV, and the other files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import cast
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.charts import charts, rows
+from plimsoll_lab.report.data_files import hgrm_files, json_files, markdown_file, openmetrics_file, parquet_files
 from plimsoll_lab.report.drawing import CONFIGURATION
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
@@ -21,9 +22,19 @@ PNG_SCALE = 2
 
 
 def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
-    """Write the run in each of the kinds `svg`, `png` and `csv`; the files."""
+    """Write the run in each of some of `KINDS`; the files."""
     run, summary = folder.read_run(), summarise_run(folder)
     written: list[Path] = []
+    if "json" in kinds:
+        written += json_files(folder, summary)
+    if "md" in kinds:
+        written += markdown_file(folder, run, summary)
+    if "parquet" in kinds:
+        written += parquet_files(folder)
+    if "hgrm" in kinds:
+        written += hgrm_files(folder, run, folder.read_trials())
+    if "openmetrics" in kinds:
+        written += openmetrics_file(folder, run, summary)
     if "csv" in kinds:
         written.append(_write(folder.path / "points.csv", points_csv(run, summary)))
         written.append(_write(folder.path / "trials.csv", trials_csv(run, folder.read_trials())))

@@ -1,0 +1,163 @@
+"""A run for other programs: tables as Parquet, the summary as JSON and Markdown, response times for
+HdrHistogram's plotters, figures as OpenMetrics.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.query import TABLES, write_table
+from plimsoll_lab.store.records import Json, TrialRecord
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
+COLUMNS = (
+    ("completed_rate", "completed"),
+    ("response_time_us.p50", "p50"),
+    ("response_time_us.p99", "p99"),
+    ("server.cpu_us_per_request", "CPU per request"),
+    ("server.memory_bytes", "memory"),
+)
+"""The columns of the Markdown table, where the run has them."""
+HISTOGRAM = "response_time_ns"
+US = 1000.0
+"""Nanoseconds, which histograms count in, to the microseconds that are written."""
+LONGEST_NS = 3_600_000_000_000 * 24
+"""A day: HdrHistogram wants to know beforehand."""
+DIGITS = 3
+"""Significant digits of the generator's histograms."""
+
+
+def json_files(folder: RunFolder, summary: Json) -> list[Path]:
+    """The summary, and the schema that it keeps to."""
+    schema = importlib.resources.files("plimsoll_lab.store").joinpath("summary.schema.json").read_text("utf-8")
+    return [
+        _write(folder.path / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n"),
+        _write(folder.path / "summary.schema.json", schema),
+    ]
+
+
+def parquet_files(folder: RunFolder) -> list[Path]:
+    """The tables `runs`, `points` and `trials` of `lab query`; timelines and requests are Parquet
+    already.
+    """
+    return [write_table(folder, table, folder.path / f"{table}.parquet") for table in TABLES]
+
+
+def markdown_file(folder: RunFolder, run: Json, summary: Json) -> list[Path]:
+    """The answer and the medians, for a comment on a pull request."""
+    return [_write(folder.path / "report.md", markdown(run, summary))]
+
+
+def markdown(run: Json, summary: Json) -> str:
+    """The question, the answer, a row a point, and the warnings."""
+    figures = {str(each["name"]): each for each in cast("list[Json]", run["figures"])}
+    columns = [(name, heading) for name, heading in COLUMNS if name in figures]
+    trials = cast("Json", summary["trials"])
+    lines = [f"## {_cell(summary['question'])}", ""]
+    lines += [*(_cell(sentence) for sentence in cast("list[str]", summary["answer"])), ""]
+    lines += [f"| point | {' | '.join(heading for _, heading in columns)} | valid trials |"]
+    lines += [f"|---|{'---:|' * (len(columns) + 1)}"]
+    for point in cast("list[Json]", summary["points"]):
+        found = cast("dict[str, Json]", point["figures"]) if point["outcome"] == "ok" else {}
+        cells = [
+            formatting.number(cast("float", found[name]["median"]), str(figures[name]["unit"]))
+            if name in found
+            else "-"
+            for name, _ in columns
+        ]
+        valid = f"{point['valid_n']}/{point['n']}" if point["outcome"] == "ok" else _cell(point["outcome"])
+        lines.append(f"| {_cell(formatting.setting(cast('Json', point['point'])))} | {' | '.join(cells)} | {valid} |")
+    warnings = [f"- `{each['code']}`: {_cell(each['message'])}" for each in cast("list[Json]", summary["warnings"])]
+    lines += ["", *warnings] if warnings else []
+    lines += ["", f"{trials['valid']} of {trials['measured']} trials are valid results. Again: `{summary['command']}`"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: object) -> str:
+    """Text in a line of Markdown: no cell ends early, and no markup of a suite comes to life."""
+    return re.sub(r"([\\|<>`*_\[\]])", r"\\\1", " ".join(str(text).split()))
+
+
+def hgrm_files(folder: RunFolder, run: Json, trials: Sequence[TrialRecord]) -> list[Path]:
+    """A file a point: the response times of all its valid trials, in microseconds."""
+    home = folder.path / "hgrm"
+    home.mkdir(exist_ok=True)
+    written = []
+    for point in cast("list[Json]", run["points"]):
+        whole = _merged([each for each in trials if each.point == point["number"] and each.outcome == "ok"])
+        if whole is not None:
+            lines = io.BytesIO()
+            whole.output_percentile_distribution(lines, US)
+            # The library scales the lines and the maximum, and leaves these two in nanoseconds.
+            mean, stdev = whole.get_mean_value() / US, whole.get_stddev() / US
+            footer = f"#[Mean    = {mean:12.3f}, StdDeviation   = {stdev:12.3f}]"
+            text = re.sub(r"#\[Mean .*\]", footer, lines.getvalue().decode())
+            path = home / f"point-{cast('int', point['number']):04d}.hgrm"
+            said = f"#[{formatting.setting(cast('Json', point['setting']))}; response time in us]\n"
+            written.append(_write(path, text + said))
+    return written
+
+
+def _merged(trials: Sequence[TrialRecord]) -> HdrHistogram | None:
+    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only this export needs it
+
+    whole: Any = None
+    for trial in trials:
+        histograms = cast("Json", cast("Json", trial.load.get("summary") or {}).get("histograms") or {})
+        if HISTOGRAM in histograms:
+            whole = whole or HdrHistogram(1, LONGEST_NS, DIGITS)
+            whole.decode_and_add(str(histograms[HISTOGRAM]))
+    return cast("HdrHistogram | None", whole)
+
+
+def openmetrics_file(folder: RunFolder, run: Json, summary: Json) -> list[Path]:
+    """The medians for whoever keeps figures in a time-series database."""
+    return [_write(folder.path / "metrics.txt", openmetrics(run, summary))]
+
+
+def openmetrics(run: Json, summary: Json) -> str:
+    """The text format of OpenMetrics 1.0: a gauge a figure, a sample a point and statistic."""
+    lines = []
+    points = [point for point in cast("list[Json]", summary["points"]) if point["outcome"] == "ok"]
+    common = {"suite": str(summary["suite"]), "run": str(run["run"])}
+    for figure in cast("list[Json]", run["figures"]):
+        name = "plimsoll_lab_" + re.sub(r"\W", "_", str(figure["name"]))
+        samples = []
+        for point in points:
+            found = cast("dict[str, Json]", point["figures"]).get(str(figure["name"]))
+            if found is None:
+                continue
+            labels = common | {
+                re.sub(r"\W", "_", path): formatting.value(value)
+                for path, value in cast("Json", point["point"]).items()
+            }
+            low, high = cast("tuple[float | None, float | None]", found["median_ci95"] or (None, None))
+            for statistic, value in (("median", found["median"]), ("median_low", low), ("median_high", high)):
+                if value is not None:
+                    samples.append(f"{name}{_labels(labels | {'statistic': statistic})} {value!r}")
+        if samples:
+            lines += [f"# TYPE {name} gauge", f"# HELP {name} {_escaped(str(figure['label']))}", *samples]
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", newline="")
+    return path

@@ -1,0 +1,114 @@
+"""A run for other programs: each kind of file, read back by another reader."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import duckdb
+import jsonschema
+import pytest
+from conftest import Done, run_lab
+from hdrh.histogram import HdrHistogram
+
+from plimsoll_lab.report.data_files import hgrm_files, markdown, openmetrics
+from plimsoll_lab.store.folder import RunFolder, open_run
+from plimsoll_lab.store.records import Json
+
+KINDS = "parquet,json,md,openmetrics"
+
+
+@pytest.fixture(scope="module")
+def exported(finished: tuple[Path, Done], tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    folder = tmp_path_factory.mktemp("exports")
+    shutil.copytree(finished[0] / "runs", folder / "runs")
+    done = run_lab(folder, "report", "runs/0001", "--export", KINDS, "--json")
+    assert done.returncode == 0, done.stderr
+    for line in done.stderr.splitlines():
+        assert (folder / line).is_file()
+    return open_run(folder / "runs/0001")
+
+
+def summary_of(folder: RunFolder) -> Json:
+    found: Json = json.loads((folder.path / "summary.json").read_text())
+    return found
+
+
+def test_the_summary_keeps_to_the_schema_beside_it(exported: RunFolder) -> None:
+    jsonschema.validate(summary_of(exported), json.loads((exported.path / "summary.schema.json").read_text()))
+
+
+def test_the_tables_are_parquet_with_every_trial_and_figure(exported: RunFolder) -> None:
+    with duckdb.connect() as database:
+        rows = database.execute(
+            "SELECT trial, figure, value FROM read_parquet(?) ORDER BY trial, figure",
+            [str(exported.path / "trials.parquet")],
+        ).fetchall()
+    ours = [(each.number, name, value) for each in exported.read_trials() for name, value in each.figures.items()]
+    assert rows == sorted(ours)
+
+
+def test_every_sample_of_openmetrics_is_a_figure_of_the_summary(exported: RunFolder) -> None:
+    text = (exported.path / "metrics.txt").read_text()
+    assert text.endswith("# EOF\n")
+    found = {}
+    for line in text.splitlines():
+        sample = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
+        assert line.startswith("# ") or sample, line
+        if sample and 'statistic="median"' in line:
+            found[sample[1], sample[2]] = float(sample[3])
+    key = 'suite="small",run="0001",server_model="epoll",load_connections="2000",statistic="median"'
+    points = summary_of(exported)["points"]
+    assert isinstance(points, list)
+    point = next(each for each in points if each["point"] == {"server.model": "epoll", "load.connections": 2000})
+    assert found["plimsoll_lab_completed_rate", key] == point["figures"]["completed_rate"]["median"]
+    assert not any('"select"' in labels and '"2000"' in labels for _, labels in found), "a point without a result"
+
+
+def test_labels_and_cells_cannot_be_broken_out_of(exported: RunFolder) -> None:
+    run, summary = exported.read_run(), summary_of(exported)
+    odd = summary | {"suite": 'a"} 1\n# x \\', "question": "<img src=x> | [a](b)\n## no"}
+    line = openmetrics(run, odd).splitlines()[2]
+    assert line.startswith('plimsoll_lab_completed_rate{suite="a\\"} 1\\n# x \\\\",run=')
+    head = markdown(run, odd).splitlines()[0]
+    assert head == r"## \<img src=x\> \| \[a\](b) ## no"
+
+
+def test_response_times_of_several_trials_are_one_distribution(exported: RunFolder) -> None:
+    trials = [each for each in exported.read_trials() if each.point == 0]
+    made, every = [], []
+    for place, trial in enumerate(trials):
+        histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+        for step in range(1, 101):
+            histogram.record_value(1_000_000 * step * (place + 1))
+            every.append(1_000_000 * step * (place + 1))
+        summary = {"histograms": {"response_time_ns": histogram.encode().decode()}}
+        made.append(replace(trial, load={"summary": cast("Json", summary)}))
+    files = hgrm_files(exported, exported.read_run(), made)
+    assert [file.name for file in files] == ["point-0000.hgrm"]
+    text = files[0].read_text()
+    rows = [line.split() for line in io.StringIO(text) if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d", line)]
+    assert int(rows[-1][2]) == len(every) == 200
+    for value, _, up_to, *_ in rows:
+        assert int(up_to) == sum(each / 1000 <= float(value) for each in every), "in microseconds"
+    mean, stdev = re.search(r"Mean +=([\d. ]+), StdDeviation +=([\d. ]+)\]", text).groups()  # type: ignore[union-attr]
+    assert float(mean) == pytest.approx(statistics.fmean(every) / 1000, rel=0.002), "in microseconds as well"
+    assert float(stdev) == pytest.approx(statistics.pstdev(every) / 1000, rel=0.002)
+
+
+def test_without_a_histogram_that_export_is_refused(exported: RunFolder) -> None:
+    done = run_lab(exported.path.parent.parent, "report", "runs/0001", "--export", "hgrm", "--json")
+    assert done.returncode == 1
+    assert "no valid trial of this run has a histogram" in done.stderr
+
+
+def test_an_unknown_kind_names_the_nearest(exported: RunFolder) -> None:
+    done = run_lab(exported.path.parent.parent, "report", "runs/0001", "--export", "parket")
+    assert done.returncode == 2
+    assert "parquet" in done.stderr
