@@ -96,7 +96,7 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
         duration: arguments.duration,
     };
     let output = arguments.output;
-    let capture = Capture::open(config).map_err(blame)?;
+    let capture = Capture::open(config).map_err(to_cli_error)?;
     let ready = Ready { event: "ready", interface, snap, pid: std::process::id() };
     output.print(&ready, || format!("capturing on {interface}"));
     let outcome = capture.run(&signals, |number, interval| {
@@ -115,10 +115,10 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
             )
         });
     });
-    outcome.map_err(blame)
+    outcome.map_err(to_cli_error)
 }
 
-fn blame(error: CaptureError) -> anyhow::Error {
+fn to_cli_error(error: CaptureError) -> anyhow::Error {
     if error.is_environment() { anyhow!(Environment(error.to_string())) } else { anyhow!(error) }
 }
 

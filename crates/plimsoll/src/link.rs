@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // on.
     let priority = if process::run_first() { "real time" } else { "ordinary" };
     let ready = Ready::of(&config, "tap", priority);
-    let link = Link::open(config).map_err(blame)?;
+    let link = Link::open(config).map_err(to_cli_error)?;
     let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
     let print = move || {
         let mut stdout = std::io::stdout().lock();
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     drop(lines);
     let printed = printer.join().map_err(|_| anyhow!("the thread that prints panicked"))?;
-    outcome.map_err(blame)?;
+    outcome.map_err(to_cli_error)?;
     crate::check_written(printed)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +136,7 @@ fn read(path: &Path) -> anyhow::Result<Config> {
     Config::read(&text).map_err(|error| anyhow!(Usage(format!("{}: {error}", path.display()))))
 }
 
-fn blame(error: LinkError) -> anyhow::Error {
+fn to_cli_error(error: LinkError) -> anyhow::Error {
     if error.is_environment() { anyhow!(Environment(error.to_string())) } else { anyhow!(error) }
 }
 

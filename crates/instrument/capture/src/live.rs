@@ -79,30 +79,32 @@ pub struct Capture {
     config: Config,
     ring: Ring,
     epoll: Epoll,
-    sink: Sink,
+    sink: PacketSink,
     /// What the kernel has counted, as far as it was asked.
     received: u64,
     drops: u64,
 }
 
 /// Where packets go.
-struct Sink {
+struct PacketSink {
     statistics: Statistics,
     writer: Option<Writer>,
     failure: Option<FileError>,
     /// Packets after this, since 1970, are not part of the capture.
-    until: Duration,
+    ends_at: Duration,
 }
 
 impl Capture {
     /// Begins.
     pub fn open(config: Config) -> Result<Capture, CaptureError> {
         let writer = config.write.as_ref().map(|path| Writer::create(path, &config.interface, config.snap));
-        let writer = writer.transpose().map_err(|error| blame(&config, error))?;
-        let ring = Ring::open(&config.interface, config.snap)
-            .map_err(|error| CaptureError::Interface { interface: config.interface.clone(), why: explain(&error) })?;
+        let writer = writer.transpose().map_err(|error| file_error(&config, error))?;
+        let ring = Ring::open(&config.interface, config.snap).map_err(|error| CaptureError::Interface {
+            interface: config.interface.clone(),
+            why: interface_error(&error),
+        })?;
         let statistics = Statistics::new(config.interval);
-        let sink = Sink { statistics, writer, failure: None, until: Duration::MAX };
+        let sink = PacketSink { statistics, writer, failure: None, ends_at: Duration::MAX };
         Ok(Capture { config, ring, epoll: Epoll::new(2)?, sink, received: 0, drops: 0 })
     }
 
@@ -139,7 +141,7 @@ impl Capture {
     /// Takes what passed before now but has not been handed over yet.
     fn finish(mut self, mut report: impl FnMut(usize, Interval)) -> Result<Summary, CaptureError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.sink.until = now;
+        self.sink.ends_at = now;
         let deadline = Instant::now() + LAG;
         loop {
             self.take()?;
@@ -153,7 +155,7 @@ impl Capture {
             report(number, *interval);
         }
         if let Some(writer) = self.sink.writer.take() {
-            writer.finish(now, self.received, self.drops).map_err(|error| blame(&self.config, error))?;
+            writer.finish(now, self.received, self.drops).map_err(|error| file_error(&self.config, error))?;
         }
         Ok(self.sink.statistics.summary(Some(self.drops)))
     }
@@ -173,15 +175,15 @@ impl Capture {
             why: format!("it went down or away ({error}); bring it up, and keep it up for the capture"),
         })?;
         match self.sink.failure.take() {
-            Some(error) => Err(blame(&self.config, error)),
+            Some(error) => Err(file_error(&self.config, error)),
             None => Ok(()),
         }
     }
 }
 
-impl Sink {
+impl PacketSink {
     fn packet(&mut self, time: Duration, bytes: &[u8], length: u32) {
-        if time > self.until || self.failure.is_some() {
+        if time > self.ends_at || self.failure.is_some() {
             return;
         }
         self.statistics.packet(time, bytes, length);
@@ -191,11 +193,11 @@ impl Sink {
     }
 }
 
-fn blame(config: &Config, error: FileError) -> CaptureError {
+fn file_error(config: &Config, error: FileError) -> CaptureError {
     CaptureError::File { path: config.write.clone().unwrap_or_default(), error }
 }
 
-fn explain(error: &io::Error) -> String {
+fn interface_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "it needs CAP_NET_RAW; run as root, or in a user and network namespace of your own (unshare -rn)".to_owned()

@@ -143,7 +143,7 @@ impl Acceptor<'_> {
     fn hand_over(&mut self, spawner: &mut impl Spawner, socket: OwnedFd, peer: SocketAddr) {
         if let Err(SpawnError { socket, error }) = spawner.begin(socket, peer) {
             self.totals.count_error("spawn");
-            self.state.say_once(
+            self.state.notify_once(
                 "spawn",
                 &format!(
                     "accepting pauses, as nobody can be found for a connection: {error}; raise `ulimit -u` or \

@@ -129,7 +129,7 @@ impl Coordinator<'_> {
             }
             if let Some(error) = group.process_requests() {
                 totals.count_io_error(&error);
-                self.state.say_once(
+                self.state.notify_once(
                     "table",
                     &format!(
                         "accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit \

@@ -22,5 +22,5 @@ pub use config::{Config, Error};
 pub use model::{Model, UnknownModel};
 pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
 pub use server::Server;
-pub use state::Say;
+pub use state::Notify;
 pub use totals::Totals;

@@ -20,7 +20,7 @@ use crate::coordinator::Coordinator;
 use crate::driver::readiness::{self, Selector};
 use crate::model::{self, Model};
 use crate::service::Service;
-use crate::state::{Say, ServerState};
+use crate::state::{Notify, ServerState};
 use crate::totals::Totals;
 
 /// A server whose listeners are open.
@@ -36,7 +36,7 @@ pub struct Server {
 impl Server {
     /// Opens the listeners, and the connection log. From now on connections are taken, and queue
     /// until [`Server::run`].
-    pub fn bind(config: Config, say: Say) -> Result<Server, Error> {
+    pub fn bind(config: Config, notify: Notify) -> Result<Server, Error> {
         let log = config.connection_log.as_deref().map(ConnectionLog::create).transpose().map_err(|source| {
             Error::ConnectionLog { path: config.connection_log.clone().unwrap_or_default(), source }
         })?;
@@ -56,7 +56,7 @@ impl Server {
             listeners.iter_mut().zip(sockets).for_each(|(set, socket)| set.push(socket));
             addresses.push(address);
         }
-        let state = ServerState::new(log, root, config.max_connections.unwrap_or(u64::MAX), say);
+        let state = ServerState::new(log, root, config.max_connections.unwrap_or(u64::MAX), notify);
         Ok(Server { config, listeners, addresses, state })
     }
 

@@ -13,21 +13,27 @@ use crate::connection_log::ConnectionLog;
 use crate::totals::{Exchange, Totals};
 
 /// Takes a sentence for the person who runs the server.
-pub type Say = Box<dyn Fn(&str) + Send + Sync>;
+pub type Notify = Box<dyn Fn(&str) + Send + Sync>;
 
 pub(crate) struct ServerState {
     limit: ConnectionLimit,
     /// What files are beneath.
     root: Option<Arc<Root>>,
     log: Option<ConnectionLog>,
-    say: Say,
-    said: Mutex<HashSet<&'static str>>,
+    notify: Notify,
+    notified: Mutex<HashSet<&'static str>>,
 }
 
 impl ServerState {
     /// For a server that has at most `most` connections at a time.
-    pub(crate) fn new(log: Option<ConnectionLog>, root: Option<Root>, most: u64, say: Say) -> ServerState {
-        ServerState { limit: ConnectionLimit::new(most), root: root.map(Arc::new), log, say, said: Mutex::default() }
+    pub(crate) fn new(log: Option<ConnectionLog>, root: Option<Root>, most: u64, notify: Notify) -> ServerState {
+        ServerState {
+            limit: ConnectionLimit::new(most),
+            root: root.map(Arc::new),
+            log,
+            notify,
+            notified: Mutex::default(),
+        }
     }
 
     pub(crate) fn root(&self) -> Option<Arc<Root>> {
@@ -71,7 +77,7 @@ impl ServerState {
         exchange.add_to(totals);
         if let Some(Err(error)) = self.log.as_ref().map(|log| log.record(peer, exchange)) {
             totals.count_error("connection_log");
-            self.say_once(
+            self.notify_once(
                 "connection_log",
                 &format!("the connection log is incomplete: {error}; free space on its disk"),
             );
@@ -79,9 +85,9 @@ impl ServerState {
     }
 
     /// Says a sentence the first time that `cause` comes up.
-    pub(crate) fn say_once(&self, cause: &'static str, sentence: &str) {
-        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(cause) {
-            (self.say)(sentence);
+    pub(crate) fn notify_once(&self, cause: &'static str, sentence: &str) {
+        if self.notified.lock().unwrap_or_else(PoisonError::into_inner).insert(cause) {
+            (self.notify)(sentence);
         }
     }
 
@@ -91,7 +97,7 @@ impl ServerState {
         totals.leaked.slots += self.limit.taken();
         if let Some(Err(error)) = self.log.as_ref().map(ConnectionLog::flush) {
             totals.count_error("connection_log");
-            self.say_once(
+            self.notify_once(
                 "connection_log",
                 &format!("the connection log is incomplete: {error}; free space on its disk"),
             );

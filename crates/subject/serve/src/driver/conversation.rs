@@ -1,4 +1,4 @@
-//! A conversation: what one connection's service has said, what of its input is left, and what
+//! A conversation: what one connection's service has answered, what of its input is left, and what
 //! happens next. It moves no bytes itself.
 
 use std::io;

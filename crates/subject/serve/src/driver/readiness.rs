@@ -221,7 +221,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             Err(NotAdded::PastLimit) => {
                 self.refuse(key);
                 self.totals.count_error("fd_setsize");
-                self.state.say_once(
+                self.state.notify_once(
                     "fd_setsize",
                     "select holds descriptors below 1024 only: further connections are closed at once; choose another \
                      model",
