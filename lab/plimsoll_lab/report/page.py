@@ -24,6 +24,7 @@ from plimsoll_lab.analysis.severity import CONSEQUENCES, severity
 from plimsoll_lab.report import documents, environment, figures, hosts, method, network, trials
 from plimsoll_lab.report.charts import SHAPES, Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
+from plimsoll_lab.report.engine import chart_engine
 from plimsoll_lab.report.export import points_csv, trials_csv
 from plimsoll_lab.report.glyphs import GLYPHS
 from plimsoll_lab.report.headline import headline
@@ -68,8 +69,6 @@ def write_page(folder: RunFolder, summary: Json) -> None:
 
 def render_page(folder: RunFolder, summary: Json) -> str:
     """The report as text. The same run gives the same bytes, in any time zone."""
-    import vl_convert  # noqa: PLC0415 - 50 MB of renderer that only a report needs
-
     run = folder.read_run()
     shape = shape_of(run)
     known = {point["number"] for point in cast("list[Json]", summary["points"])}
@@ -87,7 +86,7 @@ def render_page(folder: RunFolder, summary: Json) -> str:
     opening: list[Part] = (
         [] if first is None else [Drawing(name="headline", svg=stills["headline"], caption=first.caption)]
     )
-    engine = vl_convert.javascript_bundle()  # type: ignore[call-arg] # its stub forgets the default
+    engine = chart_engine()
     script = _asset("page.js")
     allowed = " ".join(f"'sha256-{_digest(each)}'" for each in (engine, script))
     embedded = {"rows": data, "charts": [{"name": name, "spec": spec} for name, spec in specs.items()]}

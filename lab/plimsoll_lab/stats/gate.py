@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from plimsoll_lab.stats.best import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
 
@@ -99,8 +99,8 @@ def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | Non
         upper = float(special.stdtrit(degrees, 1 - SIGNIFICANCE))
         lower = float(special.stdtrit(degrees, 1 - SIGNIFICANCE / comparisons))
         # All comparisons have to pass at once; a loss is found where one of them shows it.
-        passes = 1 - comparisons * (1 - float(stats.nct.sf(upper, degrees, room / standard_error)))
-        finds = float(stats.nct.sf(lower, degrees, room / standard_error))
+        passes = 1 - comparisons * float(special.nctdtr(degrees, room / standard_error, upper))
+        finds = 1 - float(special.nctdtr(degrees, room / standard_error, lower))
         if min(passes, finds) >= POWER:
             return blocks
     return None
