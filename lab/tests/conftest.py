@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-FAKE = Path(__file__).parent / "fake_plimsoll.py"
+_FOLDER = tempfile.TemporaryDirectory(prefix="plimsoll-fake-")  # removed when this process ends
+FAKE = Path(_FOLDER.name) / "plimsoll"
+"""The stand-in as a program of the interpreter that runs the tests, without its site packages: it
+is started thousands of times, and `env python3` may be a script that first looks for an
+interpreter."""
+_interpreter = Path(sys.executable).resolve()
+FAKE.write_text(f"#!{_interpreter} -IS\n" + (Path(__file__).parent / "fake_plimsoll.py").read_text())
+FAKE.chmod(0o755)
 
 SUITE = """
 name = "small"

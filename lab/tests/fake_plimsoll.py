@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A stand-in for the binary: the same arguments, events and exit codes, with a server that really
 listens.
 

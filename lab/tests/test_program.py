@@ -7,7 +7,6 @@ import csv
 import hashlib
 import html
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from conftest import FAKE, SUITE, Done, Lab, lab_environment, run_lab
+from conftest import SUITE, Done, Lab, lab_environment, run_lab
 
 from plimsoll_lab.analysis import formatting
 
@@ -314,10 +313,6 @@ def test_no_colour_without_a_terminal(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
     assert "\x1b" not in run_lab(folder, "report", "runs/0001").stdout
     assert "\x1b[" in run_lab(folder, "report", "runs/0001", "--color", "always").stdout
-
-
-def test_the_fake_is_a_program() -> None:
-    assert os.access(FAKE, os.X_OK)
 
 
 def test_a_control_is_measured_in_every_block_and_stands_beside_the_verdicts(lab: Lab, tmp_path: Path) -> None:
