@@ -430,7 +430,7 @@ fn the_transfer_log_has_a_row_for_each_relayed_read() {
     let (listener, server) = listener();
     let folder = Folder::new();
     let path = folder.path("transfers.csv");
-    let mut forwarder = Forwarder::to(server, &["--transfer-log", &text_of(&path)]);
+    let mut forwarder = Forwarder::to(server, &["--transfer-log", &text_of(&path), "--workers", "1"]);
     assert!(forwarder.sentence().contains("splice is off"));
     let mut client = forwarder.connect();
     let mut server = accept(&listener);
@@ -443,10 +443,47 @@ fn the_transfer_log_has_a_row_for_each_relayed_read() {
     until("there are four rows", || fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 5));
     let text = fs::read_to_string(&path).expect("it is there");
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows[0], ["time", "receive_fd", "send_fd", "requests", "bytes"]);
-    let counts: Vec<[&str; 2]> = rows[1..].iter().map(|row| [row[3], row[4]]).collect();
-    assert_eq!(counts, [["1", "255"], ["2", "510"], ["3", "765"], ["1", "10"]]);
+    assert_eq!(rows[0], ["time", "receive_fd", "send_fd", "requests", "bytes", "worker", "table"]);
+    let counts: Vec<&[&str]> = rows[1..].iter().map(|row| &row[3..]).collect();
+    assert_eq!(counts, [["1", "255", "0", "0"], ["2", "510", "0", "0"], ["3", "765", "0", "0"], ["1", "10", "0", "0"]]);
     assert_eq!((rows[1][1], rows[1][2]), (rows[4][2], rows[4][1]), "the way back is between the same two");
+}
+
+#[test]
+fn the_transfer_log_tells_workers_and_tables_apart_where_connections_are_handed_over() {
+    const CONNECTIONS: usize = 60;
+    let folder = Folder::new();
+    let path = folder.path("transfers.csv");
+    let mapping = format!("127.0.0.1:0={}", crate::support::forwarder::echo());
+    let arguments = [&mapping, "--transfer-log", &text_of(&path), "--accept", "handoff", "--workers", "2"];
+    // A table of 64 descriptors holds some 20 connections, so that each worker has several.
+    let forwarder = Forwarder::start_with_limit(64, &arguments);
+    let mut held: Vec<TcpStream> = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = forwarder.connect();
+        crate::support::forwarder::exchange(&mut client);
+        held.push(client);
+    }
+    until("each exchange has its rows", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 1 + 2 * CONNECTIONS)
+    });
+    let text = fs::read_to_string(&path).expect("it is there");
+    // Descriptors have the same numbers in each table: only with these are they one connection's.
+    let ends: std::collections::HashSet<[&str; 3]> = text
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let row: Vec<&str> = line.split(',').collect();
+            [row[1], row[5], row[6]]
+        })
+        .collect();
+    assert_eq!(ends.len(), 2 * CONNECTIONS, "{text}");
+    let workers: std::collections::HashSet<&str> = ends.iter().map(|end| end[1]).collect();
+    let tables: std::collections::HashSet<&str> = ends.iter().map(|end| end[2]).collect();
+    assert!(workers.len() == 2 && tables.len() > 1, "{text}");
+    drop(held);
+    let summary = forwarder.stop();
+    assert_eq!(summary["connections_per_worker"], serde_json::json!([CONNECTIONS / 2, CONNECTIONS / 2]));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use plimsoll_sys::readiness::Ready;
 
 use crate::ending::Ending;
 use crate::exchange::Exchange;
-use crate::log::{ConnectionRow, Log, Peer, Record, TransferRow};
+use crate::log::{ConnectionRow, Log, LoopNumber, Peer, Record, TransferRow};
 use crate::outbox::Message;
 use crate::pool::Pool;
 use crate::relay::{End, Relay, Side, Step, Verdict};
@@ -95,6 +95,7 @@ pub(crate) struct Context<'a> {
     pub(crate) key: Key,
     pub(crate) pool: &'a mut Pool,
     pub(crate) log: &'a Log,
+    pub(crate) by: LoopNumber,
     pub(crate) now: Instant,
 }
 
@@ -210,9 +211,9 @@ impl Connection {
 
     /// Moves what there is, both ways.
     fn relay(&mut self, context: &mut Context<'_>) -> Next {
-        let Context { key, pool, log, now } = context;
+        let Context { key, pool, log, by, now } = context;
         let (key, now) = (*key, *now);
-        let mut watch = log.transfers.then_some(LogWatch { log, time: now });
+        let mut watch = log.transfers.then_some(LogWatch { log, by: *by, time: now });
         let (mut yields, mut resumes, before) = (false, None::<Duration>, self.relay);
         let metered = self.route.bandwidth.is_some().then(|| Arc::clone(&self.route));
         // What one direction finds out may give the other something to do: never more often than
@@ -358,13 +359,15 @@ impl Connection {
 
 struct LogWatch<'a> {
     log: &'a Log,
+    by: LoopNumber,
     time: Instant,
 }
 
 impl Watch for LogWatch<'_> {
     fn transferred(&mut self, source: &Leg, sink: &Leg, reads: u64, bytes: u64) {
         let (receive, send) = (source.socket.as_raw_fd(), sink.socket.as_raw_fd());
-        self.log.hand(Record::Transfer(TransferRow { time: self.time, receive, send, requests: reads, bytes }));
+        let (time, by) = (self.time, self.by);
+        self.log.hand(Record::Transfer(TransferRow { time, by, receive, send, requests: reads, bytes }));
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 const SECOND: Duration = Duration::from_secs(1);
+const FIRST_LOOP: LoopNumber = LoopNumber { worker: 0, table: 0 };
 
 /// A connection that is relayed by these settings, between a client and a server of its own.
 struct Relayed {
@@ -48,7 +49,7 @@ impl Relayed {
                 leg.readable = true;
             }
         }
-        let context = Context { key: self.key, pool: &mut self.pool, log: self.writer.log(), now };
+        let context = Context { key: self.key, pool: &mut self.pool, log: self.writer.log(), by: FIRST_LOOP, now };
         let _ = self.connection.relay(&mut { context });
         for message in self.pool.outbox.messages().to_vec() {
             let (sink, place) = self.connection.posted(message.from).expect("it was read");
@@ -145,7 +146,10 @@ fn a_paced_connection_whose_message_went_out_in_part_is_asked_after_anew() {
         connection.server = Some(Leg::new(near_server.into(), false));
         connection.connected(&Ok(()), now);
         connection.paced = paced;
-        assert!(matches!(connection.relay(&mut Context { key, pool: &mut pool, log, now }), Next::Waits));
+        assert!(matches!(
+            connection.relay(&mut Context { key, pool: &mut pool, log, by: FIRST_LOOP, now }),
+            Next::Waits
+        ));
         let message = pool.outbox.messages()[0];
         assert_eq!(connection.sent(message, Ok(2), &mut pool, now), paced);
     }

@@ -31,7 +31,7 @@ use plimsoll_sys::readiness::{Interest, Ready};
 use self::pacing::Resting;
 use crate::connection::{Connection, Context, Next, Stage};
 use crate::ending::Ending;
-use crate::log::Record;
+use crate::log::{LoopNumber, Record};
 use crate::outbox::MESSAGES;
 use crate::pool::Pool;
 use crate::relay::Side;
@@ -232,7 +232,8 @@ impl EventLoop<'_> {
         }
         // A key of a connection that closed earlier in this batch finds nothing.
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let mut context = Context { key, pool: &mut self.pool, log: &self.shared.log, now: self.now };
+        let by = LoopNumber { worker: self.seat.worker(), table: self.seat.table() };
+        let mut context = Context { key, pool: &mut self.pool, log: &self.shared.log, by, now: self.now };
         match turn(connection, &mut context) {
             Next::Closes(ending) => return self.close(key, ending),
             Next::Aborts(ending) => return self.cut(key, ending),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use output::Output;
 use row::Clock;
-pub(crate) use row::{ConnectionRow, Peer, TransferRow};
+pub(crate) use row::{ConnectionRow, LoopNumber, Peer, TransferRow};
 
 use crate::Say;
 use crate::table::{LogFormat, LogTarget};

@@ -14,8 +14,8 @@ use crate::table::LogFormat;
 
 pub(super) const CONNECTION_HEADER: &str =
     "opened,closed,listen,client,server,reads_up,reads_down,bytes_up,bytes_down,duration_us,end,error";
-/// port_fwd's columns.
-pub(super) const TRANSFER_HEADER: &str = "time,receive_fd,send_fd,requests,bytes";
+/// port_fwd's columns, and whose descriptors they are: each table of each worker has its own.
+pub(super) const TRANSFER_HEADER: &str = "time,receive_fd,send_fd,requests,bytes,worker,table";
 
 /// A connection that has ended.
 pub(crate) struct ConnectionRow {
@@ -42,9 +42,17 @@ pub(crate) enum Peer {
     Unix(Option<PathBuf>),
 }
 
+/// Which event loop: the number of its worker, and of its table among that worker's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoopNumber {
+    pub(crate) worker: usize,
+    pub(crate) table: usize,
+}
+
 /// A read that was relayed.
 pub(crate) struct TransferRow {
     pub(crate) time: Instant,
+    pub(crate) by: LoopNumber,
     pub(crate) receive: RawFd,
     pub(crate) send: RawFd,
     /// Reads from this source so far.
@@ -92,7 +100,8 @@ impl ConnectionRow {
 impl TransferRow {
     pub(super) fn write(&self, line: &mut String, clock: &Clock) {
         let time = Timestamp(clock.unix(self.time));
-        let _ = write!(line, "{time},{},{},{},{}", self.receive, self.send, self.requests, self.bytes);
+        let TransferRow { receive, send, requests, bytes, by: LoopNumber { worker, table }, .. } = self;
+        let _ = write!(line, "{time},{receive},{send},{requests},{bytes},{worker},{table}");
     }
 }
 
