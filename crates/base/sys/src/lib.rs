@@ -13,6 +13,7 @@ pub mod descriptor;
 pub mod epoll;
 pub mod event;
 pub mod file;
+pub mod inherited;
 pub mod net;
 pub mod packet;
 pub mod passing;

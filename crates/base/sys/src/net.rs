@@ -177,6 +177,11 @@ pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
         .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "not an IP socket"))
 }
 
+/// Whether an IPv6 listener takes connections over IPv4 too.
+pub fn is_dual_stack(listener: impl AsFd) -> bool {
+    sockopt::ipv6_v6only(listener).is_ok_and(|only| !only)
+}
+
 /// The address that a socket is connected to.
 pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     net::getpeername(socket)?

@@ -1,9 +1,11 @@
 //! Unix sockets by path (unix(7)).
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -11,8 +13,17 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// by a program that was killed, is replaced; anything else at that path is an error (EADDRINUSE).
 /// With a `mode` the socket has those permissions, before anybody can connect.
 pub fn listen(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
+    listen_as(SocketType::STREAM, path, mode)
+}
+
+/// The same for connections of whole messages (`crate::passing`), which only this user may make.
+pub fn listen_for_messages(path: &Path) -> io::Result<OwnedFd> {
+    listen_as(SocketType::SEQPACKET, path, Some(0o600))
+}
+
+fn listen_as(kind: SocketType, path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
-    let socket = stream()?;
+    let socket = socket(kind)?;
     match net::bind(&socket, &address) {
         Err(rustix::io::Errno::ADDRINUSE) if is_abandoned(path) => {
             std::fs::remove_file(path)?;
@@ -30,14 +41,36 @@ pub fn listen(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
 /// A non-blocking socket that is connected, or an error: unlike TCP it is known at once.
 /// `WouldBlock` where the listener's queue is full.
 pub fn connect(path: &Path) -> io::Result<OwnedFd> {
-    let socket = stream()?;
+    connect_as(SocketType::STREAM, path)
+}
+
+/// The same for a connection of whole messages (`crate::passing`).
+pub fn connect_for_messages(path: &Path) -> io::Result<OwnedFd> {
+    connect_as(SocketType::SEQPACKET, path)
+}
+
+fn connect_as(kind: SocketType, path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket(kind)?;
     net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-fn stream() -> io::Result<OwnedFd> {
+/// Takes a connection that waits at a listener.
+pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+}
+
+/// The path at which a socket listens.
+pub fn local_path(socket: impl AsFd) -> io::Result<PathBuf> {
+    let address = SocketAddrUnix::try_from(net::getsockname(socket)?).ok();
+    let path = address.as_ref().and_then(SocketAddrUnix::path_bytes);
+    path.map(|path| PathBuf::from(OsStr::from_bytes(path)))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not a Unix socket with a path"))
+}
+
+fn socket(kind: SocketType) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+    Ok(net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
 }
 
 fn is_abandoned(path: &Path) -> bool {
