@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use plimsoll_forward::table::{self, LogFormat, LogTarget, Table};
-use plimsoll_forward::{Config, Error, Forwarder, Source, Strategy, Totals, Watch};
+use plimsoll_forward::{Config, Error, Forwarder, Inherited, Source, Strategy, Totals, Watch};
 use plimsoll_measure::units;
-use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
+use plimsoll_sys::{inherited, process};
 use serde::Serialize;
 
 use crate::Output;
@@ -71,11 +71,22 @@ pub(crate) struct Arguments {
     /// Write port_fwd's log, a CSV row for each relayed read. It turns splice off.
     #[arg(long, value_name = "FILE")]
     transfer_log: Option<PathBuf>,
+    /// Take over the listeners of the forwarder that was started with the same PATH, without
+    /// refusing a connection; it drains, and ends. Where none runs, start, and wait there to be
+    /// taken over from.
+    #[arg(long, value_name = "PATH", conflicts_with = "check")]
+    upgrade: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    // Before anything else is opened.
+    let inherited = inherited::listeners()
+        .and_then(|sockets| Inherited::of_the_manager(sockets.into_iter().map(|(_, socket)| socket)));
+    let inherited = inherited.map_err(|error| {
+        anyhow!("cannot use the sockets of the service manager: {error}; check the .socket unit, or unset LISTEN_FDS")
+    })?;
     // Before any thread, so that none of them takes a signal.
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup])?;
     let file = arguments.config.clone().or_else(|| arguments.table.clone());
@@ -110,7 +121,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         say("splice is off, as the transfer log has a row for each read");
     }
     let transfer_log = arguments.transfer_log.clone();
-    let config = Config { table, workers, accept, drain: arguments.drain, connection_log, transfer_log };
+    let (drain, upgrade) = (arguments.drain, arguments.upgrade.clone());
+    let config = Config { table, workers, accept, drain, connection_log, transfer_log, inherited, upgrade };
     let forwarder = Forwarder::bind(config, Box::new(say)).map_err(told)?;
     if let Some(user) = &arguments.user {
         process::become_user(user).map_err(|error| {
@@ -123,7 +135,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, admin, pid };
     arguments.output.print(&ready, || ready.sentence());
     let source = file.map(|path| Source { watch, read: Box::new(move || read_file(&path, toml)) });
-    notify("READY=1");
+    // The service manager has started the former process.
+    notify(&if forwarder.takes_over() { format!("READY=1\nMAINPID={pid}") } else { "READY=1".to_owned() });
     let totals = forwarder.run(&signals, source, &|| notify("STOPPING=1"))?;
     arguments.output.print_summary(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
     Ok(ExitCode::SUCCESS)

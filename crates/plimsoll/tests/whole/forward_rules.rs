@@ -452,6 +452,37 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
+fn a_reload_moves_the_admin_address_and_takes_it_away() {
+    let folder = Folder::new();
+    let [first, second] = [(); 2].map(|()| crate::support::forwarder::listener().1);
+    let rules = format!("[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let table = |admin: SocketAddr| format!("[admin]\nlisten = \"{admin}\"\n{rules}");
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table(first))]);
+    assert!(get(first, "/healthz").starts_with("HTTP/1.1 200"));
+    folder.replace("forward.toml", &table(second));
+    forwarder.signal("HUP");
+    until("it is at the new address", || TcpStream::connect(second).is_ok());
+    assert!(get(second, "/healthz").starts_with("HTTP/1.1 200"));
+    until("the old one is closed", || TcpStream::connect(first).is_err());
+    assert!(forwarder.sentence().contains("the table is reloaded"));
+    // An address that is taken: the former one goes on, and so does the table.
+    let taken = TcpListener::bind(first).expect("it is free again");
+    folder.replace("forward.toml", &table(first));
+    forwarder.signal("HUP");
+    let sentence = forwarder.sentence();
+    assert!(
+        sentence.contains(&format!("cannot listen on {first}")) && sentence.contains("`[admin]` goes on"),
+        "{sentence}"
+    );
+    assert!(get(second, "/healthz").starts_with("HTTP/1.1 200"));
+    folder.replace("forward.toml", &rules);
+    forwarder.signal("HUP");
+    until("there is none any more", || TcpStream::connect(second).is_err());
+    drop(taken);
+    forwarder.stop();
+}
+
+#[test]
 fn the_admin_address_shows_metrics_health_and_the_table() {
     let folder = Folder::new();
     let server = echo();

@@ -14,6 +14,7 @@ mod forward_peers;
 mod forward_rules;
 mod forward_table;
 mod forward_torture;
+mod forward_upgrade;
 mod instruments_injected;
 mod link;
 mod load_counts;

@@ -16,6 +16,7 @@ use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
 
+use crate::inherited::Owner;
 use crate::limit::Room;
 use crate::listeners::{Listener, Listeners};
 use crate::shared::{Handed, ListenerNumber, Shared};
@@ -142,13 +143,18 @@ impl Acceptor {
     /// left there. To be called again until it says that all are.
     pub(crate) fn sweep(&mut self, listeners: &Listeners, shared: &Shared) -> bool {
         let (leaving, now) = (std::mem::take(&mut self.leaving), Instant::now());
-        self.swept = leaving.iter().chain(listeners.iter()).all(|listener| {
-            let empty = self.take(listener, usize::MAX, shared, Limits::Ignored, now) == Queue::Empty;
-            if empty {
-                net::stop_listening(&listener.sockets[0]);
-            }
-            empty
-        });
+        // One that no worker has taken yet is in hand.
+        let free = self.is_free(shared, now);
+        self.swept = free
+            && leaving.iter().chain(listeners.iter()).all(|listener| {
+                // What is queued where another process listens is that one's.
+                let empty = listener.owner == Owner::Another
+                    || self.take(listener, usize::MAX, shared, Limits::Ignored, now) == Queue::Empty;
+                if empty {
+                    listener.stop();
+                }
+                empty
+            });
         if !self.swept {
             self.leaving = leaving;
         }

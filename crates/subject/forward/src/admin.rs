@@ -16,6 +16,7 @@ use plimsoll_sys::event::Event;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 
+use crate::inherited::Inherited;
 use crate::route::Route;
 use crate::shared::Shared;
 
@@ -26,13 +27,18 @@ const LONGEST_HEAD: usize = 8 * 1024;
 
 /// The listener of the page and the metrics.
 pub(crate) struct Admin {
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
+    /// Where the table has it.
+    asked: SocketAddr,
     address: SocketAddr,
 }
 
 /// The thread that answers. It ends when this is dropped.
 pub(crate) struct Running {
     end: Arc<Event>,
+    /// Where the table has it.
+    pub(crate) asked: SocketAddr,
+    pub(crate) listener: Arc<TcpListener>,
 }
 
 impl Drop for Running {
@@ -42,10 +48,11 @@ impl Drop for Running {
 }
 
 impl Admin {
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Admin> {
-        let listener = TcpListener::bind(address)?;
+    /// Listens, unless the listener is inherited.
+    pub(crate) fn bind(asked: SocketAddr, inherited: &mut Inherited) -> io::Result<Admin> {
+        let listener = inherited.take_at(asked)?.map_or_else(|| TcpListener::bind(asked), |own| Ok(own.into()))?;
         listener.set_nonblocking(true)?;
-        Ok(Admin { address: listener.local_addr()?, listener })
+        Ok(Admin { asked, address: listener.local_addr()?, listener: Arc::new(listener) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -56,9 +63,10 @@ impl Admin {
     pub(crate) fn start(self, shared: &Arc<Shared>) -> io::Result<Running> {
         let end = Arc::new(Event::new()?);
         let (ended, shared) = (Arc::clone(&end), Arc::downgrade(shared));
+        let (asked, listener) = (self.asked, Arc::clone(&self.listener));
         let thread = std::thread::Builder::new().name("admin".to_owned());
         thread.spawn(move || self.answer_all(&shared, &ended))?;
-        Ok(Running { end })
+        Ok(Running { end, asked, listener })
     }
 
     fn answer_all(&self, shared: &Weak<Shared>, ended: &Event) {

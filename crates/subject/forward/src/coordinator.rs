@@ -2,6 +2,7 @@
 //! them. Where connections are handed over it sees to that too.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,16 +17,18 @@ use plimsoll_sys::{descriptor, passing};
 
 use crate::Say;
 use crate::acceptor::Acceptor;
+use crate::admin::{self, Admin};
 use crate::error::Error;
 use crate::event_loop;
-
+use crate::inherited::{Inherited, Owner};
 use crate::listeners::{Listener, Listeners};
 use crate::log::Writer;
 use crate::mail::{MOST, Mail};
 use crate::reload::{self, Reloader, Source};
 use crate::shared::{ListenerNumber, Shared};
-use crate::table::LogTarget;
+use crate::table::{Listen, LogTarget};
 use crate::totals::Totals;
+use crate::upgrade::Entrance;
 
 /// The file that is watched is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -54,6 +57,9 @@ pub(crate) struct Coordinator {
     stalled: bool,
     /// Where the table said that the log goes, unless the command line does.
     log: Option<Option<LogTarget>>,
+    pub(crate) admin: Option<admin::Running>,
+    /// Where a process that takes over asks.
+    pub(crate) entrance: Option<Entrance>,
 }
 
 impl Coordinator {
@@ -86,6 +92,8 @@ impl Coordinator {
             leaves: 0,
             stalled: false,
             log,
+            admin: None,
+            entrance: None,
         })
     }
 
@@ -115,14 +123,15 @@ impl Coordinator {
                 // A loop ends by itself only when it cannot go on.
                 steps.extend(shutdown.stop());
             }
+            if shutdown.is_running() && self.is_taken_over() {
+                steps.extend(shutdown.on_signal(Instant::now()));
+            }
             for step in steps {
                 match step {
                     Step::Drain => {
                         self.shared.draining.store(true, Ordering::Relaxed);
                         on_drain();
-                        if self.acceptor.is_none() {
-                            self.crew.set_phase(Phase::Drain);
-                        }
+                        self.begin_drain()?;
                     }
                     Step::Stop => self.crew.set_phase(Phase::Stop),
                 }
@@ -151,6 +160,9 @@ impl Coordinator {
             until = until.into_iter().chain(acceptor.paused_until()).min();
         }
         let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Some(entrance) = self.entrance.as_ref().filter(|_| shutdown.is_running()) {
+            places.push(entrance.place());
+        }
         // In a drain no table is taken any more: waiting for one that is ready would spin.
         if let Some(reloader) = self.reloader.as_ref().filter(|_| shutdown.is_running()) {
             places.push(Place::new(reloader.ready.as_fd().as_raw_fd(), Interest::READ));
@@ -175,6 +187,46 @@ impl Coordinator {
             self.crew.set_phase(Phase::Drain);
         }
         Ok(())
+    }
+
+    /// Has the event loops take what is queued and end, but for what another process accepts.
+    fn begin_drain(&mut self) -> io::Result<()> {
+        if self.acceptor.is_some() {
+            // It hands over what is queued first.
+            return Ok(());
+        }
+        for numbers in self.listeners.shared().chunks(MOST) {
+            for (_, mailbox) in self.crew.mailboxes() {
+                send(mailbox, &Mail::Forget(numbers.to_vec()), &[])?;
+            }
+        }
+        self.crew.set_phase(Phase::Drain);
+        Ok(())
+    }
+
+    /// Gives the listeners to a process that asks, and says whether one has taken over.
+    fn is_taken_over(&mut self) -> bool {
+        let Some(entrance) = &mut self.entrance else { return false };
+        let admin = self.admin.as_ref().map(|admin| (admin.listener.as_fd(), Owner::This));
+        let sockets: Vec<_> = admin.into_iter().chain(self.listeners.sockets()).collect();
+        match entrance.attend(&sockets) {
+            Ok(None) => false,
+            Ok(Some(taken)) => {
+                let taken = match &self.admin {
+                    Some(_) => &taken[1..],
+                    None => &taken[..],
+                };
+                // The new process answers there, or has none.
+                self.admin = None;
+                let count = self.listeners.hand_over(taken);
+                (self.say)(&format!("another process has taken over, with {count} of the listeners: this one drains"));
+                true
+            }
+            Err(error) => {
+                (self.say)(&format!("another process asked to take over, and this one goes on: {error}"));
+                false
+            }
+        }
     }
 
     fn on_hangup(&self) {
@@ -229,7 +281,8 @@ impl Coordinator {
         let Some(reloader) = &mut self.reloader else { return Ok(()) };
         reloader.look();
         self.waiting = self.waiting.take().or_else(|| reloader.outcome());
-        if self.is_leaving() {
+        // What a process that takes over was sent stays as it is until that has answered.
+        if self.is_leaving() || self.entrance.as_ref().is_some_and(Entrance::is_asked) {
             return Ok(());
         }
         let Some(outcome) = self.waiting.take() else { return Ok(()) };
@@ -244,7 +297,7 @@ impl Coordinator {
     /// Puts a new table in the place of the old one, or says why not.
     fn reload(&mut self, outcome: reload::Outcome) -> io::Result<()> {
         let changed = outcome.and_then(|(table, routes, notes)| {
-            let change = self.listeners.change(routes, self.sets);
+            let change = self.listeners.change(routes, self.sets, &mut Inherited::default());
             let change = change.map_err(|(listen, source)| Error::Listen { listen, source }.to_string())?;
             Ok((table, notes, change))
         });
@@ -259,6 +312,7 @@ impl Coordinator {
         notes.iter().for_each(|note| (self.say)(note));
         change.say_left_out(&self.say);
         self.follow_log(table.log);
+        self.follow_admin(table.admin);
         self.shared.publish(self.listeners.routes());
         self.shared.limit.set_most(table.max_connections.unwrap_or(u64::MAX));
         // Numbers are given in order, so that what was opened now is from the first of them on.
@@ -292,6 +346,21 @@ impl Coordinator {
             Ok(()) => *former = log,
             Err((path, source)) => {
                 (self.say)(&format!("{}; the former log goes on", Error::Log { path, source }));
+            }
+        }
+    }
+
+    /// Has the page and the metrics where the new table says.
+    fn follow_admin(&mut self, asked: Option<SocketAddr>) {
+        if self.admin.as_ref().map(|admin| admin.asked) == asked {
+            return;
+        }
+        let start = |asked| Admin::bind(asked, &mut Inherited::default())?.start(&self.shared);
+        match asked.map(start).transpose() {
+            Ok(admin) => self.admin = admin,
+            Err(source) => {
+                let listen = Listen::Tcp(asked.unwrap_or(SocketAddr::from(([0; 4], 0))));
+                (self.say)(&format!("{}; `[admin]` goes on as it was", Error::Listen { listen, source }));
             }
         }
     }

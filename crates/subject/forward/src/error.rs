@@ -29,6 +29,14 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The process that runs could not be taken over from.
+    #[error("cannot take over by {}: {source}; stop what runs, or choose another path", path.display())]
+    Upgrade {
+        /// The path of the socket.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The forwarder could not be started, or could not go on.
     #[error("the forwarder stopped: {0}")]
     Run(#[from] io::Error),

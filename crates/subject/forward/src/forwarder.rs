@@ -12,6 +12,7 @@ use crate::acceptor::Acceptor;
 use crate::admin::Admin;
 use crate::coordinator::Coordinator;
 use crate::error::Error;
+use crate::inherited::Inherited;
 use crate::listeners::Listeners;
 use crate::log::Writer;
 use crate::names::Names;
@@ -19,6 +20,7 @@ use crate::reload::{self, Source};
 use crate::shared::Shared;
 use crate::table::{Listen, LogTarget, Table};
 use crate::totals::Totals;
+use crate::upgrade::{Entrance, Predecessor};
 use crate::{Say, checks};
 
 /// What a forwarder is to be.
@@ -36,6 +38,10 @@ pub struct Config {
     /// Where each relayed read gets a row. Splice is off with it, as bytes in a pipe come in no
     /// reads.
     pub transfer_log: Option<PathBuf>,
+    /// Listeners that this process was started with.
+    pub inherited: Inherited,
+    /// A Unix socket by which it takes over from a process that runs, and is taken over from later.
+    pub upgrade: Option<PathBuf>,
 }
 
 /// A forwarder whose listeners are open.
@@ -52,14 +58,21 @@ pub struct Forwarder {
     log: Option<Option<LogTarget>>,
     names: Arc<Names>,
     admin: Option<Admin>,
+    upgrade: Option<Upgrade>,
     say: Arc<Say>,
+}
+
+/// The process that this one takes over from, or where another one may ask, as there is none.
+enum Upgrade {
+    From(Predecessor, PathBuf),
+    Open(Entrance),
 }
 
 impl Forwarder {
     /// Resolves names, opens the listeners and the logs. From now on connections are taken, and
     /// queue until [`Forwarder::run`].
     pub fn bind(config: Config, say: Say) -> Result<Forwarder, Error> {
-        let Config { table, workers, accept, drain, connection_log, transfer_log } = config;
+        let Config { table, workers, accept, drain, connection_log, transfer_log, mut inherited, upgrade: by } = config;
         let (say, names) = (Arc::new(say), Arc::new(Names::of_the_machine()));
         let (routes, notes) = reload::routes(&table, &names).map_err(Error::Table)?;
         notes.iter().for_each(|note| say(note));
@@ -67,19 +80,52 @@ impl Forwarder {
         let writer = Writer::start(connection_log.as_ref().or(table.log.as_ref()), transfer_log, Arc::clone(&say))
             .map_err(|(path, source)| Error::Log { path, source })?;
         let sets = if accept == Strategy::ReusePort { workers } else { 1 };
+        let find = |path| Upgrade::find(path, &mut inherited);
+        let mut upgrade = by.map(find).transpose()?;
+        inherited.check(sets).map_err(Error::Table)?;
         let mut listeners = Listeners::default();
         let listen_error = |(listen, source)| Error::Listen { listen, source };
-        listeners.change(routes, sets).map_err(listen_error)?.say_left_out(&say);
-        let open_admin =
-            |address| Admin::bind(address).map_err(|source| Error::Listen { listen: Listen::Tcp(address), source });
+        listeners.change(routes, sets, &mut inherited).map_err(listen_error)?.say_left_out(&say);
+        let open_admin = |address| {
+            let listen_error = |source| Error::Listen { listen: Listen::Tcp(address), source };
+            Admin::bind(address, &mut inherited).map_err(listen_error)
+        };
         let admin = table.admin.map(open_admin).transpose()?;
+        if let Some(listen) = inherited.left_over() {
+            let why = format!(
+                "the service manager has a socket at {listen}, and no rule listens there: add a rule, or take the \
+                 socket out of the .socket unit"
+            );
+            return Err(Error::Table(why));
+        }
+        if let Some(Upgrade::From(predecessor, _)) = &mut upgrade {
+            predecessor.note(&inherited);
+        }
         let max_connections = table.max_connections;
-        Ok(Forwarder { listeners, sets, max_connections, workers, accept, drain, writer, log, names, admin, say })
+        Ok(Forwarder {
+            listeners,
+            sets,
+            max_connections,
+            workers,
+            accept,
+            drain,
+            writer,
+            log,
+            names,
+            admin,
+            upgrade,
+            say,
+        })
     }
 
     /// Where it can be connected to, in the order asked for.
     pub fn addresses(&self) -> Vec<Listen> {
         self.listeners.iter().map(|listener| listener.at.clone()).collect()
+    }
+
+    /// Whether it takes over from a process that runs.
+    pub fn takes_over(&self) -> bool {
+        matches!(self.upgrade, Some(Upgrade::From(..)))
     }
 
     /// Where its metrics are, if anywhere.
@@ -91,8 +137,8 @@ impl Forwarder {
     /// SIGHUP reads the table anew from `source`. `signals` must have been taken before any
     /// thread was started. `on_drain` is called when the draining begins.
     pub fn run(self, signals: &Signals, source: Option<Source>, on_drain: &dyn Fn()) -> Result<Totals, Error> {
-        let Forwarder { listeners, sets, max_connections, workers, accept, drain, writer, log, names, admin, say } =
-            self;
+        let Forwarder { listeners, sets, max_connections, workers, accept, drain, .. } = self;
+        let Forwarder { writer, log, names, admin, upgrade, say, .. } = self;
         let most = max_connections.unwrap_or(u64::MAX);
         let exclusive = accept == Strategy::Exclusive && workers > 1;
         let acceptor = if accept == Strategy::Handoff { Some(Acceptor::new(workers, &listeners)?) } else { None };
@@ -102,9 +148,37 @@ impl Forwarder {
         let mut coordinator = Coordinator::new(workers, listeners, sets, acceptor, Arc::clone(&shared), writer, log)?;
         coordinator.start(source)?;
         let (names, checks) = (reload::resolve_again(&shared)?, checks::start(&shared)?);
-        let admin = admin.map(|admin| admin.start(&shared)).transpose()?;
+        coordinator.admin = admin.map(|admin| admin.start(&shared)).transpose()?;
+        coordinator.entrance = upgrade.and_then(|upgrade| upgrade.complete(&shared.say));
         coordinator.coordinate(signals, drain, on_drain)?;
-        drop((names, checks, admin, shared));
+        drop((names, checks, shared));
         coordinator.finish()
+    }
+}
+
+impl Upgrade {
+    fn find(path: PathBuf, inherited: &mut Inherited) -> Result<Upgrade, Error> {
+        let found = Predecessor::find(&path, inherited).and_then(|found| match found {
+            Some(predecessor) => Ok(Upgrade::From(predecessor, path.clone())),
+            None => Entrance::open(&path).map(Upgrade::Open),
+        });
+        found.map_err(|source| Error::Upgrade { path, source })
+    }
+
+    /// Event loops accept now: has the process that runs stop, and waits in its place. Where either
+    /// fails this process goes on all the same, as its clients need it.
+    fn complete(self, say: &Say) -> Option<Entrance> {
+        let (predecessor, path) = match self {
+            Upgrade::Open(entrance) => return Some(entrance),
+            Upgrade::From(predecessor, path) => (predecessor, path),
+        };
+        if let Err(error) = predecessor.release() {
+            say(&format!(
+                "the process that this one takes over from cannot be told: {error}; stop it if it still runs"
+            ));
+        }
+        let entrance = Entrance::replace(&path);
+        let no_entrance = |error| say(&format!("no later process can take over by {}: {error}", path.display()));
+        entrance.map_err(no_entrance).ok()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use plimsoll_reactor::listening;
 use plimsoll_sys::{net, unix};
 
 use crate::Say;
+use crate::inherited::{Inherited, Owner};
 use crate::route::Route;
 use crate::shared::{ListenerNumber, Routes};
 use crate::table::{Listen, Rule};
@@ -33,7 +34,11 @@ pub(crate) struct Listener {
     /// One for each set: one for all workers, or one a worker.
     pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) route: Arc<Route>,
+    pub(crate) owner: Owner,
 }
+
+/// What was opened for a route: where, the sockets, and who else has them.
+type Opened = (Listen, Vec<OwnedFd>, Owner);
 
 /// All listeners of a forwarder, in the order of the table.
 #[derive(Default)]
@@ -77,16 +82,47 @@ impl Listeners {
         self.open.iter().map(|listener| (listener.number, Arc::clone(&listener.route))).collect()
     }
 
-    /// Becomes the listeners of these routes, with `sets` sockets each. Where one cannot be opened
-    /// nothing has changed.
-    pub(crate) fn change(&mut self, routes: Vec<Route>, sets: usize) -> Result<Change, (Listen, io::Error)> {
-        self.change_by(routes, |route| open(&route.rule, sets))
+    /// Becomes the listeners of these routes, with `sets` sockets each unless they are inherited.
+    /// Where one cannot be opened nothing has changed.
+    pub(crate) fn change(
+        &mut self,
+        routes: Vec<Route>,
+        sets: usize,
+        inherited: &mut Inherited,
+    ) -> Result<Change, (Listen, io::Error)> {
+        self.change_by(routes, |route| open(&route.rule, sets, inherited))
+    }
+
+    /// Every socket, in an order that stays while nothing changes.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Owner)> {
+        let of = |listener: &Listener| listener.owner;
+        self.open.iter().flat_map(move |listener| listener.sockets.iter().map(move |each| (each.as_fd(), of(listener))))
+    }
+
+    /// Another process accepts at these of the sockets, in the same order. Returns at how many
+    /// addresses.
+    pub(crate) fn hand_over(&mut self, taken: &[bool]) -> usize {
+        let (mut rest, mut count) = (taken, 0);
+        for listener in &mut self.open {
+            let (own, others) = rest.split_at(listener.sockets.len().min(rest.len()));
+            rest = others;
+            if own.iter().all(|taken| *taken) {
+                listener.owner = Owner::Another;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The listeners that another process has open too.
+    pub(crate) fn shared(&self) -> Vec<ListenerNumber> {
+        self.open.iter().filter(|each| each.owner == Owner::Another).map(|each| each.number).collect()
     }
 
     fn change_by(
         &mut self,
         routes: Vec<Route>,
-        mut open: impl FnMut(&Route) -> io::Result<(Listen, Vec<OwnedFd>)>,
+        mut open: impl FnMut(&Route) -> io::Result<Opened>,
     ) -> Result<Change, (Listen, io::Error)> {
         let held: HashMap<&Asked, usize> =
             self.open.iter().zip(0..).map(|(listener, index)| (&listener.asked, index)).collect();
@@ -104,9 +140,9 @@ impl Listeners {
                 continue;
             }
             match open(&route) {
-                Ok((at, sockets)) => {
+                Ok((at, sockets, owner)) => {
                     route.rule.listen = at;
-                    plan.push((Err(sockets), asked, route));
+                    plan.push((Err((sockets, owner)), asked, route));
                 }
                 // `*` stands for every address that this machine has: where IPv6 is switched off,
                 // those of IPv4.
@@ -117,51 +153,66 @@ impl Listeners {
         let mut former: Vec<Option<Listener>> = std::mem::take(&mut self.open).into_iter().map(Some).collect();
         let mut opened = Vec::new();
         for (source, asked, route) in plan {
-            let (number, sockets) = match source {
+            let (number, sockets, owner) = match source {
                 Ok(index) => former[index]
                     .take()
-                    .map(|listener| (listener.number, listener.sockets))
+                    .map(|listener| (listener.number, listener.sockets, listener.owner))
                     .expect("each is asked for once"),
-                Err(sockets) => {
+                Err((sockets, owner)) => {
                     self.next_number += 1;
                     opened.push(self.next_number);
-                    (self.next_number, sockets)
+                    (self.next_number, sockets, owner)
                 }
             };
-            self.open.push(Listener { number, asked, at: route.listen().clone(), sockets, route: Arc::new(route) });
+            let at = route.listen().clone();
+            self.open.push(Listener { number, asked, at, sockets, route: Arc::new(route), owner });
         }
         self.places = self.open.iter().zip(0..).map(|(listener, place)| (listener.number, place)).collect();
         Ok(Change { opened, closed: former.into_iter().flatten().collect(), left_out })
     }
 
-    /// Has nobody connect any more: further connects are refused.
+    /// Has nobody connect any more: further connects are refused, but for those that another
+    /// process will accept.
     pub(crate) fn close(&mut self) {
         self.places.clear();
         for listener in std::mem::take(&mut self.open) {
-            listener.sockets.iter().for_each(net::stop_listening);
+            listener.stop();
             listener.unlink();
         }
     }
 }
 
 impl Listener {
-    /// Takes a Unix socket's name away.
+    /// Has nobody connect here any more, unless another process has it open.
+    pub(crate) fn stop(&self) {
+        if self.owner == Owner::This {
+            self.sockets.iter().for_each(net::stop_listening);
+        }
+    }
+
+    /// Takes a Unix socket's name away, unless another process listens there.
     pub(crate) fn unlink(&self) {
-        if let Listen::Unix(path) = &self.at {
+        if let (Listen::Unix(path), Owner::This) = (&self.at, self.owner) {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-fn open(rule: &Rule, sets: usize) -> io::Result<(Listen, Vec<OwnedFd>)> {
+fn open(rule: &Rule, sets: usize, inherited: &mut Inherited) -> io::Result<Opened> {
+    if let Some((sockets, owner)) = inherited.take(rule)? {
+        if matches!(rule.listen, Listen::Tcp(_)) {
+            sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
+        }
+        return Ok((rule.listen.clone(), sockets, owner));
+    }
     let address = match &rule.listen {
         // The name has one socket, whatever the strategy.
-        Listen::Unix(path) => return Ok((rule.listen.clone(), vec![unix::listen(path, rule.mode)?])),
+        Listen::Unix(path) => return Ok((rule.listen.clone(), vec![unix::listen(path, rule.mode)?], Owner::This)),
         Listen::Tcp(address) => *address,
     };
     let (address, sockets) = listening::open(address, sets)?;
     sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
-    Ok((Listen::Tcp(address), sockets))
+    Ok((Listen::Tcp(address), sockets, Owner::This))
 }
 
 #[cfg(test)]
@@ -179,7 +230,7 @@ mod tests {
         // EAFNOSUPPORT, as socket(2) says where IPv6 is switched off.
         let without_ipv6 = |route: &Route| match route.listen() {
             Listen::Tcp(address) if address.is_ipv6() => Err(io::Error::from_raw_os_error(97)),
-            listen => Ok((listen.clone(), Vec::new())),
+            listen => Ok((listen.clone(), Vec::new(), Owner::This)),
         };
         let mut listeners = Listeners::default();
         let change = listeners.change_by(routes("*:7000=192.0.2.1:80"), without_ipv6).expect("IPv4 is there");

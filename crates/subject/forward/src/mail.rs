@@ -14,6 +14,8 @@ pub(crate) enum Mail {
     Listen(Vec<ListenerNumber>),
     /// Take what is queued at these, and close them.
     Leave(Vec<ListenerNumber>),
+    /// Close these as they are: another process accepts what is queued there.
+    Forget(Vec<ListenerNumber>),
     /// The routes have changed.
     Routes,
     /// Take connections that are handed over by the descriptor that comes with this.
@@ -25,6 +27,7 @@ impl Mail {
         let (kind, numbers): (u8, &[ListenerNumber]) = match self {
             Mail::Listen(numbers) => (b'+', numbers),
             Mail::Leave(numbers) => (b'-', numbers),
+            Mail::Forget(numbers) => (b'!', numbers),
             Mail::Routes => (b'~', &[]),
             Mail::Door => (b'=', &[]),
         };
@@ -39,6 +42,7 @@ impl Mail {
         match kind {
             b'+' => Some(Mail::Listen(numbers())),
             b'-' => Some(Mail::Leave(numbers())),
+            b'!' => Some(Mail::Forget(numbers())),
             b'~' => Some(Mail::Routes),
             b'=' => Some(Mail::Door),
             _ => None,
@@ -52,8 +56,8 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_what_is_read_and_the_largest_fits() {
-        for mail in [Mail::Listen((0..MOST as u32).collect()), Mail::Leave(vec![7, u32::MAX]), Mail::Routes, Mail::Door]
-        {
+        let all = Mail::Listen((0..MOST as u32).collect());
+        for mail in [all, Mail::Leave(vec![7, u32::MAX]), Mail::Forget(vec![1]), Mail::Routes, Mail::Door] {
             let bytes = mail.to_bytes();
             assert!(bytes.len() <= MESSAGE_BYTES);
             assert_eq!(Mail::from_bytes(&bytes), Some(mail));

@@ -50,6 +50,11 @@ impl Forwarder {
         Forwarder(Running::start(command))
     }
 
+    /// One that was started otherwise.
+    pub(crate) fn of(running: Running) -> Forwarder {
+        Forwarder(running)
+    }
+
     /// Waits for the end, asserts that nothing leaked, and returns the status, the summary and what
     /// was said.
     pub(crate) fn wait(self) -> (ExitStatus, Value, String) {

@@ -23,8 +23,13 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a command that prints JSON lines, and waits for its ready line.
-    pub(crate) fn start(mut command: Command) -> Running {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub(crate) fn start(command: Command) -> Running {
+        Running::start_with_input(command, Stdio::null())
+    }
+
+    /// The same with a standard input.
+    pub(crate) fn start_with_input(mut command: Command, input: Stdio) -> Running {
+        let command = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));

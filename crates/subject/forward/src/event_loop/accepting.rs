@@ -40,6 +40,7 @@ impl EventLoop<'_> {
                     self.shared.left.fetch_add(1, Ordering::AcqRel);
                     self.seat.request_attention();
                 }
+                Some(Mail::Forget(numbers)) => numbers.into_iter().try_for_each(|number| self.forget(number))?,
                 Some(Mail::Routes) => {
                     let routes = self.shared.routes();
                     for (number, listener) in &mut self.listeners {
@@ -78,15 +79,21 @@ impl EventLoop<'_> {
     pub(super) fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
         for &number in numbers {
             self.accept_last(number);
-            let waited = self.waiting.iter().position(|waiting| *waiting == number);
-            waited.map(|place| self.waiting.swap_remove(place));
-            if let Some(listener) = self.listeners.remove(&number)
-                && self.listening
-                && waited.is_none()
-            {
-                // Others hold the open file too, so closing would leave it reporting (epoll(7)).
-                self.epoll.remove(&listener.socket)?;
-            }
+            self.forget(number)?;
+        }
+        Ok(())
+    }
+
+    /// Closes a listener as it is.
+    fn forget(&mut self, number: ListenerNumber) -> io::Result<()> {
+        let waited = self.waiting.iter().position(|waiting| *waiting == number);
+        waited.map(|place| self.waiting.swap_remove(place));
+        if let Some(listener) = self.listeners.remove(&number)
+            && self.listening
+            && waited.is_none()
+        {
+            // Others hold the open file too, so closing would leave it reporting (epoll(7)).
+            self.epoll.remove(&listener.socket)?;
         }
         Ok(())
     }

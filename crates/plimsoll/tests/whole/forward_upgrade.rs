@@ -1,0 +1,134 @@
+//! Listeners that outlive a process: a service manager's, and those that one forwarder takes over
+//! from another.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::support::forwarder::{Folder, Forwarder, command, connect, echo, exchange, listener, text_of, until};
+use crate::support::running::Running;
+
+/// A command that is given its standard input as the one socket of a service manager.
+fn activated(inner: &Command) -> Command {
+    let mut outer = Command::new("sh");
+    let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec \"$0\" \"$@\" 3<&0 0</dev/null";
+    outer.arg("-c").arg(script).arg(inner.get_program()).args(inner.get_args());
+    outer
+}
+
+/// An address that nobody listens at, and nobody else takes.
+fn free_address() -> SocketAddr {
+    listener().1
+}
+
+#[test]
+fn a_socket_of_the_service_manager_is_accepted_at_and_left_open() {
+    for accept in ["exclusive", "handoff"] {
+        let (own, address) = listener();
+        let copy = OwnedFd::from(own.try_clone().expect("a descriptor is left"));
+        let mapping = format!("{address}={}", echo());
+        let started = command(&[&mapping, "--workers", "2", "--accept", accept]);
+        let forwarder = Forwarder::of(Running::start_with_input(activated(&started), Stdio::from(copy)));
+        assert_eq!(forwarder.address(), address);
+        exchange(&mut forwarder.connect());
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"]["client_closed"], 1, "{summary}");
+        // The service manager starts the service again for whoever connects from now on.
+        let late = TcpStream::connect(address).expect("the socket listens");
+        let (_, peer) = own.accept().expect("it is queued there");
+        assert_eq!(peer, late.local_addr().expect("connected"));
+    }
+}
+
+#[test]
+fn a_socket_of_the_service_manager_that_no_rule_names_is_refused() {
+    let (own, address) = listener();
+    let started = command(&[&format!("127.0.0.1:0={}", echo())]);
+    let output = activated(&started).stdin(Stdio::from(OwnedFd::from(own))).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("a socket at {address}, and no rule listens there")), "{said}");
+}
+
+#[test]
+fn a_new_process_takes_over_without_a_refused_connection_and_the_old_one_lets_its_connections_end() {
+    for accept in ["exclusive", "handoff", "reuseport"] {
+        let (folder, address) = (Folder::new(), free_address());
+        let (path, unix) = (text_of(&folder.path("upgrade")), text_of(&folder.path("listen")));
+        let mappings = [format!("{address}={}", echo()), format!("unix:{unix}={}", echo())];
+        let arguments =
+            [mappings[0].as_str(), mappings[1].as_str(), "--workers", "2", "--accept", accept, "--upgrade", &path];
+        let mut running = Forwarder::start(&arguments);
+        let (ends, exchanged) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !ends.load(Ordering::Relaxed) {
+                        exchange(&mut connect(address));
+                        exchanged.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..3 {
+                let before = exchanged.load(Ordering::Relaxed);
+                until("connections are made", || exchanged.load(Ordering::Relaxed) > before + 10);
+                let mut held = connect(address);
+                exchange(&mut held);
+                let new = Forwarder::start(&arguments);
+                let mut old = std::mem::replace(&mut running, new);
+                let sentence = old.sentence();
+                assert!(sentence.contains("another process has taken over, with 2 of the listeners"), "{sentence}");
+                // Its connections live on, and nobody waits for them.
+                exchange(&mut held);
+                drop(held);
+                let (status, summary, said) = old.wait();
+                assert_eq!(status.code(), Some(0), "{said}");
+                assert!(summary["ends"]["drained"].is_null(), "{accept}: {summary}");
+                UnixStream::connect(&unix).expect("the new process listens there");
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        running.stop();
+        assert!(!folder.path("upgrade").exists() && !folder.path("listen").exists(), "both names are taken away");
+    }
+}
+
+#[test]
+fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
+    let folder = Folder::new();
+    let path = text_of(&folder.path("upgrade"));
+    let [first, second] = [(); 2].map(|()| free_address());
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mapping = |listen: SocketAddr| format!("{listen}={}", echo());
+    let mut old = Forwarder::start(&[&mapping(first), &mapping(second), "--upgrade", &path]);
+    let other = mapping(taken.local_addr().expect("it is bound"));
+    let output = command(&[&mapping(first), &other, "--upgrade", &path]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let sentence = old.sentence();
+    assert!(sentence.contains("asked to take over, and this one goes on"), "{sentence}");
+    exchange(&mut connect(first));
+    // A table with one of its two.
+    let new = Forwarder::start(&[&mapping(first), "--upgrade", &path]);
+    let sentence = old.sentence();
+    assert!(sentence.contains("has taken over, with 1 of the listeners"), "{sentence}");
+    let (status, ..) = old.wait();
+    assert_eq!(status.code(), Some(0));
+    exchange(&mut connect(first));
+    assert!(TcpStream::connect(second).is_err(), "nobody listens there any more");
+    new.stop();
+}
+
+#[test]
+fn fewer_workers_than_sockets_are_refused_as_the_clients_of_one_would_wait_for_ever() {
+    let folder = Folder::new();
+    let path = text_of(&folder.path("upgrade"));
+    let mapping = format!("{}={}", free_address(), echo());
+    let old = Forwarder::start(&[&mapping, "--workers", "3", "--accept", "reuseport", "--upgrade", &path]);
+    let output = command(&[&mapping, "--workers", "2", "--upgrade", &path]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("3 sockets were handed over") && said.contains("--workers 3"), "{said}");
+    old.stop();
+}
