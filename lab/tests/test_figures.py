@@ -41,6 +41,7 @@ def figures(**changed: object) -> dict[str, float]:
             ],
         },
         "captures": (),
+        "seconds": (),
         "window": window,
     }
     load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
@@ -54,6 +55,23 @@ def test_what_was_done_stands_beside_what_was_due() -> None:
     assert found["bytes_due"] == 120 * 255
     assert found["connections.never_established"] == 1
     assert found["server.peak_connections"] == 9
+
+
+def test_the_growth_of_a_backlog_is_told_of_an_open_loop_whose_generators_tell_every_second() -> None:
+    def rows(sums_s: list[float]) -> list[Json]:
+        times = [{"count": 100, "mean": each * 1e6 / 100} for each in sums_s]
+        return [{"second": n, "phase": "window", "response_time_us": each} for n, each in enumerate(times)]
+
+    growing = rows([99.0, *(5.0 + second for second in range(8)), 99.0])
+    summary = {**SUMMARY, "intended_rate": 200.0, "offered_rate": 200.0}
+    found = figures(load={"summary": summary}, seconds=[growing])
+    # One more each second is half a percent of 200. The two ends of the window are not whole.
+    assert found["backlog_growth.low"] == pytest.approx(0.005)
+    assert found["backlog_growth.high"] == pytest.approx(0.005)
+    twice = figures(load={"summary": summary}, seconds=[growing, growing])
+    assert twice["backlog_growth.high"] == pytest.approx(0.01)
+    for seconds, told in (([growing, []], summary), ([growing[:9]], summary), ([growing], SUMMARY)):
+        assert "backlog_growth.high" not in figures(load={"summary": told}, seconds=seconds)
 
 
 def test_a_fetch_bears_its_part_of_what_connecting_took() -> None:
