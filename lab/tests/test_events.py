@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conftest import Done, run_lab
 
+from plimsoll_lab.cli.progress import second
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.store.records import Json, Sample
@@ -44,15 +45,22 @@ def line(second: int, completed: int) -> str:
 def test_every_second_is_told_once_and_half_a_line_waits(tmp_path: Path) -> None:
     told: list[Json] = []
     live, file = Live(tmp_path, told.append), tmp_path / "load.timeseries.jsonl"
-    first, second = line(0, 10), line(1, 0)
-    file.write_text(first + second[:20])
+    one, other = line(0, 10), line(1, 0)
+    file.write_text(one + other[:20])
     live.turn(Window(), now=1.0)
     live.turn(Window(), now=1.1)
-    file.write_text(first + second)
+    file.write_text(one + other)
     live.turn(Window(), now=1.6)
     live.end(Window())
     assert [(each["at_s"], each["completed"], each["failed"]) for each in told] == [(0, 10, 3), (1, 0, 3)]
     assert [each["p99_us"] for each in told] == [900.0, None], "a second without a reply has no response time"
+
+
+def test_a_second_in_words_is_a_count_as_it_may_be_a_part_of_one() -> None:
+    told: Json = {"part": "load", "at_s": 3, "completed": 12345, "failed": 0, "p99_us": 1200.0}
+    assert second(told) == "second 3: 12,345 completed, p99 1.20 ms"
+    told |= {"part": "load-2", "p99_us": None, "failed": 2}
+    assert second(told) == "load-2, second 3: 12,345 completed, 2 failed"
 
 
 def test_the_cost_is_what_was_used_since_the_last_time(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from plimsoll_lab.suite.spec import Plan, SearchSettings
 
 TOLD = ("event", "number", "of", "point", "outcome", "reason")
 """What a trial's line of JSON has."""
+LOAD = "load"
+"""The name of the only generator."""
 
 
 class Progress:
@@ -90,9 +92,13 @@ class SearchProgress:
 
 
 def second(event: Json) -> str:
-    """A second of the trial under way, in words: `12,345/s, p99 1.2 ms`."""
+    """A second of the trial under way, in words: `second 3: 12,345 completed, p99 1.2 ms`.
+
+    A count and no rate: the first and the last second may be a part of one.
+    """
     p99, failed = cast("float | None", event["p99_us"]), event["failed"]
-    parts = [f"{event['completed']:,}/s"]
+    who = "" if event["part"] == LOAD else f"{event['part']}, "
+    parts = [f"{who}second {event['at_s']}: {event['completed']:,} completed"]
     parts += [] if p99 is None else [f"p99 {formatting.number(p99, 'us')}"]
     parts += [f"{failed:,} failed"] if failed else []
     return ", ".join(parts)

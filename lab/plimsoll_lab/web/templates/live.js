@@ -39,16 +39,17 @@
   }
 
   function second(event) {
-    // Several generators share a second.
-    const same = seconds.find((each) => each.x === event.at_s && each.warm === (event.phase !== "window"));
+    // Several generators share a second, and so do the warm-up and the window where one ends within it: counts add up,
+    // the worst p99 stands for all, and a median of medians is none.
+    const same = seconds.find((each) => each.x === event.at_s);
     if (same) {
-      same.rate += event.completed; same.failed += event.failed;
+      same.rate += event.completed; same.failed += event.failed; same.warm = same.warm || event.phase !== "window";
       same.p99 = Math.max(same.p99 ?? 0, event.p99_us ?? 0) || null; same.p50 = null;
     } else {
       seconds.push({ x: event.at_s, warm: event.phase !== "window", rate: event.completed, failed: event.failed, p50: event.p50_us, p99: event.p99_us });
     }
     const last = seconds.at(-1);
-    say("rate", `${number(last.rate)} /s`); say("p50", time(last.p50)); say("p99", time(last.p99)); say("failed", number(last.failed));
+    say("rate", last.rate.toLocaleString("en-GB")); say("p50", time(last.p50)); say("p99", time(last.p99)); say("failed", number(last.failed));
     draw("rate-chart", seconds.map((each) => ({ x: each.x, y: each.rate, warm: each.warm })));
     draw("p99-chart", seconds.filter((each) => each.p99 !== null).map((each) => ({ x: each.x, y: each.p99 / 1e3, warm: each.warm })));
   }
