@@ -71,6 +71,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	$(LAB) PLIMSOLL_KILLS=20 $(PYTHON) -m pytest tests/test_killed_runs.py
 	$(LAB) PLIMSOLL_CAPACITY_SEEDS=300 PLIMSOLL_ALIKE_RUNS=200 PLIMSOLL_FAMILIES=2000 PLIMSOLL_GATES=2000 $(PYTHON) -m pytest lab/tests/test_capacity.py lab/tests/test_compare.py lab/tests/test_best.py lab/tests/test_stats.py lab/tests/test_gate.py
 	$(PYTHON) bench/slowdown.py
+	$(LAB) PLIMSOLL_FAST_FORMS=all $(PYTHON) -m pytest tests/test_fast_forms.py
 
 # In workspaces of their own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`). CRATE:TARGET; what is found
 # stays in target/fuzz-corpus, so that the next run goes on from there.

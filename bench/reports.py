@@ -1,0 +1,312 @@
+"""Chapters of the book from stored runs of the suites of the five reports.
+
+`PYTHONPATH=lab python bench/reports.py CHAPTER RUN...` keeps each run's summary, without captures,
+in docs/results/report-SUITE.json, and writes docs/report-CHAPTER.md and its plots anew from all
+summaries of that chapter. Without a run it only writes the chapter. CHAPTER is one of
+tcpbenchmark, three-servers, epoll-scaling, port-fwd, http-saturation.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plimsoll_lab.analysis.closed_loop import Case, Law, fit
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.figures import figure_named
+
+RESULTS = Path("docs/results")
+BOOK = Path("docs")
+CHAPTERS = {
+    "tcpbenchmark": ("tcpbenchmark",),
+    "three-servers": ("three-servers",),
+    "epoll-scaling": ("epoll-scaling",),
+    "port-fwd": ("port-fwd-255", "port-fwd-4000", "port-fwd-accept"),
+    "http-saturation": (
+        "http-saturation-size",
+        "http-saturation-bandwidth",
+        "http-saturation-versions",
+        "http-saturation-ladder",
+    ),
+}
+KEPT = (
+    *("suite", "question", "status", "valid", "trials", "elapsed_s", "command", "seed", "answer"),
+    *("points", "claims", "references", "stops", "warnings"),
+)
+"""What is kept of a summary: no figure that only its own folder explains."""
+SHOWN = (
+    *("completed_rate", "goodput_bits_per_s", "response_time_us.mean", "response_time_us.p50", "response_time_us.p99"),
+    *("connections.established", "elapsed_s", "server.cpu_us_per_request", "server.memory_bytes"),
+)
+"""Figures that are kept beside those that the document names."""
+
+Json = Mapping[str, Any]
+
+
+def summary_of(run: str) -> dict[str, Any]:
+    """The summary of a stored run, as `lab report` tells it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "plimsoll_lab", "report", run, "--json"], capture_output=True, text=True, check=False
+    )
+    for line in reversed(done.stdout.splitlines()):
+        if line.startswith("{") and json.loads(line).get("event") == "summary":
+            summary = {key: value for key, value in json.loads(line).items() if key in KEPT}
+            kept = {*figures_of(summary), *SHOWN}
+            for point in summary["points"]:
+                point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
+            return summary
+    raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
+
+
+def file_of(suite: str) -> Path:
+    """Where a suite's summary is kept."""
+    return RESULTS / f"report-{suite}.json"
+
+
+def figures_of(summary: Json) -> list[str]:
+    """The figures that the document states or claims, in the order of the suite; else the rate and
+    the response time.
+    """
+    named = [each["figure"] for each in (*summary["references"], *summary["claims"])]
+    return list(dict.fromkeys(named)) or ["completed_rate", "response_time_us.mean"]
+
+
+def label(setting: Json) -> str:
+    """A point's setting in one line: the value alone where the path is plain from the heading."""
+    return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in setting.items())
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, with thousands in groups."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
+
+
+def heading(figure: str) -> str:
+    """The figure's name with its unit."""
+    known = figure_named(figure)
+    return f"{figure} ({known.unit})" if known is not None and known.unit else figure
+
+
+def theirs(summary: Json, figure: str, setting: Json) -> float | None:
+    """The document's figure at a point, where it states one."""
+    for each in summary["references"]:
+        if each["figure"] == figure and all(str(setting.get(path)) == str(at) for path, at in each["at"].items()):
+            return float(each["value"])
+    return None
+
+
+def point_table(summary: Json) -> list[str]:
+    """Every point: ours, and theirs in brackets where the document has the figure."""
+    figures = figures_of(summary)
+    lines = ["| point | " + " | ".join(map(heading, figures)) + " | trials |", "|---|" + "---|" * (len(figures) + 1)]
+    for point in summary["points"]:
+        cells = []
+        for figure in figures:
+            found = point["figures"].get(figure)
+            other = theirs(summary, figure, point["point"])
+            cells.append(
+                number(found["mean"] if found else None) + (f" ({number(other)})" if other is not None else "")
+            )
+        if point["outcome"] != "ok":
+            cells[0] += f" {point['outcome']}"
+        lines.append(f"| {label(point['point'])} | {' | '.join(cells)} | {point['valid_n']}/{point['n']} |")
+    return [*lines, ""]
+
+
+def claim_table(summary: Json) -> list[str]:
+    """Every claim with its outcome."""
+    if not summary["claims"]:
+        return []
+    lines = ["| claim | stated range | found, 95 % | outcome | free |", "|---|---|---|---|---|"]
+    for each in summary["claims"]:
+        interval = each["interval"]
+        within = f" [{', '.join(map(number, interval))}]" if interval else ""
+        found = each["reason"] if each["value"] is None else f"{number(each['value'])}{within}"
+        lines.append(f"| {each['name']} | {each['expect']} | {found} | **{each['outcome']}** | {each['free'] or ''} |")
+    return [*lines, ""]
+
+
+def stopped(summary: Json) -> list[str]:
+    """What has no result, and why."""
+    lost = [point for point in summary["points"] if point["outcome"] not in {"ok", None}]
+    lines = [f"- {label(point['point'])}: {point['outcome']}: {point['reason']}" for point in lost]
+    return ["What stopped it:", "", *lines, ""] if lines else []
+
+
+def dots(summary: Json, figure: str) -> list[dict[str, Any]]:
+    """Ours and theirs of one figure, a dot a point."""
+    found = []
+    for point in summary["points"]:
+        own = point["figures"].get(figure)
+        for who, value in (("ours", own["mean"] if own else None), ("theirs", theirs(summary, figure, point["point"]))):
+            if value is not None and value > 0:
+                found.append({"point": label(point["point"]), "whose": who, "value": value})
+    return found
+
+
+def plot(values: Sequence[Json], figure: str) -> str:
+    """Ours filled, theirs hollow, each point a row, on a scale of powers of ten."""
+    import vl_convert  # noqa: PLC0415 - loads a renderer
+
+    spec = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": list(values)},
+        "width": 520,
+        "mark": {"type": "point", "size": 70},
+        "encoding": {
+            "x": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": {"type": "log"}},
+            "y": {"field": "point", "type": "nominal", "title": None, "sort": None},
+            "color": {"field": "whose", "type": "nominal", "title": None},
+            "shape": {"field": "whose", "type": "nominal", "title": None},
+        },
+    }
+    return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
+
+
+def cases_of(summary: Json) -> list[Case]:
+    """The cases of epoll-scaling that have a result."""
+    found = []
+    for point in summary["points"]:
+        response, rate = (point["figures"].get(name) for name in ("response_time_us.mean", "completed_rate"))
+        if response and rate:
+            found.append(
+                Case(
+                    clients=units.count(point["point"]["load.connections"]),
+                    pause_s=units.duration_s(str(point["point"]["load.think"])),
+                    response_s=response["mean"] / 1e6,
+                    rate=rate["mean"],
+                )
+            )
+    return found
+
+
+def law_plot(cases: Sequence[Case], law: Law) -> str:
+    """All cases in one: the response time that was seen over the least that the law allows."""
+    import vl_convert  # noqa: PLC0415 - loads a renderer
+
+    allowed = [law.least_response_s(case.clients, case.pause_s) * 1e3 for case in cases]
+    values = [
+        {
+            "law": least,
+            "seen": case.response_s * 1e3,
+            "clients": f"{case.clients:,}",
+            "pause": f"{case.pause_s * 1e3:g} ms",
+        }
+        for case, least in zip(cases, allowed, strict=True)
+    ]
+    ends = [min(allowed), max(allowed)]
+    axis = {"type": "quantitative", "scale": {"type": "log"}}
+    spec = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": 420,
+        "height": 320,
+        "layer": [
+            {
+                "data": {"values": [{"law": end, "seen": end} for end in ends]},
+                "mark": {"type": "line", "strokeDash": [4, 4]},
+                "encoding": {"x": {"field": "law", **axis}, "y": {"field": "seen", **axis}},
+            },
+            {
+                "data": {"values": values},
+                "mark": {"type": "point", "size": 70},
+                "encoding": {
+                    "x": {"field": "law", "title": "max(R0, N/X - Z), ms", **axis},
+                    "y": {"field": "seen", "title": "mean response time, ms", **axis},
+                    "color": {"field": "clients", "type": "nominal", "sort": None},
+                    "shape": {"field": "pause", "type": "nominal", "sort": None},
+                },
+            },
+        ],
+    }
+    return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
+
+
+def law_lines(summary: Json) -> list[str]:
+    """The cases on one curve, and what follows from it."""
+    cases = cases_of(summary)
+    if not cases:
+        return []
+    law = fit(cases)
+    (RESULTS / "report-epoll-scaling-law.svg").write_text(law_plot(cases, law), encoding="utf-8")
+    clients = sorted({case.clients for case in cases})
+    bounds = f"R0 is {law.unqueued_s * 1e3:.3g} ms and X {law.highest_rate:,.0f} requests a second"
+    return [
+        f"R = max(R0, N/X - Z): {bounds}, each the best of any case.",
+        "",
+        "![Response time that was seen over the least that the law allows](results/report-epoll-scaling-law.svg)",
+        "",
+        *(f"- {law.sentence(each)}" for each in clients),
+        "",
+    ]
+
+
+def section(suite: str) -> list[str]:
+    """One suite of a chapter, from its kept summary."""
+    if not file_of(suite).exists():
+        return [f"## {suite}", "", f"No run is kept: `plimsoll lab run {suite}` makes one.", ""]
+    summary = json.loads(file_of(suite).read_text(encoding="utf-8"))
+    trials = summary["trials"]
+    said = (
+        f"{trials['valid']} of {trials['planned']} trials have a result, in {summary['elapsed_s']:,.0f} s of trials; "
+        f"the run is {summary['status']}."
+    )
+    if "--fast" in summary["command"]:
+        said += " The small form shows shapes only."
+    lines = [
+        *(f"## {suite}", "", summary["question"], "", "```", summary["command"], "```", "", said),
+        *("", *(f"- {sentence}" for sentence in summary["answer"]), ""),
+        *claim_table(summary),
+    ]
+    for figure in figures_of(summary):
+        values = dots(summary, figure)
+        if values:
+            name = f"report-{suite}-{figure.replace('.', '-')}.svg"
+            (RESULTS / name).write_text(plot(values, figure), encoding="utf-8")
+            lines += [f"![{figure}, ours and theirs](results/{name})", ""]
+    if suite == "epoll-scaling":
+        lines += law_lines(summary)
+    return [
+        *lines,
+        "Means of our trials; the document's figures in brackets.",
+        "",
+        *point_table(summary),
+        *stopped(summary),
+    ]
+
+
+def write_chapter(chapter: str) -> Path:
+    """The chapter anew, from the summaries that are kept."""
+    lines = [
+        f"# {chapter}, run again",
+        "",
+        "Generated by `bench/reports.py` from the summaries in `docs/results/`.",
+        "",
+    ]
+    for suite in CHAPTERS[chapter]:
+        lines += section(suite)
+    path = BOOK / f"report-{chapter}.md"
+    path.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
+    return path
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Keep the runs that are named, and write their chapter."""
+    if not arguments or arguments[0] not in CHAPTERS:
+        raise SystemExit(f"usage: bench/reports.py CHAPTER [RUN...]; CHAPTER is one of {', '.join(CHAPTERS)}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for run in arguments[1:]:
+        summary = summary_of(run)
+        if summary["suite"] not in CHAPTERS[arguments[0]]:
+            raise SystemExit(f"{run}: a run of {summary['suite']}, which is no part of {arguments[0]}")
+        file_of(summary["suite"]).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    print(write_chapter(arguments[0]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

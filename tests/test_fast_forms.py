@@ -1,0 +1,35 @@
+"""The small forms of the suites of the five reports, from file to report. One of them; all with
+PLIMSOLL_FAST_FORMS=all, as `make soak` sets it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from laboratory import needs_networks, run_lab
+
+LOCAL = ("tcpbenchmark", "port-fwd-accept")
+NETWORKED = (
+    *("three-servers", "epoll-scaling", "port-fwd-255", "port-fwd-4000", "http-saturation-size"),
+    *("http-saturation-bandwidth", "http-saturation-versions", "http-saturation-ladder"),
+)
+ALL = os.environ.get("PLIMSOLL_FAST_FORMS") == "all"
+FORMS = [LOCAL[0]] if not ALL else [*LOCAL, *(pytest.param(name, marks=needs_networks) for name in NETWORKED)]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_small_form_of_a_suite_runs_to_its_end(tmp_path: Path, name: str) -> None:
+    done = run_lab(tmp_path, "run", name, "--fast", "--json", *(() if ALL else ("--repeat", "1")))
+    # 1: a contender that is not installed; 3: a limit was missed; 4: the machine was the limit.
+    assert done.returncode in {0, 1, 3, 4}, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["status"] == "complete"
+    assert summary["trials"]["measured"] == summary["trials"]["planned"] > 0
+    assert {each["name"] for each in summary["claims"]}
+    assert (tmp_path / "runs" / "0001" / "report.html").stat().st_size
+    failed = [each for each in summary["points"] if each["outcome"] == "failed"]
+    assert not [each for each in failed if each["point"].get("load.target") not in {"role:nginx", "role:haproxy"}]
