@@ -14,11 +14,11 @@ LAB = Path(__file__).resolve().parent.parent / "lab" / "plimsoll_lab"
 MAY_IMPORT = {
     "suite": {"suite"},
     "stats": {"stats"},
-    "store": {"store", "problem"},
+    "store": {"store", "stats", "suite", "problem"},
     "hosts": {"hosts", "problem"},
     "trial": {"trial", "hosts", "stats", "store", "suite", "problem"},
     "analysis": {"analysis", "stats", "store", "suite"},
-    "report": {"report", "analysis", "store"},
+    "report": {"report", "analysis", "store", "suite"},
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
     "web": {"web", "analysis", "report", "store", "problem"},
     "cli": {"cli", "analysis", "experiment", "hosts", "report", "stats", "store", "suite", "web", "problem"},

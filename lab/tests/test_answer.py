@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
+from made_records import figure_summary, point_summary
 
 from plimsoll_lab.analysis.answer import Evidence, answer, span
-from plimsoll_lab.analysis.summary import verdict_json
+from plimsoll_lab.analysis.summary import verdict_record
 from plimsoll_lab.stats.best import Question, Value
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.verdict import rank, verdicts
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import Outcome
+from plimsoll_lab.store.summary_record import PointSummary, StopRecord
 from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.settings import Settings
 
 CPU, RATE, P99 = "server.cpu_us_per_request", "completed_rate", "response_time_us.p99"
-AT = {"load.connections": 3000}
+AT: Settings = {"load.connections": 3000}
 
 
 def question(
@@ -40,20 +43,22 @@ def question(
     return Question(figure=figure, better=better, at=at, contenders=contenders)
 
 
-def evidence(*family: Question, stops: list[Json] | None = None, points: list[Json] | None = None) -> Evidence:
+def evidence(*family: Question, stops: Sequence[StopRecord] = (), points: Sequence[PointSummary] = ()) -> Evidence:
     rankings = rank(family, seed=1)
     return Evidence(
-        verdicts=[verdict_json(each) for each in verdicts(rankings, margin=0.05, seed=1)],
-        scores=[asdict(each) for each in score(rankings, margin=0.05)],
-        points=points or [],
-        figures={each.name: asdict(each) for each in FIGURES},
-        stops=stops or [],
+        verdicts=[verdict_record(each) for each in verdicts(rankings, margin=0.05, seed=1)],
+        scores=score(rankings, margin=0.05),
+        points=points,
+        figures={each.name: each for each in FIGURES},
+        stops=stops,
         margin=0.05,
     )
 
 
-def stop(contender: str, outcome: str = "hard_limit", held: int | None = None, reason: str = "it broke") -> Json:
-    return {"contender": contender, "at": AT, "outcome": outcome, "reason": reason, "held": held}
+def stop(
+    contender: str, outcome: Outcome = "hard_limit", held: int | None = None, reason: str = "it broke"
+) -> StopRecord:
+    return StopRecord(contender=contender, at=AT, outcome=outcome, reason=reason, held=held)
 
 
 def test_seven_contenders_who_is_best_who_is_worse_and_who_stopped() -> None:
@@ -110,8 +115,8 @@ def test_no_figure_that_separates() -> None:
 
 
 def test_one_contender_alone_has_figures_and_no_rivals() -> None:
-    figures = {RATE: {"median": 24_000.0}, P99: {"median": 3_100.0}, CPU: {"median": 13.0}}
-    point: Json = {"point": AT, "outcome": "ok", "reason": None, "figures": figures}
+    figures = {name: figure_summary(value) for name, value in ((RATE, 24_000.0), (P99, 3_100.0), (CPU, 13.0))}
+    point = point_summary(AT).model_copy(update={"figures": figures})
     told = answer(evidence(points=[point]))
     assert told[0].startswith("At 3,000 connections the server completes 24,000/s, answers 99 % of requests within ")
     assert told[0].endswith("3.10 ms and uses 13.0 us of CPU per request.")
@@ -135,7 +140,7 @@ def test_one_that_could_be_compared_beside_one_with_too_few_blocks_is_not_called
 
 
 def test_no_result_says_why() -> None:
-    nothing: Json = {"point": AT, "outcome": "failed", "reason": "the server ended", "figures": {}}
+    nothing = point_summary(AT, outcome="failed", reason="the server ended")
     assert answer(evidence(points=[nothing])) == ["There is no valid result: the server ended."]
     empty = Question(figure=CPU, better="lower", at=AT, contenders={}, absent=("a", "b"))
     told = answer(evidence(empty, points=[nothing], stops=[stop("a", "failed", reason="the server ended")]))

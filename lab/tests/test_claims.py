@@ -4,17 +4,23 @@ numbers.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
 from plimsoll_lab.report.over import axes_over, panels
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import Outcome, TrialRecord
+from plimsoll_lab.store.run_record import PointRecord, RunRecord
+from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
+from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Suite
 
 SUITE = """
@@ -90,76 +96,77 @@ def made(values: dict[int, list[float]]) -> list[TrialRecord]:
     ]
 
 
-def points(outcome: str = "ok") -> list[Json]:
+def points(outcome: Outcome = "ok") -> list[PointSummary]:
     return [
-        {"point": {"load.connections": 10}, "number": 0, "outcome": outcome, "reason": "too few ports", "figures": {}},
-        {"point": {"load.connections": 20}, "number": 1, "outcome": "ok", "reason": None, "figures": {}},
+        point_summary({"load.connections": 10}, 0, outcome, "too few ports"),
+        point_summary({"load.connections": 20}, 1, response_time_us__mean=100.0),
     ]
 
 
-def claim(**changed: object) -> Json:
-    stated: Json = {
-        "name": "twice",
-        "source": "a document",
-        "figure": "response_time_us.mean",
-        "at": {"load.connections": 20},
-        "over": {"load.connections": 10},
-        "against": None,
-        "expect": "1.5 to 3",
-        "least": 1.5,
-        "most": 3.0,
-        "free": "",
-        "portable": True,
-    }
-    return {**stated, **changed}
+CLAIMED = Claim(
+    name="twice",
+    source="a document",
+    figure="response_time_us.mean",
+    at={"load.connections": 20},
+    over={"load.connections": 10},
+    against=None,
+    expect="1.5 to 3",
+    least=1.5,
+    most=3.0,
+    free="",
+    portable=True,
+)
 
 
-def judged(found: Json, *, outcome: str = "ok", values: dict[int, list[float]] | None = None) -> Json:
+def judged(claim: Claim, *, outcome: Outcome = "ok", values: dict[int, list[float]] | None = None) -> ClaimRecord:
     series = values if values is not None else {0: [10.0, 20.0, 40.0], 1: [20.0, 40.0, 80.0]}
-    return judge_claims({"claims": [found]}, points(outcome), made(series))[0]
+    run = run_record()
+    run.claims = [claim]
+    return judge_claims(run, points(outcome), made(series))[0]
 
 
 def test_blocks_pair_what_is_compared() -> None:
-    told = judged(claim())
-    assert told["outcome"] == "confirmed"
-    assert told["value"] == pytest.approx(2.0)
-    assert told["interval"] == pytest.approx((2.0, 2.0)), "each block doubles, however far the blocks lie apart"
+    told = judged(CLAIMED)
+    assert told.outcome == "confirmed"
+    assert told.value == pytest.approx(2.0)
+    assert told.interval == pytest.approx((2.0, 2.0)), "each block doubles, however far the blocks lie apart"
 
 
 def test_a_point_without_a_result_is_not_reachable_and_says_why() -> None:
-    told = judged(claim(), outcome="hard_limit")
-    assert (told["outcome"], told["value"]) == ("not reachable here", None)
-    assert told["reason"] == "hard limit: too few ports"
-    assert judged(claim(at={"load.connections": 99}))["outcome"] == "not reachable here"
+    told = judged(CLAIMED, outcome="hard_limit")
+    assert (told.outcome, told.value) == ("not reachable here", None)
+    assert told.reason == "hard limit: too few ports"
+    assert judged(replace(CLAIMED, at={"load.connections": 99})).outcome == "not reachable here"
 
 
 def test_a_point_that_is_told_from_no_other_is_no_point() -> None:
-    told = judged(claim(at={}))
-    assert told["outcome"] == "not reachable here"
-    assert "has to name one" in str(told["reason"])
+    told = judged(replace(CLAIMED, at={}))
+    assert told.outcome == "not reachable here"
+    assert "has to name one" in told.reason
 
 
 def test_one_repetition_tells_nothing() -> None:
-    assert judged(claim(), values={0: [10.0], 1: [20.0]})["outcome"] == "cannot be told"
+    assert judged(CLAIMED, values={0: [10.0], 1: [20.0]}).outcome == "cannot be told"
 
 
 def test_an_effect_can_be_larger_here_than_there() -> None:
-    more = claim(against=({"load.connections": 10}, {"load.connections": 20}), least=1.0, most=None)
-    told = judged(more)
-    assert told["value"] == pytest.approx(4.0)
-    assert told["outcome"] == "confirmed"
+    pair: tuple[Settings, Settings] = ({"load.connections": 10}, {"load.connections": 20})
+    told = judged(replace(CLAIMED, against=pair, least=1.0, most=None))
+    assert told.value == pytest.approx(4.0)
+    assert told.outcome == "confirmed"
 
 
 def test_a_time_of_other_hardware_is_never_confirmed() -> None:
-    told = judged(claim(over=None, portable=False, least=0.0, most=1e9))
-    assert told["outcome"] == "other hardware"
+    told = judged(replace(CLAIMED, over=None, portable=False, least=0.0, most=1e9))
+    assert told.outcome == "other hardware"
 
 
 def test_a_figure_of_a_document_stands_beside_ours() -> None:
-    reference: Json = {"figure": "response_time_us.mean", "at": {"load.connections": 20}, "value": 50.0}
-    here = points()
-    here[1]["figures"] = {"response_time_us.mean": {"mean": 100.0}}
-    assert hold_references({"references": [reference]}, here)[0]["ratio"] == 2.0
+    run = run_record()
+    run.references = [
+        Reference(figure="response_time_us.mean", at={"load.connections": 20}, value=50.0, source="a document", text="")
+    ]
+    assert hold_references(run, points())[0].ratio == 2.0
 
 
 REFUSALS = {
@@ -187,7 +194,7 @@ def test_a_claim_is_read_as_it_is_written() -> None:
     (found,) = read(SUITE + CLAIM).claims
     assert (found.least, found.most, found.portable) == (1.5, 3.0, True)
     one_sided = read(SUITE + CLAIM.replace("1.5 to 3", ">= 2")).claims[0]
-    assert (one_sided.least, one_sided.most) == (2.0, math.inf)
+    assert (one_sided.least, one_sided.most) == (2.0, None)
 
 
 def test_fast_lies_over_the_suite_only_where_it_is_asked_for() -> None:
@@ -213,18 +220,21 @@ def test_settings_of_every_kind_are_numbers_on_an_axis() -> None:
     assert quantity("load.lockstep", value=True) is None
 
 
-def run_of(settings: list[Json], drawn: list[list[str]] | None = None) -> Json:
-    quantities: dict[str, dict[str, object]] = {}
+def run_of(settings: list[Settings], drawn: Sequence[tuple[str, str]] = ()) -> RunRecord:
+    quantities: dict[str, dict[str, tuple[float, str]]] = {}
     for setting in settings:
         for path, value in setting.items():
             found = quantity(path, value)
             if found is not None:
-                quantities.setdefault(path, {})[str(value)] = list(found)
-    return {"points": [{"setting": each} for each in settings], "quantities": quantities, "drawn": drawn or []}
+                quantities.setdefault(path, {})[str(value)] = found
+    run = run_record()
+    run.points = [PointRecord(number=number, setting=each, server={}, load={}) for number, each in enumerate(settings)]
+    run.quantities, run.drawn = quantities, drawn
+    return run
 
 
 def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
-    settings: list[Json] = [
+    settings: list[Settings] = [
         {"load.connections": connections, "load.think": think} for connections in (10, 20) for think in ("1ms", "1s")
     ]
     clients, think = axes_over(run_of(settings), None)
@@ -236,6 +246,6 @@ def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
 
 
 def test_a_product_of_two_is_an_axis() -> None:
-    settings: list[Json] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
-    (over,) = axes_over(run_of(settings, [["elapsed_s", "network.rate * network.delay"]]), None)
+    settings: list[Settings] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
+    (over,) = axes_over(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)
     assert (over.title, over.values) == ("rate * delay (kbit)", (10.0, 100.0))

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from conftest import Done, Lab, run_lab
+from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.comparison import environment_differences
 from plimsoll_lab.stats.two_runs import Pair, compare_sides
-
-ENVIRONMENT = {"system": "Linux 6", "cpus": 2, "memory": "8000000 kB", "cpu_governor": "performance"}
+from plimsoll_lab.store.run_record import EnvironmentRecord
 
 ALIKE = int(os.environ.get("PLIMSOLL_ALIKE_RUNS", "40"))
 """Families of two runs that are alike; `make soak` asks for 200."""
@@ -74,10 +74,14 @@ def test_runs_that_differ_by_themselves_are_rarely_called_better(between: float)
     assert called <= 0.05 * ALIKE + 3 * (0.05 * 0.95 * ALIKE) ** 0.5
 
 
+def changed(**fields: object) -> EnvironmentRecord:
+    return ENVIRONMENT.model_copy(update=fields)
+
+
 def test_environments_are_held_against_each_other() -> None:
-    assert environment_differences(ENVIRONMENT, ENVIRONMENT | {"memory": "8000100 kB", "load_average": "3"}) == []
-    assert environment_differences(ENVIRONMENT, ENVIRONMENT | {"cpus": 4}) == ["cpus: 2 in A, 4 in B"]
-    (reason,) = environment_differences(ENVIRONMENT, {k: v for k, v in ENVIRONMENT.items() if k != "cpu_governor"})
+    assert environment_differences(ENVIRONMENT, changed(memory="8000100 kB", load_average="3")) == []
+    assert environment_differences(ENVIRONMENT, changed(cpus=4)) == ["cpus: 2 in A, 4 in B"]
+    (reason,) = environment_differences(ENVIRONMENT, changed(cpu_governor=None))
     assert reason == "cpu governor: performance in A, not known in B"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue, says
 from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
@@ -53,17 +54,23 @@ def test_what_a_path_carries_is_what_its_links_leave_of_a_tenth_too_much() -> No
 
 
 def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() -> None:
-    path: Json = {
-        "from": "h2",
-        "to": "h1",
-        "asked": {"round_trip_us": 4000.0, "goodput_bits_per_s": 1e8},
-        "measured": {"round_trip_us": {"p50": 4500.0}, "goodput_bits_per_s": 9.9e7},
-        "within": False,
-    }
+    path = PathRecord(
+        start="h2",
+        end="h1",
+        asked=AskedRecord(one_way_us=2000.0, round_trip_delay_us=4000.0, round_trip_us=4000.0, goodput_bits_per_s=1e8),
+        measured=MeasuredRecord(round_trip_us={"p50": 4500.0}, goodput_bits_per_s=9.9e7),
+        off=OffRecord(round_trip=0.125, goodput=-0.01),
+        within=False,
+        attempts=3,
+    )
     assert says(path) == (
         "a round trip of 4.500 ms for 4.000 ms asked, a goodput of 99.00 Mbit/s for 100.00 Mbit/s asked"
     )
     with pytest.raises(LabError, match=r"from h2 to h1 is not what was asked for.*4\.500 ms") as refusal:
-        refuse_untrue([{"paths": [path]}])
+        refuse_untrue([calibration(path)])
     assert refusal.value.exit_code == 5
-    refuse_untrue([{"paths": [path | {"within": True}]}])
+    refuse_untrue([calibration(path.model_copy(update={"within": True}))])
+
+
+def calibration(path: PathRecord) -> CalibrationRecord:
+    return CalibrationRecord(unix_s=0.0, points=[0], backend="tap", large_segments=None, priority=None, paths=[path])

@@ -72,7 +72,7 @@ def test_every_sample_of_openmetrics_is_a_figure_of_the_summary(exported: RunFol
 
 
 def test_labels_and_cells_cannot_be_broken_out_of(exported: RunFolder) -> None:
-    run, summary = exported.read_run(), summary_of(exported)
+    run, summary = exported.read_run().to_json(), summary_of(exported)
     odd = summary | {"suite": 'a"} 1\n# x \\', "question": "<img src=x> | [a](b)\n## no"}
     line = openmetrics(run, odd).splitlines()[2]
     assert line.startswith('plimsoll_lab_completed_rate{suite="a\\"} 1\\n# x \\\\",run=')
@@ -90,7 +90,7 @@ def test_response_times_of_several_trials_are_one_distribution(exported: RunFold
             every.append(1_000_000 * step * (place + 1))
         summary = {"histograms": {"response_time_ns": histogram.encode().decode()}}
         made.append(replace(trial, load={"summary": cast("Json", summary)}))
-    files = hgrm_files(exported, exported.read_run(), made)
+    files = hgrm_files(exported, exported.read_run().to_json(), made)
     assert [file.name for file in files] == ["point-0000.hgrm"]
     text = files[0].read_text()
     rows = [line.split() for line in io.StringIO(text) if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d", line)]

@@ -9,7 +9,8 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import Place, Point, Value
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.spec import Place, Point
 from plimsoll_lab.trial.figures import Told, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
 

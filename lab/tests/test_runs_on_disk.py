@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from conftest import SUITE, Lab
+from made_records import run_record
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run, write_atomically
+from plimsoll_lab.suite.secrets import HIDDEN, redact
 
 
 @pytest.mark.parametrize(
@@ -116,9 +118,9 @@ seed = 7
 
 
 def test_a_folder_hides_what_it_is_told_to(tmp_path: Path) -> None:
-    folder = RunFolder(path=tmp_path, hide=lambda _: {"schema_version": 1, "hidden": True})
-    folder.write_run({"secret": 1})
-    assert folder.read_run() == {"schema_version": 1, "hidden": True}
+    folder = RunFolder(path=tmp_path, hide=lambda record: redact(record, secrets=["--seed 1"]))
+    folder.write_run(run_record())
+    assert folder.read_run().command == f"plimsoll lab run it.toml {HIDDEN}"
 
 
 def test_a_damaged_record_is_refused_with_the_place_of_the_damage(tmp_path: Path, lab: Lab) -> None:

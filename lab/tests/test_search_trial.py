@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.search_trial import broken_by, lost_part, reading_of, what_broke
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
@@ -35,13 +36,11 @@ GOOD = TrialRecord(
     machine={"busy_cores": 0.9},
 )  # fmt: skip
 BAD = replace(GOOD, figures={**GOOD.figures, "response_time_us.p99": 80_000.0})
-MACHINE: Json = {"cpus": 2, "memory": "1000000 kB"}
+MACHINE = ENVIRONMENT.model_copy(update={"memory": "1000000 kB"})
 
 
-def codes(bad: TrialRecord, every: tuple[TrialRecord, ...] = ()) -> list[object]:
-    found = what_broke(SUITE, [bad, bad, GOOD], (GOOD, bad, *every), MACHINE)["causes"]
-    assert isinstance(found, list)
-    return [each["code"] for each in found]
+def codes(bad: TrialRecord, every: tuple[TrialRecord, ...] = ()) -> list[str]:
+    return [each.code for each in what_broke(SUITE, [bad, bad, GOOD], (GOOD, bad, *every), MACHINE).causes]
 
 
 def figures(**changed: float) -> Mapping[str, float]:

@@ -15,7 +15,8 @@ from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.flags import MODELS, as_arguments
 from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.read import read_file, read_text
-from plimsoll_lab.suite.spec import Plan, Suite, Value
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.spec import Plan, Suite
 
 
 def suite(text: str, changes: dict[str, Value] | None = None) -> Suite:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.stats.scores import Score
+from plimsoll_lab.store.summary_record import OtherRecord, PointSummary, StopRecord, VerdictRecord
+from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.settings import Settings
 
 ALONE = ("completed_rate", "response_time_us.p99", "server.cpu_us_per_request", "capacity")
 """Figures of a server that nothing is compared with."""
@@ -39,15 +41,15 @@ of."""
 class Evidence:
     """What an answer is made from."""
 
-    verdicts: Sequence[Json]
+    verdicts: Sequence[VerdictRecord]
     """As the summary has them, in the order of the family."""
-    scores: Sequence[Json]
+    scores: Sequence[Score]
     """The medians of each contender."""
-    points: Sequence[Json]
+    points: Sequence[PointSummary]
     """Every point, for a suite in which nothing competes."""
-    figures: Mapping[str, Json]
+    figures: Mapping[str, Figure]
     """Label, unit and direction of each figure."""
-    stops: Sequence[Json]
+    stops: Sequence[StopRecord]
     """Who stopped where."""
     margin: float
     """What the suite calls equivalent."""
@@ -57,7 +59,7 @@ def answer(evidence: Evidence) -> list[str]:
     """One to three sentences."""
     if not evidence.verdicts:
         return [*_alone(evidence), *_stopped(evidence)]
-    compared = [each for each in evidence.verdicts if len(_names(each, "best")) + len(_names(each, "others")) > 1]
+    compared = [each for each in evidence.verdicts if len(each.best) + len(each.others) > 1]
     if not compared:
         return [*_incomparable(evidence), *_stopped(evidence)]
     main = _main(compared)
@@ -65,89 +67,82 @@ def answer(evidence: Evidence) -> list[str]:
     return [_claim(main, evidence), *second, *_stopped(evidence)]
 
 
-def _main(compared: Sequence[Json]) -> Json:
-    heaviest = compared[-1]["at"]
-    here = [each for each in compared if each["at"] == heaviest]
-    return next((each for each in here if _separates(each)), max(here, key=lambda each: len(_names(each, "others"))))
+def _main(compared: Sequence[VerdictRecord]) -> VerdictRecord:
+    heaviest = compared[-1].at
+    here = [each for each in compared if each.at == heaviest]
+    return next((each for each in here if _separates(each)), max(here, key=lambda each: len(each.others)))
 
 
-def _separates(verdict: Json) -> bool:
+def _separates(verdict: VerdictRecord) -> bool:
     """Whether at least half of those that are not best are shown to be worse."""
-    rivals = len(_names(verdict, "best")) + len(_names(verdict, "others")) - 1
-    return 2 * len(_names(verdict, "others")) >= max(rivals, 1)
+    rivals = len(verdict.best) + len(verdict.others) - 1
+    return 2 * len(verdict.others) >= max(rivals, 1)
 
 
-def _second(main: Json, compared: Sequence[Json], evidence: Evidence) -> list[str]:
+def _second(main: VerdictRecord, compared: Sequence[VerdictRecord], evidence: Evidence) -> list[str]:
     """What would mislead if it were left out."""
-    best = set(_names(main, "best"))
-    elsewhere = [each for each in compared if each["figure"] == main["figure"] and each["at"] != main["at"]]
-    beside = [each for each in compared if each["figure"] != main["figure"] and each["at"] == main["at"]]
-    shown = [each for each in (*reversed(elsewhere), *beside) if each["others"]]
-    contrary = next((each for each in shown if not best & set(_names(each, "best"))), None)
-    further = next((each for each in beside if each["others"] and _separates(each)), None)
+    best = set(main.best)
+    elsewhere = [each for each in compared if each.figure == main.figure and each.at != main.at]
+    beside = [each for each in compared if each.figure != main.figure and each.at == main.at]
+    shown = [each for each in (*reversed(elsewhere), *beside) if each.others]
+    contrary = next((each for each in shown if not best & set(each.best)), None)
+    further = next((each for each in beside if each.others and _separates(each)), None)
     found = contrary or further
     if found is not None:
-        return [_claim(found, evidence, told=main["at"])]
-    if not main["others"] and beside:
-        labels = formatting.listed([str(evidence.figures[str(each["figure"])]["label"]) for each in beside])
+        return [_claim(found, evidence, told=main.at)]
+    if not main.others and beside:
+        labels = formatting.listed([evidence.figures[each.figure].label for each in beside])
         return [f"No difference is shown in {labels} either."]
     return []
 
 
-def _claim(verdict: Json, evidence: Evidence, told: object = None) -> str:
+def _claim(verdict: VerdictRecord, evidence: Evidence, told: Settings | None = None) -> str:
     """Who is best in a figure, with its values, and at least how much worse the others are."""
-    figure = str(verdict["figure"])
     best, others = _top(verdict, evidence)
-    one, several, _, multiple = _phrase(figure, evidence)
-    text = f"{formatting.listed(best)} {one if len(best) == 1 else several} {_value(figure, best, verdict, evidence)}"
+    one, several, _, multiple = _phrase(verdict.figure, evidence)
+    value = _value(verdict.figure, best, verdict, evidence)
+    text = f"{formatting.listed(best)} {one if len(best) == 1 else several} {value}"
     if len(best) > 1:
         text += _alike(verdict, best, evidence, alone=not others)
     if others:
-        higher = verdict["better"] == "higher"
+        higher = verdict.better == "higher"
         steps = [_at_most(each) if higher else _at_least(each) for each in others]
         bound = "at most" if higher else "at least"
-        first = f"{others[0]['name']} {bound} {steps[0]} {'of that' if higher else multiple}"
-        rest = [f"{each['name']} {step}" for each, step in zip(others[1:], steps[1:], strict=True)]
+        first = f"{others[0].name} {bound} {steps[0]} {'of that' if higher else multiple}"
+        rest = [f"{each.name} {step}" for each, step in zip(others[1:], steps[1:], strict=True)]
         text += f"; {formatting.listed([first, *rest])}"
-    where = "" if not verdict["at"] or verdict["at"] == told else f"At {_setting(verdict)} "
-    return f"{where}{text}." if where else f"{text}."
+    where = "" if not verdict.at or verdict.at == told else f"At {formatting.setting(verdict.at)} "
+    return f"{where}{text}."
 
 
-def _top(verdict: Json, evidence: Evidence) -> tuple[list[str], list[Json]]:
+def _top(verdict: VerdictRecord, evidence: Evidence) -> tuple[list[str], list[OtherRecord]]:
     """The best, with those that are worse but equivalent; and the rest, the nearest first."""
-    others = sorted(cast("list[Json]", verdict["others"]), key=lambda each: cast("float", each["at_least"]))
-    near = [each for each in others if (_at_worst(each) or math.inf) <= 1 + evidence.margin]
-    return [*_names(verdict, "best"), *(str(each["name"]) for each in near)], [
-        each for each in others if each not in near
-    ]
+    others = sorted(verdict.others, key=lambda each: each.at_least)
+    near = [each for each in others if (each.at_most or math.inf) <= 1 + evidence.margin]
+    return [*verdict.best, *(each.name for each in near)], [each for each in others if each not in near]
 
 
-def _at_worst(other: Json) -> float | None:
-    return cast("tuple[float, float | None]", other["ci"])[1]
-
-
-def _alike(verdict: Json, names: Sequence[str], evidence: Evidence, *, alone: bool) -> str:
-    reaches = [_at_worst(each) for each in cast("list[Json]", verdict["others"]) if each["name"] in names]
-    within = cast("float | None", verdict["best_within"])
-    if within is None:
+def _alike(verdict: VerdictRecord, names: Sequence[str], evidence: Evidence, *, alone: bool) -> str:
+    reaches = [each.at_most for each in verdict.others if each.name in names]
+    if verdict.best_within is None:
         return " and cannot be distinguished"
-    within = max([within, *(each for each in reaches if each is not None)])
+    within = max([verdict.best_within, *(each for each in reaches if each is not None)])
     apart = f"they differ by at most {math.ceil((within - 1) * 1000) / 10:g} %"
     if within <= 1 + evidence.margin:
         return f" and are equivalent ({apart})"
     return f" and cannot be distinguished: {apart}" if alone else f" ({apart})"
 
 
-def _at_least(other: Json) -> str:
+def _at_least(other: OtherRecord) -> str:
     """`1.4 times`, rounded down so that it holds."""
-    ratio = cast("float", other["at_least"])
+    ratio = other.at_least
     digits = 1 if ratio >= 1.1 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - until it says more than 1
     return f"{math.floor(ratio * 10**digits) / 10**digits:.{digits}f} times"
 
 
-def _at_most(other: Json) -> str:
+def _at_most(other: OtherRecord) -> str:
     """`71 %`, rounded up so that it holds."""
-    share = 100 / cast("float", other["at_least"])
+    share = 100 / other.at_least
     return f"{math.ceil(share * 10) / 10:g} %" if share > 95 else f"{math.ceil(share)} %"  # noqa: PLR2004 - the same
 
 
@@ -158,22 +153,17 @@ def _phrase(figure: str, evidence: Evidence) -> tuple[str, str, str, str]:
         share = figure.rpartition(".p")[2].replace("_", ".")
         return ("answers", "answer", f"{share} % of requests within {{}}", "as long")
     told = evidence.figures[figure]
-    extreme = "highest" if told["better"] == "higher" else "lowest"
-    return ("has", "have", f"the {extreme} {told['label']}, {{}}", "as much")
+    extreme = "highest" if told.better == "higher" else "lowest"
+    return ("has", "have", f"the {extreme} {told.label}, {{}}", "as much")
 
 
-def _value(figure: str, names: Sequence[str], verdict: Json, evidence: Evidence) -> str:
+def _value(figure: str, names: Sequence[str], verdict: VerdictRecord, evidence: Evidence) -> str:
     """The medians of some contenders at a verdict's setting, from the least to the greatest."""
     cells = [
-        cell
-        for cell in evidence.scores
-        if cell["figure"] == figure
-        and cell["at"] == verdict["at"]
-        and cell["contender"] in names
-        and cell["median"] is not None
+        cell for cell in evidence.scores if cell.figure == figure and cell.at == verdict.at and cell.contender in names
     ]
-    told = span([cast("float", cell["median"]) for cell in cells], str(evidence.figures[figure]["unit"]))
-    bound = "at least " if any(cell["censored"] for cell in cells) else ""
+    told = span([cell.median for cell in cells if cell.median is not None], evidence.figures[figure].unit)
+    bound = "at least " if any(cell.censored for cell in cells if cell.median is not None) else ""
     return _phrase(figure, evidence)[2].format(f"{bound}{told}")
 
 
@@ -191,18 +181,17 @@ def _alone(evidence: Evidence) -> list[str]:
     """The figures of a server that nothing is compared with, under the heaviest load that has a
     result.
     """
-    point = next((each for each in reversed(evidence.points) if each["outcome"] == "ok"), None)
+    point = next((each for each in reversed(evidence.points) if each.outcome == "ok"), None)
     if point is None:
         return [_no_result(evidence)]
-    setting = cast("Json", point["point"])
-    return [_sentence(f"At {formatting.setting(setting)} the server" if setting else "The server", point, evidence)]
+    subject = f"At {formatting.setting(point.point)} the server" if point.point else "The server"
+    return [_sentence(subject, point, evidence)]
 
 
-def _sentence(subject: str, point: Json, evidence: Evidence) -> str:
-    found = cast("dict[str, Json]", point["figures"])
+def _sentence(subject: str, point: PointSummary, evidence: Evidence) -> str:
     told = []
-    for figure in (each for each in ALONE if each in found):
-        value = formatting.number(cast("float", found[figure]["median"]), str(evidence.figures[figure]["unit"]))
+    for figure in (each for each in ALONE if each in point.figures):
+        value = formatting.number(point.figures[figure].median, evidence.figures[figure].unit)
         verb, _, rest, _ = _phrase(figure, evidence)
         told.append(f"{verb} {rest.format(value)}")
     return f"{subject} {formatting.listed(told)}." if told else f"{subject} has no figure of the suite."
@@ -210,40 +199,39 @@ def _sentence(subject: str, point: Json, evidence: Evidence) -> str:
 
 def _incomparable(evidence: Evidence) -> list[str]:
     """Nothing could be compared: what was measured, and why no more is said."""
-    measured = [each for each in evidence.verdicts if each["contenders"]]
+    measured = [each for each in evidence.verdicts if each.contenders]
     if not measured:
         return [_no_result(evidence)]
-    heaviest = [each for each in measured if each["at"] == measured[-1]["at"]]
+    heaviest = [each for each in measured if each.at == measured[-1].at]
     shown = max(heaviest, key=lambda each: len(_results(each)))
     names = _results(shown)
-    where = f"At {_setting(shown)} " if shown["at"] else ""
-    verb, verbs, _, _ = _phrase(str(shown["figure"]), evidence)
+    where = f"At {formatting.setting(shown.at)} " if shown.at else ""
+    verb, verbs, _, _ = _phrase(shown.figure, evidence)
+    value = _value(shown.figure, names, shown, evidence)
     if len(names) == 1:
-        value = _value(str(shown["figure"]), names, shown, evidence)
         return [f"{where}{names[0]} alone has a valid result: it {verb} {value}."]
-    value = _value(str(shown["figure"]), names, shown, evidence)
-    reasons = list(dict.fromkeys(cast("dict[str, str]", shown["unranked"]).values()))
+    reasons = list(dict.fromkeys(shown.unranked.values()))
     return [
         f"{where}{formatting.listed(names)} {verbs} {value} in the median.",
         f"They could not be compared: {'; '.join(reasons)}.",
     ]
 
 
-def _results(verdict: Json) -> list[str]:
+def _results(verdict: VerdictRecord) -> list[str]:
     """Every contender with a result, whether it could be compared or not."""
-    return list(dict.fromkeys((*_names(verdict, "contenders"), *cast("dict[str, str]", verdict["unranked"]))))
+    return list(dict.fromkeys((*verdict.contenders, *verdict.unranked)))
 
 
 def _no_result(evidence: Evidence) -> str:
-    reason = next((str(each["reason"]) for each in evidence.points if each["reason"]), "nothing was measured")
+    reason = next((each.reason for each in evidence.points if each.reason), "nothing was measured")
     return f"There is no valid result: {reason.rstrip('.')}."
 
 
 def _stopped(evidence: Evidence) -> list[str]:
     """Who stopped, in one sentence; of several settings, the first at which each did."""
-    first: dict[str, Json] = {}
+    first: dict[str, StopRecord] = {}
     for each in evidence.stops:
-        first.setdefault(str(each["contender"]), each)
+        first.setdefault(each.contender, each)
     told = [_stop(name or "the server", each) for name, each in first.items()]
     if not told:
         return []
@@ -251,19 +239,9 @@ def _stopped(evidence: Evidence) -> list[str]:
     return [f"{text[0].upper()}{text[1:]}." if next(iter(first)) == "" else f"{text}."]
 
 
-def _stop(name: str, stop: Json) -> str:
-    held = cast("int | None", stop["held"])
-    if stop["outcome"] == "hard_limit" and held:
-        return f"{name} accepts at most {held:,} connections"
-    where = f" at {formatting.setting(cast('Json', stop['at']))}" if stop["at"] else ""
-    verb = "reaches a limit" if stop["outcome"] == "hard_limit" else "fails"
-    return f"{name} {verb}{where}: {str(stop['reason']).rstrip('.')}"
-
-
-def _setting(verdict: Json) -> str:
-    return formatting.setting(cast("Json", verdict["at"]))
-
-
-def _names(verdict: Json, key: str) -> list[str]:
-    found = cast("Sequence[object]", verdict[key])
-    return [str(each["name"]) if isinstance(each, dict) else str(each) for each in found]
+def _stop(name: str, stop: StopRecord) -> str:
+    if stop.outcome == "hard_limit" and stop.held:
+        return f"{name} accepts at most {stop.held:,} connections"
+    where = f" at {formatting.setting(stop.at)}" if stop.at else ""
+    verb = "reaches a limit" if stop.outcome == "hard_limit" else "fails"
+    return f"{name} {verb}{where}: {str(stop.reason).rstrip('.')}"

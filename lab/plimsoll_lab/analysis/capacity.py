@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from plimsoll_lab.analysis.searches import limits_text, over
-from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import CapacityAnswer, RunSummary, SearchSummary
 
 
-def capacity_summary(folder: RunFolder, summary: Json) -> Json:
+def capacity_summary(run: RunRecord, summary: RunSummary) -> CapacityAnswer:
     """The run's summary in the form of `capacity`: the one thing that was asked for at its top."""
-    run = folder.read_run()
-    found = cast("list[Json]", summary["capacities"])[0]
-    search = cast("list[Json]", run["searches"])
-    return {
-        "event": "summary",
-        "schema_version": summary["schema_version"],
-        "run": summary["run"],
-        "report": summary["report"],
-        "status": summary["status"],
-        "over": over(run),
-        "lower": found["lower"],
-        "upper": found["upper"],
-        "held_s": found["held_s"],
-        "precision": found["precision"],
-        "finished": found["finished"],
-        "limit": limits_text(run),
-        "limited_by": found["limited_by"],
-        "first_break": found["first_break"],
-        "causes": found["causes"],
-        "answer": found["text"],
-        "generator_ceiling_per_s": found["generator_ceiling_per_s"],
-        "valid": summary["valid"],
-        "trials": cast("dict[str, int]", summary["trials"])["measured"],
-        "searches": [
-            {key: each.get(key) for key in ("block", "state", "lower", "upper", "limited_by", "loads")}
-            for each in search
+    found = summary.capacities[0]
+    return CapacityAnswer(
+        run=summary.run,
+        report=summary.report,
+        status=summary.status,
+        over=over(run),
+        lower=found.lower,
+        upper=found.upper,
+        held_s=found.held_s,
+        precision=found.precision,
+        finished=found.finished,
+        limit=limits_text(run),
+        limited_by=found.limited_by,
+        first_break=found.first_break,
+        causes=found.causes,
+        answer=found.text,
+        generator_ceiling_per_s=found.generator_ceiling_per_s,
+        valid=summary.valid,
+        trials=summary.trials.measured,
+        searches=[
+            SearchSummary(
+                block=each.block,
+                state=each.state,
+                lower=each.lower,
+                upper=each.upper,
+                limited_by=each.limited_by,
+                loads=each.loads,
+            )
+            for each in run.searches
         ],
-        "lowers": found["lowers"],
-        "spread": found["spread"],
-        "command": summary["command"],
-        "warnings": summary["warnings"],
-    }
+        lowers=found.lowers,
+        spread=found.spread,
+        command=summary.command,
+        warnings=summary.warnings,
+    )

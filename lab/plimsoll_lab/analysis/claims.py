@@ -10,41 +10,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
+from dataclasses import asdict
 
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import ClaimOutcome, ClaimRecord, PointSummary, ReferenceRecord
+from plimsoll_lab.suite.claims import settings_of
+from plimsoll_lab.suite.documents import Claim
+from plimsoll_lab.suite.settings import Settings
 
-CONFIRMED, CONTRADICTED = "confirmed", "contradicted"
-UNTOLD, UNREACHED, ELSEWHERE = "cannot be told", "not reachable here", "other hardware"
+CONFIRMED: ClaimOutcome = "confirmed"
+CONTRADICTED: ClaimOutcome = "contradicted"
+UNTOLD: ClaimOutcome = "cannot be told"
+UNREACHED: ClaimOutcome = "not reachable here"
+ELSEWHERE: ClaimOutcome = "other hardware"
 
 Series = Mapping[int, float]
 """A figure by block."""
 
 
-def judge_claims(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Json]:
+def judge_claims(run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ClaimRecord]:
     """Every claim of a run's suite, with its outcome."""
-    found = []
-    for claim in cast("list[Json]", run.get("claims") or []):
-        told = {key: claim[key] for key in ("name", "source", "figure", "at", "over", "against", "expect", "free")}
-        found.append({**told, **_judge(claim, points, trials)})
-    return found
+    return [_judge(claim, points, trials) for claim in run.claims]
 
 
-def hold_references(run: Json, points: Sequence[Json]) -> list[Json]:
+def hold_references(run: RunRecord, points: Sequence[PointSummary]) -> list[ReferenceRecord]:
     """Each figure of a document beside ours at that point, and ours as a multiple of theirs."""
     found = []
-    for reference in cast("list[Json]", run.get("references") or []):
-        here = _matching(points, cast("Json", reference["at"]))
-        figures = cast("Json", here[0]["figures"]) if len(here) == 1 and here[0]["outcome"] == "ok" else {}
-        summary = cast("Json | None", figures.get(cast("str", reference["figure"])))
-        ours = cast("float", summary["mean"]) if summary else None
-        ratio = ours / cast("float", reference["value"]) if ours is not None and reference["value"] else None
-        found.append({**reference, "ours": ours, "ratio": ratio})
+    for reference in run.references:
+        here = _matching(points, reference.at)
+        figures = here[0].figures if len(here) == 1 and here[0].outcome == "ok" else {}
+        ours = figures[reference.figure].mean if reference.figure in figures else None
+        ratio = ours / reference.value if ours is not None and reference.value else None
+        found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio))
     return found
 
 
-def decide_claim(interval: tuple[float, float] | None, least: float, most: float, *, portable: bool) -> str:
+def decide_claim(interval: tuple[float, float] | None, least: float, most: float, *, portable: bool) -> ClaimOutcome:
     """The outcome of a claim whose points all have results."""
     if interval is None:
         return UNTOLD
@@ -57,19 +60,18 @@ def decide_claim(interval: tuple[float, float] | None, least: float, most: float
     return CONFIRMED if portable else ELSEWHERE
 
 
-def _judge(claim: Json, points: Sequence[Json], trials: Sequence[TrialRecord]) -> Json:
-    places = [claim["at"], claim["over"], *cast("list[object]", claim["against"] or [])]
+def _judge(claim: Claim, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> ClaimRecord:
     series = []
-    for place in (each for each in places if each is not None):
-        here = _matching(points, cast("Json", place))
+    for place in settings_of(claim):
+        here = _matching(points, place)
         why = _unreached(here)
-        values = {} if why else _series(here[0], trials, cast("str", claim["figure"]))
+        values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
-            return _answer(UNREACHED, None, None, why or "no trial of this point has the figure")
+            return _answer(claim, UNREACHED, None, None, why or "no trial of this point has the figure")
         series.append(values)
     value, interval = _value(series)
-    least, most = cast("float", claim["least"]), cast("float | None", claim["most"])
-    outcome = decide_claim(interval, least, math.inf if most is None else most, portable=bool(claim["portable"]))
+    most = math.inf if claim.most is None else claim.most
+    outcome = decide_claim(interval, claim.least, most, portable=claim.portable)
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",
@@ -78,7 +80,7 @@ def _judge(claim: Json, points: Sequence[Json], trials: Sequence[TrialRecord]) -
         if interval is not None
         else "one repetition has no interval",
     }
-    return _answer(outcome, value, interval, reasons[outcome])
+    return _answer(claim, outcome, value, interval, reasons[outcome])
 
 
 def _value(series: Sequence[Series]) -> tuple[float, tuple[float, float] | None]:
@@ -104,32 +106,42 @@ def _value(series: Sequence[Series]) -> tuple[float, tuple[float, float] | None]
     return math.exp(summary.mean), (math.exp(interval[0]), math.exp(interval[1])) if interval else None
 
 
-def _matching(points: Sequence[Json], place: Mapping[str, object]) -> list[Json]:
-    return [
-        point
-        for point in points
-        if all(cast("Json", point["point"]).get(path) == value for path, value in place.items())
-    ]
+def _matching(points: Sequence[PointSummary], place: Settings) -> list[PointSummary]:
+    return [point for point in points if all(point.point.get(path) == value for path, value in place.items())]
 
 
-def _unreached(here: Sequence[Json]) -> str | None:
+def _unreached(here: Sequence[PointSummary]) -> str | None:
     if not here:
         return "no such point was measured in this run"
     if len(here) > 1:
         return f"{len(here)} points of this run agree with it; the claim has to name one"
-    if here[0]["outcome"] != "ok":
-        return f"{str(here[0]['outcome'] or 'not measured').replace('_', ' ')}: {here[0]['reason']}"
+    if here[0].outcome != "ok":
+        return f"{(here[0].outcome or 'not measured').replace('_', ' ')}: {here[0].reason}"
     return None
 
 
-def _series(point: Json, trials: Sequence[TrialRecord], figure: str) -> Series:
+def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:
     return {
         trial.block: trial.figures[figure]
         for trial in trials
-        if trial.point == point["number"] and trial.outcome == "ok" and figure in trial.figures
+        if trial.point == point.number and trial.outcome == "ok" and figure in trial.figures
     }
 
 
-def _answer(outcome: str, value: float | None, interval: tuple[float, float] | None, reason: str) -> Json:
-    finite = None if value is None or math.isnan(value) else value
-    return {"outcome": outcome, "value": finite, "interval": interval, "reason": reason}
+def _answer(
+    claim: Claim, outcome: ClaimOutcome, value: float | None, interval: tuple[float, float] | None, reason: str
+) -> ClaimRecord:
+    return ClaimRecord(
+        name=claim.name,
+        source=claim.source,
+        figure=claim.figure,
+        at=claim.at,
+        over=claim.over,
+        against=claim.against,
+        expect=claim.expect,
+        free=claim.free,
+        outcome=outcome,
+        value=None if value is None or math.isnan(value) else value,
+        interval=interval,
+        reason=reason,
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
+
+from plimsoll_lab.store.summary_record import VerdictRecord
 
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "us": (("us", 1.0), ("ms", 1e3), ("s", 1e6)),
@@ -71,20 +72,17 @@ def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     return f"{value:.3f}x [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
-def best(verdict: Mapping[str, object]) -> str:
+def best(verdict: VerdictRecord) -> str:
     """Those that may be best and by how much they may differ: `epoll, uring (8 %)`."""
-    names = ", ".join(cast("Sequence[str]", verdict["best"]))
-    within = cast("float | None", verdict["best_within"])
-    several = len(cast("Sequence[str]", verdict["best"])) > 1
-    return f"{names} ({(within - 1) * 100:.3g} %)" if several and within is not None else names
+    names = ", ".join(verdict.best)
+    if len(verdict.best) < 2 or verdict.best_within is None:  # noqa: PLR2004 - one differs from nobody
+        return names
+    return f"{names} ({(verdict.best_within - 1) * 100:.3g} %)"
 
 
-def others(verdict: Mapping[str, object]) -> str:
+def others(verdict: VerdictRecord) -> str:
     """Those that are worse and at least how many times: `threads 1.41, fork 3.32`."""
-    return ", ".join(
-        f"{each['name']} {math.floor(cast('float', each['at_least']) * 100) / 100:.2f}"
-        for each in cast("Sequence[Mapping[str, object]]", verdict["others"])
-    )
+    return ", ".join(f"{each.name} {math.floor(each.at_least * 100) / 100:.2f}" for each in verdict.others)
 
 
 def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:

@@ -13,50 +13,43 @@ why it ends so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import Question
 from plimsoll_lab.stats.gate import Comparison, Loss, decide_gate, losses
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary
 
-SEVERITY = ("pass", "undecided", "worse", "failed")
+SEVERITY: tuple[GateOutcome, ...] = ("pass", "undecided", "worse", "failed")
 """Of several findings the last one here is the gate's."""
 
 
 def judge_gate(
-    run: Json,
-    family: Sequence[Question],
-    points: Sequence[Json],
-    trials: Sequence[TrialRecord],
-    figures: Mapping[str, Json],
-) -> Json | None:
+    run: RunRecord, family: Sequence[Question], points: Sequence[PointSummary], trials: Sequence[TrialRecord]
+) -> GateRecord | None:
     """The gate's outcome with its evidence; None of a run without a baseline."""
-    asked = cast("Json", run["family"])
-    baseline, tolerance = cast("str | None", asked.get("baseline")), cast("float", asked.get("tolerance"))
-    if baseline is None:
+    baseline, tolerance, compare = run.family.baseline, run.family.tolerance, run.family.compare
+    if baseline is None or compare is None:
         return None
-    compare = cast("str", asked["compare"])
-    found = losses(_comparisons(family, baseline), np.random.default_rng([cast("int", run["seed"]), 5]))
+    found = losses(_comparisons(family, baseline), np.random.default_rng([run.seed, 5]))
     reasons = [*_points(points, compare, baseline), *_transient(points, trials, compare)]
-    outcomes = [decide_gate(found, tolerance), *(outcome for outcome, _ in reasons)]
-    outcome = max(outcomes, key=SEVERITY.index)
-    shown = [_loss_json(each, tolerance) for each in found]
-    told = [text for severity, text in reasons if severity == outcome] or _words(found, outcome, tolerance, figures)
-    return {
-        "baseline": baseline,
-        "tolerance": tolerance,
-        "outcome": outcome,
-        "losses": shown,
-        "reasons": [text for _, text in reasons],
-        "text": f"{VERDICTS[outcome]}: {'; '.join(told)}.",
-    }
+    outcome = max([decide_gate(found, tolerance), *(outcome for outcome, _ in reasons)], key=SEVERITY.index)
+    told = [text for severity, text in reasons if severity == outcome] or _words(run, found, outcome, tolerance)
+    return GateRecord(
+        baseline=baseline,
+        tolerance=tolerance,
+        outcome=outcome,
+        losses=[_loss_record(each, tolerance) for each in found],
+        reasons=[text for _, text in reasons],
+        text=f"{VERDICTS[outcome]}: {'; '.join(told)}.",
+    )
 
 
-VERDICTS = {
+VERDICTS: dict[GateOutcome, str] = {
     "pass": "The gate passes",
     "worse": "The gate finds a loss",
     "undecided": "The gate is undecided",
@@ -86,83 +79,78 @@ def _comparisons(family: Sequence[Question], baseline: str) -> list[Comparison]:
     return found
 
 
-def _points(points: Sequence[Json], compare: str, baseline: str) -> list[tuple[str, str]]:
+def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
     """What points without a result mean, worst first."""
-    by_place: dict[tuple[str, str], Json] = {}
+    found: list[tuple[GateOutcome, str]] = []
     for point in points:
-        setting = dict(cast("Json", point["point"]))
-        name = formatting.value(setting.pop(compare))
-        by_place[formatting.setting(setting), name] = point
-    found = []
-    for (place, name), point in by_place.items():
-        outcome = point["outcome"]
-        if outcome == "ok":
+        if point.outcome == "ok":
             continue
-        text = f"{name} at {place}: {point['reason']}"
-        if outcome == "failed" or (outcome == "hard_limit" and name == baseline):
+        name = formatting.value(point.point[compare])
+        place = formatting.setting({path: value for path, value in point.point.items() if path != compare})
+        text = f"{name} at {place}: {point.reason}"
+        if point.outcome == "failed" or (point.outcome == "hard_limit" and name == baseline):
             found.append(("failed", text))
-        elif outcome == "hard_limit":
+        elif point.outcome == "hard_limit":
             found.append(("worse", text))
         else:
             found.append(("undecided", text))
     return found
 
 
-def _transient(points: Sequence[Json], trials: Sequence[TrialRecord], compare: str) -> list[tuple[str, str]]:
+def _transient(
+    points: Sequence[PointSummary], trials: Sequence[TrialRecord], compare: str
+) -> list[tuple[GateOutcome, str]]:
     """Limits and failures in some trials of a point that has results all the same."""
-    found = []
-    for point in (each for each in points if each["outcome"] == "ok"):
-        mine = [trial for trial in trials if trial.point == point["number"]]
+    found: list[tuple[GateOutcome, str]] = []
+    for point in (each for each in points if each.outcome == "ok"):
+        mine = [trial for trial in trials if trial.point == point.number]
         counts = Counter(trial.outcome for trial in mine if trial.outcome in {"hard_limit", "failed"})
         for outcome, count in counts.items():
-            name = formatting.value(cast("Json", point["point"])[compare])
+            name = formatting.value(point.point[compare])
             reason = next(str(trial.reason) for trial in mine if trial.outcome == outcome)
             found.append(("undecided", f"{name}: {count} of {len(mine)} trials ended so: {reason}"))
     return found
 
 
-def _loss_json(found: Loss, tolerance: float) -> Json:
-    return {
-        "figure": found.comparison.figure,
-        "at": dict(found.comparison.at),
-        "contender": found.comparison.contender,
-        "blocks": found.blocks,
-        "loss": found.estimate,
-        "at_least": found.at_least,
-        "at_most": found.at_most,
-        "outcome": decide_gate([found], tolerance),
-    }
+def _loss_record(found: Loss, tolerance: float) -> LossRecord:
+    return LossRecord.model_validate(
+        {
+            "figure": found.comparison.figure,
+            "at": found.comparison.at,
+            "contender": found.comparison.contender,
+            "blocks": found.blocks,
+            "loss": found.estimate,
+            "at_least": found.at_least,
+            "at_most": found.at_most,
+            "outcome": decide_gate([found], tolerance),
+        }
+    )
 
 
-def _words(found: Sequence[Loss], outcome: str, tolerance: float, figures: Mapping[str, Json]) -> list[str]:
+def _words(run: RunRecord, found: Sequence[Loss], outcome: GateOutcome, tolerance: float) -> list[str]:
     """The evidence: what is shown to be worse; else what keeps the gate from passing; else how
     small every loss is.
     """
     if outcome == "worse":
         shown = [each for each in found if each.at_least is not None and each.at_least > tolerance]
         return [
-            f"{_what(each, figures)} is at least {each.at_least:.1%} worse (estimate {each.estimate:.1%})"
-            for each in shown
+            f"{_what(each, run)} is at least {each.at_least:.1%} worse (estimate {each.estimate:.1%})" for each in shown
         ]
     if outcome == "undecided":
-        return [_open(each, figures) for each in found if each.at_most is None or each.at_most >= tolerance]
+        return [_open(each, run) for each in found if each.at_most is None or each.at_most >= tolerance]
     largest = max(found, key=lambda each: each.at_most or 0.0)
-    return [
-        f"{_what(largest, figures)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse, every other figure less"
-    ]
+    return [f"{_what(largest, run)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse, every other figure less"]
 
 
-def _open(each: Loss, figures: Mapping[str, Json]) -> str:
+def _open(each: Loss, run: RunRecord) -> str:
     if each.at_least is None or each.at_most is None:
-        return f"{_what(each, figures)} has {each.blocks} blocks with both, which is too few"
+        return f"{_what(each, run)} has {each.blocks} blocks with both, which is too few"
     if each.at_least > 0:
-        return (
-            f"{_what(each, figures)} is worse, by {each.at_least:.1%} to {each.at_most:.1%}; by how much cannot be told"
-        )
-    return f"{_what(each, figures)} changes by {-each.at_least:.1%} better to {each.at_most:.1%} worse"
+        return f"{_what(each, run)} is worse, by {each.at_least:.1%} to {each.at_most:.1%}; by how much cannot be told"
+    return f"{_what(each, run)} changes by {-each.at_least:.1%} better to {each.at_most:.1%} worse"
 
 
-def _what(each: Loss, figures: Mapping[str, Json]) -> str:
-    label = figures[each.comparison.figure]["label"]
+def _what(each: Loss, run: RunRecord) -> str:
+    label = run.figure(each.comparison.figure).label
     where = f" at {formatting.setting(each.comparison.at)}" if each.comparison.at else ""
     return f"{each.comparison.contender}'s {label}{where}"

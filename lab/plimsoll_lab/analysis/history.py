@@ -29,7 +29,7 @@ def find_history(folders: Sequence[RunFolder], suite: str) -> Json:
     runs: list[Json] = []
     series: dict[tuple[str, str], Json] = {}
     for folder in folders:
-        record = folder.read_run()
+        record = folder.read_run().to_json()
         if cast("Json", record["suite"])["name"] != suite or record.get("search"):
             continue
         runs.append(_run(folder, record))

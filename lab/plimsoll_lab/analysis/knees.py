@@ -4,46 +4,62 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import cast
+from collections.abc import Sequence
 
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.knee import Knee, Load, find_knee
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import KneeRecord
+from plimsoll_lab.suite.settings import Settings
 
 AXIS = "load.connections"
 """A closed loop's load; over a rate nothing waits for anything, and none of this holds."""
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def find_knees(run: Json, trials: Sequence[TrialRecord]) -> list[Json]:
+def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord]:
     """One entry for each setting besides the connections, of a run that varies them in a closed
     loop.
     """
-    axes = {cast("str", axis["path"]): cast("list[object]", axis["values"]) for axis in cast("list[Json]", run["axes"])}
-    if len(axes.get(AXIS, [])) < 2:  # noqa: PLR2004 - one load bends nowhere
+    loads = next((axis.values for axis in run.axes if axis.path == AXIS), ())
+    if len(loads) < 2:  # noqa: PLR2004 - one load bends nowhere
         return []
-    points = {cast("int", point["number"]): point for point in cast("list[Json]", run["points"])}
+    points = {point.number: point for point in run.points}
     curves: dict[str, list[TrialRecord]] = {}
     for trial in trials:
-        if trial.outcome == "ok" and trial.point in points and "rate" not in cast("Json", points[trial.point]["load"]):
+        if trial.outcome == "ok" and trial.point in points and "rate" not in points[trial.point].load:
             curves.setdefault(repr(without_axis(trial.setting)), []).append(trial)
     found = []
     for place, curve in enumerate(curves.values()):
-        load = cast("Json", points[curve[0].point]["load"])
-        think_s = _think_s(str(load.get("think", "0")))
-        rng = np.random.default_rng([cast("int", run["seed"]), place, 2])
+        think_s = _think_s(str(points[curve[0].point].load.get("think", "0")))
+        rng = np.random.default_rng([run.seed, place, 2])
         knee = find_knee(_loads(curve), think_s=think_s, rng=rng)
-        found.append({"point": without_axis(curve[0].setting), **asdict(knee), "text": _sentence(knee)})
+        found.append(
+            KneeRecord(
+                point=without_axis(curve[0].setting),
+                bound=knee.bound,
+                fit=knee.fit,
+                refused=knee.refused,
+                text=_sentence(knee),
+            )
+        )
     return found
 
 
-def without_axis(setting: Mapping[str, object]) -> Json:
+def without_axis(setting: Settings) -> Settings:
     """A point's setting besides its connections."""
     return {path: value for path, value in setting.items() if path != AXIS}
+
+
+def connections_of(trial: TrialRecord) -> float:
+    """How many connections a trial had."""
+    given = trial.setting[AXIS]
+    if isinstance(given, tuple):
+        raise TypeError(f"trial {trial.number}: {AXIS} is a list")
+    return float(given)
 
 
 def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
@@ -52,7 +68,7 @@ def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
         whole = {"completed_rate", "response_time_us.mean"} <= trial.figures.keys()
         # A window too short for its responses has seen only the quick ones of them.
         if whole and not any(doubt.code == "window_too_short" for doubt in trial.warnings):
-            at.setdefault(float(cast("int", trial.setting[AXIS])), []).append(trial)
+            at.setdefault(connections_of(trial), []).append(trial)
     return [
         Load(
             load=load,

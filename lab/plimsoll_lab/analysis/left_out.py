@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.summary_record import DiscardedRecord, LeftOutRecord
 
 
-def left_out(trials: Sequence[TrialRecord]) -> list[Json]:
+def left_out(trials: Sequence[TrialRecord]) -> list[LeftOutRecord]:
     """Every measurement that is no result, and every trial that was made more than once."""
     return [
-        {
-            "trial": trial.number,
-            "point": dict(trial.setting),
-            "outcome": trial.outcome,
-            "reason": trial.reason,
-            "discarded": [{"outcome": each.outcome, "reason": each.reason} for each in trial.attempts],
-        }
+        LeftOutRecord(
+            trial=trial.number,
+            point=trial.setting,
+            outcome=trial.outcome,
+            reason=trial.reason,
+            discarded=[DiscardedRecord(outcome=each.outcome, reason=each.reason) for each in trial.attempts],
+        )
         for trial in trials
         if trial.outcome != "ok" or trial.attempts
     ]

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import CalibrationRecord, RunRecord
+from plimsoll_lab.store.summary_record import NetworkPathRecord
+from plimsoll_lab.suite.settings import Settings
 
 
-def paths(run: Json) -> list[Json]:
+def paths(run: RunRecord) -> list[NetworkPathRecord]:
     """Every path of the last calibration of each network of a run, with the points that use it."""
-    latest: dict[tuple[int, ...], Json] = {}
-    for record in cast("list[Json]", run.get("calibrations") or []):
-        latest[tuple(cast("list[int]", record["points"]))] = record
-    points = {cast("int", each["number"]): cast("Json", each["setting"]) for each in cast("list[Json]", run["points"])}
-    found: list[Json] = []
-    for numbers, record in latest.items():
-        setting = _common([points[number] for number in numbers if number in points])
-        own = {"setting": setting, "backend": record["backend"]}
-        found.extend({**path, **own} for path in cast("list[Json]", record["paths"]))
-    return found
+    latest: dict[tuple[int, ...], CalibrationRecord] = {tuple(each.points): each for each in run.calibrations}
+    settings = {point.number: point.setting for point in run.points}
+    return [
+        NetworkPathRecord(
+            **dict(path),
+            setting=_common([settings[number] for number in numbers if number in settings]),
+            backend=record.backend,
+        )
+        for numbers, record in latest.items()
+        for path in record.paths
+    ]
 
 
-def _common(settings: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def _common(settings: Sequence[Settings]) -> Settings:
     """What the points of one network have in common of its own settings."""
     if not settings:
         return {}

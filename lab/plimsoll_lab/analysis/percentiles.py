@@ -5,10 +5,12 @@ valid trials.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.summary_record import PointSummary
+from plimsoll_lab.suite.settings import Settings
 
 PERCENTILES = (("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999))
 """The percentiles that a generator's summary has, with their quantiles."""
@@ -17,27 +19,35 @@ SAMPLES_BEYOND = 10
 request decides it."""
 
 
-def curves(summary: Json, trials: Sequence[TrialRecord]) -> list[Json]:
-    """For each point with a result: its setting and `quantiles`, a list of quantile and time in
-    us.
-    """
-    found: list[Json] = []
-    for point in cast("list[Json]", summary["points"]):
-        if point["outcome"] != "ok":
-            continue
-        times = [_times(trial) for trial in trials if trial.point == point["number"] and trial.outcome == "ok"]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """The response times of one point."""
+
+    point: Settings
+    """Its setting."""
+    quantiles: Sequence[tuple[float, float]]
+    """Each quantile, and the time in us."""
+
+
+def curves(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[Curve]:
+    """The curve of each point with a result."""
+    found = []
+    for point in (each for each in points if each.outcome == "ok"):
+        times = [_times(trial) for trial in trials if trial.point == point.number and trial.outcome == "ok"]
         times = [each for each in times if each.get("count")]
-        least = min((cast("int", each["count"]) for each in times), default=0)
+        least = min((each["count"] for each in times), default=0)
         quantiles = [
-            [quantile, statistics.median(cast("float", each[key]) for each in times)]
+            (quantile, statistics.median(each[key] for each in times))
             for key, quantile in PERCENTILES
             if times and least * (1 - quantile) >= SAMPLES_BEYOND
         ]
         if quantiles:
-            found.append({"point": point["point"], "quantiles": quantiles})
+            found.append(Curve(point=point.point, quantiles=quantiles))
     return found
 
 
-def _times(trial: TrialRecord) -> Json:
-    summary = cast("Json", trial.load.get("summary") or {})
-    return cast("Json", summary.get("response_time_us") or {})
+def _times(trial: TrialRecord) -> Mapping[str, float]:
+    found = (trial.load.get("summary") or {}).get("response_time_us")
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(key): value for key, value in found.items() if isinstance(value, int | float)}

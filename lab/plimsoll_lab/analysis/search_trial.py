@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import COMPARE
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
 from plimsoll_lab.stats.capacity import Reading
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import Counts, TrialRecord, counts
+from plimsoll_lab.store.run_record import BreakRecord, CauseRecord, EnvironmentRecord, ShortOf
 from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite
 
@@ -114,7 +114,9 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
 
 
-def what_broke(suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: Json) -> Json:
+def what_broke(
+    suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord
+) -> BreakRecord:
     """What was missed at the upper bound, and what the server was short of there; `every` is the
     whole search.
     """
@@ -129,7 +131,7 @@ def what_broke(suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRe
         *_cpu(bad, every, environment),
         *_memory(bad, environment),
     ]
-    return {"missed": missed, "causes": causes}
+    return BreakRecord(missed=missed, causes=causes)
 
 
 def medians(trials: Sequence[TrialRecord], names: Sequence[str]) -> dict[str, float]:
@@ -172,7 +174,7 @@ def _off(trial: TrialRecord, limit: Limit) -> float:
 
 
 def _unmet(trial: TrialRecord) -> float:
-    requests = cast("dict[str, int]", _summary(trial).get("requests") or {})
+    requests = _counts(trial, "requests")
     due = requests.get("scheduled", 0)
     return sum(requests.get(key, 0) for key in ("failed", "timed_out", "unsent")) / due if due else 0.0
 
@@ -191,7 +193,7 @@ def _grown(trial: TrialRecord) -> float:
 
 def _growth(trial: TrialRecord) -> float:
     """The same from the end of the window alone, for a window too short for batches."""
-    requests = cast("dict[str, int]", _summary(trial).get("requests") or {})
+    requests = _counts(trial, "requests")
     return backlog_growth(
         in_flight=requests.get("in_flight", 0),
         completed_rate=trial.figures.get("completed_rate", 0.0),
@@ -200,15 +202,14 @@ def _growth(trial: TrialRecord) -> float:
     )
 
 
-def _summary(trial: TrialRecord) -> Json:
-    return cast("Json", trial.load.get("summary")) or {}
+def _counts(trial: TrialRecord, key: str) -> Counts:
+    return counts(trial.load.get("summary"), key)
 
 
-def _descriptors(bad: Sequence[TrialRecord]) -> list[Json]:
+def _descriptors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
     found = Counter[str]()
     for trial in bad:
-        summary = cast("Json", trial.server.get("summary")) or {}
-        errors = cast("Mapping[str, int]", summary.get("errors") or {})
+        errors = counts(trial.server.get("summary"), "errors")
         found.update({code: errors.get(code, 0) for code in ("emfile", "enfile", "fd_setsize")})
     words_of = {
         "emfile": "descriptors: it ran out of them {n} times (ulimit -n)",
@@ -218,31 +219,28 @@ def _descriptors(bad: Sequence[TrialRecord]) -> list[Json]:
     return [_cause("descriptors", words_of[code].format(n=f"{n:,}")) for code, n in found.items() if n]
 
 
-def _listen(bad: Sequence[TrialRecord]) -> list[Json]:
-    dropped = sum(cast("float", trial.machine.get("listen_overflows") or 0) for trial in bad)
+def _listen(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
+    dropped = sum(trial.machine.get("listen_overflows", 0) for trial in bad)
     if not dropped:
         return []
     return [_cause("listen_overflow", f"listen queue: it overflowed {dropped:,.0f} times in {len(bad)} trials")]
 
 
-def _errors(bad: Sequence[TrialRecord]) -> list[Json]:
+def _errors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
     found = Counter[str]()
     for trial in bad:
-        found.update(cast("Mapping[str, int]", _summary(trial).get("errors") or {}))
+        found.update(_counts(trial, "errors"))
     shown = ", ".join(f"{count:,} {code}" for code, count in found.most_common() if count)
     return [_cause("errors", f"errors: {shown} in {len(bad)} trials")] if shown else []
 
 
-def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: Json) -> list[Json]:
+def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:
     used = medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
-    cpus = cast("int | None", environment.get("cpus"))
+    cpus = environment.cpus
     busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
-    whole = bool(cpus and busy and statistics.median(busy) >= FULL * cpus)
+    whole = bool(busy and statistics.median(busy) >= FULL * cpus)
     most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
-    # A server that stays at a fifth of a core waits for something else; one that stays at a whole
-    # number is out of CPU.
-    out_of_cpu = used is not None and round(used) >= 1 and abs(used - round(used)) <= (1 - WHOLE_CORES) * round(used)
-    if out_of_cpu and most <= PLATEAU * cast("float", used) and not whole:
+    if used is not None and _out_of_cpu(used) and most <= PLATEAU * used and not whole:
         return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]
     if whole:
         own = "" if used is None else f", {used:.2f} of them by the server"
@@ -250,13 +248,21 @@ def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: 
     return []
 
 
-def _memory(bad: Sequence[TrialRecord], environment: Json) -> list[Json]:
+def _out_of_cpu(used_cores: float) -> bool:
+    """A server that stays at a fifth of a core waits for something else; one that stays at a whole
+    number is out of CPU.
+    """
+    whole = round(used_cores)
+    return whole >= 1 and abs(used_cores - whole) <= (1 - WHOLE_CORES) * whole
+
+
+def _memory(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:
     used = medians(bad, ("server.memory_bytes",)).get("server.memory_bytes")
-    total = str(environment.get("memory") or "").removesuffix(" kB")
+    total = (environment.memory or "").removesuffix(" kB")
     if used is None or not total.isdigit() or used < FULL * int(total) * 1024:
         return []
     return [_cause("memory", f"memory: it holds {formatting.number(used, 'bytes')}, all that the machine has")]
 
 
-def _cause(code: str, text: str) -> Json:
-    return {"code": code, "text": text}
+def _cause(code: ShortOf, text: str) -> CauseRecord:
+    return CauseRecord(code=code, text=text)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import cast
 
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
@@ -22,113 +21,117 @@ from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import SCHEMA_VERSION, Doubt, Json, TrialRecord
+from plimsoll_lab.store.records import Doubt, Outcome, TrialRecord
+from plimsoll_lab.store.run_record import PointRecord, RunRecord
+from plimsoll_lab.store.summary_record import (
+    FigureSummary,
+    LimitSummary,
+    PointSummary,
+    RunSummary,
+    StopRecord,
+    TrialsSummary,
+    VerdictRecord,
+)
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Limit
 
 CAPACITY = "capacity"
 """The figure of a run that searches."""
 COMPARE = {"<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__}
 
 
-def summarise_run(folder: RunFolder) -> Json:
+def summarise_run(folder: RunFolder) -> RunSummary:
     """Everything there is to say about a run."""
     run = folder.read_run()
     trials = folder.read_trials()
     by_point: dict[int, list[TrialRecord]] = {}
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
-    limits = cast("list[dict[str, object]]", run["limits"]) if not run.get("search") else []
-    every = [
-        _point(point, by_point.get(cast("int", point["number"]), []), limits)
-        for point in cast("list[Json]", run["points"])
-    ]
-    controls = {cast("int", point["number"]) for point in cast("list[Json]", run["points"]) if point.get("control")}
-    points = [point for point in every if point["number"] not in controls]
-    margin, seed = cast("float", cast("Json", run["family"])["margin"]), cast("int", run["seed"])
+    limits = run.limits if run.search is None else ()
+    every = [_point(point, by_point.get(point.number, []), limits) for point in run.points]
+    controls = {point.number for point in run.points if point.control}
+    points = [point for point in every if point.number not in controls]
+    margin, seed = run.family.margin, run.seed
     family = _family(run, points, by_point)
-    alike = [point for point in every if point["number"] in controls]
+    alike = [point for point in every if point.number in controls]
     family = [replace(each, control=_control(run, each, points, alike, by_point)) for each in family]
     held = control_verdicts(family, seed=seed)
     rankings = rank(family, seed=seed)
-    answered = [verdict_json(verdict) for verdict in verdicts(rankings, margin=margin, seed=seed)]
-    scores = [asdict(cell) for cell in score(rankings, margin=margin)]
-    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    planned = len(cast("list[object]", run["trials"]))
-    outcomes = {point["outcome"] for point in points}
+    answered = [verdict_record(verdict) for verdict in verdicts(rankings, margin=margin, seed=seed)]
+    scores = score(rankings, margin=margin)
+    outcomes = {point.outcome for point in points}
     capacities = describe_searches(run)
     if capacities:
-        complete = all(each["ended"] == each["searches"] for each in capacities)
-        valid = all(each["finished"] and each["limited_by"] in {None, "server"} for each in capacities)
+        complete = all(each.ended == each.searches for each in capacities)
+        valid = all(each.finished and each.limited_by in {None, "server"} for each in capacities)
     else:
-        complete = len(trials) == planned
+        complete = len(trials) == len(run.trials)
         valid = complete and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
     # A search goes past every limit on purpose.
     stops = [] if capacities else _stops(run, points, by_point)
-    evidence = Evidence(verdicts=answered, scores=scores, points=points, figures=figures, stops=stops, margin=margin)
-    gate = judge_gate(run, family, points, trials, figures)
-    return {
-        "event": "summary",
-        "schema_version": SCHEMA_VERSION,
-        "run": str(folder.path),
-        "report": str(folder.report),
-        "suite": cast("Json", run["suite"])["name"],
-        "question": cast("Json", run["suite"])["question"],
-        "status": "complete" if complete else "interrupted",
-        "valid": valid,
-        "trials": {
-            "planned": planned,
-            "measured": len(trials),
-            "valid": sum(trial.outcome == "ok" for trial in trials),
-        },
-        "elapsed_s": sum(trial.elapsed_s + sum(attempt.elapsed_s for attempt in trial.attempts) for trial in trials),
-        "command": run["command"],
-        "seed": run["seed"],
-        "points": points,
-        "answer": [str(gate["text"]), *answer(evidence)[:2]]
-        if gate is not None
-        else answer(evidence)
-        if evidence.verdicts or not capacities
-        else [str(each["text"]) for each in capacities],
-        "capacities": capacities,
-        "gate": gate,
-        "verdicts": answered,
-        "controls": [asdict(each) for each in held],
-        "scores": scores,
-        "knees": find_knees(run, trials),
-        "network": network.paths(run),
-        "claims": judge_claims(run, points, trials),
-        "references": hold_references(run, points),
-        "stops": stops,
-        "limits_missed": [
-            limit for point in points for limit in cast("list[Json]", point["limits"]) if not limit["met"]
-        ],
-        "left_out": [] if capacities else left_out(trials),
-        "warnings": [*_warnings(run, points, trials, len(answered)), *_unlike(held), *host_warnings(run)],
-    }
+    evidence = Evidence(
+        verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stops, margin=margin
+    )
+    gate = judge_gate(run, family, points, trials)
+    if gate is not None:
+        told = [gate.text, *answer(evidence)[:2]]
+    elif answered or not capacities:
+        told = answer(evidence)
+    else:
+        told = [each.text for each in capacities]
+    return RunSummary(
+        run=str(folder.path),
+        report=str(folder.report),
+        suite=run.suite.name,
+        question=run.suite.question,
+        status="complete" if complete else "interrupted",
+        valid=valid,
+        trials=TrialsSummary(
+            planned=len(run.trials), measured=len(trials), valid=sum(trial.outcome == "ok" for trial in trials)
+        ),
+        elapsed_s=sum(trial.elapsed_s + sum(attempt.elapsed_s for attempt in trial.attempts) for trial in trials),
+        command=run.command,
+        seed=run.seed,
+        points=points,
+        answer=told,
+        capacities=capacities,
+        gate=gate,
+        verdicts=answered,
+        controls=held,
+        scores=scores,
+        knees=find_knees(run, trials),
+        network=network.paths(run),
+        claims=judge_claims(run, points, trials),
+        references=hold_references(run, points),
+        stops=stops,
+        limits_missed=[limit for point in points for limit in point.limits if not limit.met],
+        left_out=[] if capacities else left_out(trials),
+        warnings=[*_warnings(run, points, trials, len(answered)), *_unlike(held), *host_warnings(run)],
+    )
 
 
-def _point(point: Json, trials: Sequence[TrialRecord], limits: Sequence[Mapping[str, object]]) -> Json:
+def _point(point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit]) -> PointSummary:
     valid = [trial for trial in trials if trial.outcome == "ok"]
     outcome, reason = _point_outcome(trials, valid)
     names = dict.fromkeys(name for trial in valid for name in trial.figures)
     figures = {}
     for name in names:
-        values = [trial.figures[name] for trial in valid if name in trial.figures]
-        summary = asdict(summarise(values))
-        summary["cv"] = summary["stdev"] / abs(summary["mean"]) if summary["stdev"] and summary["mean"] else None
-        figures[name] = summary
-    return {
-        "point": point["setting"],
-        "number": point["number"],
-        "n": len(trials),
-        "valid_n": len(valid),
-        "outcome": outcome,
-        "reason": reason,
-        "figures": figures,
-        "limits": [_limit(limit, figures, point) for limit in limits] if valid else [],
-    }
+        found = summarise([trial.figures[name] for trial in valid if name in trial.figures])
+        cv = found.stdev / abs(found.mean) if found.stdev and found.mean else None
+        figures[name] = FigureSummary(**asdict(found), cv=cv)
+    return PointSummary(
+        point=point.setting,
+        number=point.number,
+        n=len(trials),
+        valid_n=len(valid),
+        outcome=outcome,
+        reason=reason,
+        figures=figures,
+        limits=[_limit(limit, figures, point) for limit in limits] if valid else [],
+    )
 
 
-def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[str | None, str | None]:
+def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[Outcome | None, str | None]:
     """What most trials say; where as many have a result as have none, the results."""
     if not trials:
         return None, "not measured"
@@ -140,52 +143,59 @@ def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) 
     return outcome, reason
 
 
-def _limit(limit: Mapping[str, object], figures: Mapping[str, Mapping[str, float]], point: Json) -> Json:
-    name = cast("str", limit["figure"])
-    median = figures[name]["median"] if name in figures else math.nan
-    met = COMPARE[cast("str", limit["operator"])](float(median), float(cast("float", limit["value"])))
-    return {
-        "point": point["setting"],
-        "limit": limit["text"],
-        "figure": name,
-        "median": None if math.isnan(median) else median,
-        "met": met,
-    }
+def _limit(limit: Limit, figures: Mapping[str, FigureSummary], point: PointRecord) -> LimitSummary:
+    median = figures[limit.figure].median if limit.figure in figures else math.nan
+    return LimitSummary(
+        point=point.setting,
+        limit=limit.text,
+        figure=limit.figure,
+        median=None if math.isnan(median) else median,
+        met=COMPARE[limit.operator](float(median), float(limit.value)),
+    )
 
 
-def _family(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[TrialRecord]]) -> list[Question]:
-    family = cast("Json", run["family"])
-    compare = family["compare"]
+def _family(
+    run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
+) -> list[Question]:
+    compare = run.family.compare
     if compare is None:
         return []
-    if run.get("search"):
-        return capacity_family(run, cast("str", compare))
-    better = {cast("str", each["name"]): each["better"] for each in cast("list[Json]", run["figures"])}
-    places: dict[str, list[Json]] = {}
+    if run.search is not None:
+        return capacity_family(run, compare)
+    places: dict[str, list[PointSummary]] = {}
     for point in points:
-        setting = cast("Json", point["point"])
-        places.setdefault(repr({path: value for path, value in setting.items() if path != compare}), []).append(point)
+        places.setdefault(repr(_without(point.point, compare)), []).append(point)
     questions = []
-    for figure in cast("list[str]", family["figures"]):
+    for figure in run.family.figures:
         for here in places.values():
-            at = {path: value for path, value in cast("Json", here[0]["point"]).items() if path != compare}
             contenders: dict[str, Mapping[int, Value]] = {}
             absent = []
             for point in here:
-                label = formatting.value(cast("Json", point["point"])[cast("str", compare)])
+                label = formatting.value(point.point[compare])
                 values = {
                     trial.block: value
-                    for trial in by_point.get(cast("int", point["number"]), [])
+                    for trial in by_point.get(point.number, [])
                     if (value := _value(trial, figure)) is not None
                 }
-                if point["outcome"] in {"ok", "generator_limited"} and values:
+                if point.outcome in {"ok", "generator_limited"} and values:
                     contenders[label] = values
                 else:
                     absent.append(label)
             questions.append(
-                Question(figure=figure, better=better[figure], at=at, contenders=contenders, absent=tuple(absent))  # type: ignore[arg-type]
+                Question(
+                    figure=figure,
+                    better=run.figure(figure).better,
+                    at=_without(here[0].point, compare),
+                    contenders=contenders,
+                    absent=tuple(absent),
+                )
             )
     return questions
+
+
+def _without(setting: Settings, compare: str | None) -> Settings:
+    """A point's setting besides what competes."""
+    return {path: value for path, value in setting.items() if path != compare}
 
 
 LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
@@ -207,63 +217,58 @@ def _value(trial: TrialRecord, figure: str) -> Value | None:
 
 
 def _control(
-    run: Json,
+    run: RunRecord,
     question: Question,
-    points: Sequence[Json],
-    alike: Sequence[Json],
+    points: Sequence[PointSummary],
+    alike: Sequence[PointSummary],
     by_point: Mapping[int, Sequence[TrialRecord]],
 ) -> tuple[Mapping[int, float], Mapping[int, float]] | None:
     """The two series of the A/A control at a question's setting."""
-    compare = cast("str", cast("Json", run["family"])["compare"])
 
-    def series(point: Json) -> dict[int, float]:
+    def series(point: PointSummary) -> dict[int, float]:
         return {
             trial.block: trial.figures[question.figure]
-            for trial in by_point.get(cast("int", point["number"]), [])
+            for trial in by_point.get(point.number, [])
             if trial.outcome == "ok" and question.figure in trial.figures
         }
 
     for again in alike:
-        setting = cast("Json", again["point"])
-        if {path: value for path, value in setting.items() if path != compare} == question.at:
-            one = next((point for point in points if point["point"] == setting), None)
+        if _without(again.point, run.family.compare) == question.at:
+            one = next((point for point in points if point.point == again.point), None)
             return (series(one), series(again)) if one is not None else None
     return None
 
 
-def verdict_json(verdict: Verdict) -> Json:
+def verdict_record(verdict: Verdict) -> VerdictRecord:
     """A verdict as it is printed: a bound that does not exist is null."""
     others = [
         {
             "name": place.name,
             "ratio": place.ratio,
             "at_least": place.at_least,
-            "ci": [place.at_least, place.at_most if math.isfinite(place.at_most) else None],
+            "ci": (place.at_least, place.at_most if math.isfinite(place.at_most) else None),
         }
         for place in verdict.others
     ]
-    return asdict(verdict) | {"others": others}
+    return VerdictRecord.model_validate(asdict(verdict) | {"others": others})
 
 
-def _stops(run: Json, points: Sequence[Json], by_point: Mapping[int, Sequence[TrialRecord]]) -> list[Json]:
+def _stops(
+    run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
+) -> list[StopRecord]:
     """Where each contender was seen to stop, by its own limit or its own failure."""
-    compare = cast("Json", run["family"])["compare"]
-    stops = []
-    for point in points:
-        if point["outcome"] not in {"hard_limit", "failed"}:
-            continue
-        setting = dict(cast("Json", point["point"]))
-        contender = formatting.value(setting.pop(cast("str", compare))) if compare else ""
-        stops.append(
-            {
-                "contender": contender,
-                "at": setting,
-                "outcome": point["outcome"],
-                "reason": point["reason"],
-                "held": _held(by_point.get(cast("int", point["number"]), [])),
-            }
+    compare = run.family.compare
+    return [
+        StopRecord(
+            contender=formatting.value(point.point[compare]) if compare else "",
+            at=_without(point.point, compare),
+            outcome=point.outcome,
+            reason=point.reason,
+            held=_held(by_point.get(point.number, [])),
         )
-    return stops
+        for point in points
+        if point.outcome in {"hard_limit", "failed"}
+    ]
 
 
 def _held(trials: Sequence[TrialRecord]) -> int | None:
@@ -271,31 +276,29 @@ def _held(trials: Sequence[TrialRecord]) -> int | None:
     none.
     """
     found = [
-        cast("Json", trial.server["summary"]).get("peak_connections")
-        for trial in trials
-        if trial.outcome == "hard_limit" and trial.server.get("summary")
+        (trial.server.get("summary") or {}).get("peak_connections") for trial in trials if trial.outcome == "hard_limit"
     ]
     return max((each for each in found if isinstance(each, int)), default=None)
 
 
-def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], family: int) -> list[Json]:
+def _warnings(
+    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int
+) -> list[Doubt]:
     warnings = []
-    planned = len(cast("list[object]", run["trials"]))
-    if len(trials) < planned and not run.get("search"):
+    planned, searching = len(run.trials), run.search is not None
+    if len(trials) < planned and not searching:
         warnings.append(
             _warning(
                 "incomplete",
                 f"{len(trials)} of {planned} trials were measured",
-                f"plimsoll lab resume runs/{run['run']} measures the rest",
+                f"plimsoll lab resume runs/{run.run} measures the rest",
             )
         )
-    repeat = cast("int", cast("Json", run["settings"])["repeat"])
-    if family and not can_say_anything(repeat):
-        warnings.append(too_few_repetitions(repeat))
-    searching = bool(run.get("search"))
-    few = [point for point in points if point["outcome"] == "ok" and cast("int", point["valid_n"]) < LEAST_BLOCKS]
+    if family and not can_say_anything(run.settings.repeat):
+        warnings.append(too_few_repetitions(run.settings.repeat))
+    few = [point for point in points if point.outcome == "ok" and point.valid_n < LEAST_BLOCKS]
     if few and not searching:
-        least = min(cast("int", point["valid_n"]) for point in few)
+        least = min(point.valid_n for point in few)
         warnings.append(
             _warning(
                 "too_few_trials",
@@ -304,12 +307,12 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
                 f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
             )
         )
-    if searching and run["status"] != "complete":
+    if searching and run.status != "complete":
         warnings.append(
             _warning(
                 "incomplete",
                 f"the run was ended after {len(trials)} trials, before its searches had",
-                f"plimsoll lab resume runs/{run['run']} goes on with them",
+                f"plimsoll lab resume runs/{run.run} goes on with them",
             )
         )
     warnings += [] if searching else _discarded(points, trials)
@@ -329,7 +332,7 @@ def _warnings(run: Json, points: Sequence[Json], trials: Sequence[TrialRecord], 
     return warnings
 
 
-def _unlike(controls: Sequence[Control]) -> list[Json]:
+def _unlike(controls: Sequence[Control]) -> list[Doubt]:
     """A control that differs from itself puts every verdict on its figure in doubt."""
     differing = [each for each in controls if each.differs and each.ratio is not None]
     if not differing:
@@ -346,17 +349,17 @@ def _unlike(controls: Sequence[Control]) -> list[Json]:
     ]
 
 
-def _discarded(points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Json]:
+def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[Doubt]:
     """Trials left out of points that have results all the same."""
-    valid = {point["number"] for point in points if point["outcome"] == "ok"}
+    valid = {point.number for point in points if point.outcome == "ok"}
     again = sum(len(trial.attempts) for trial in trials)
     warnings = []
     if again:
         message = f"{again} measurements were no results through no fault of the server, and were made again"
         warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
-    spoilt = [point for point in points if point["outcome"] in {"generator_limited", "invalid"}]
+    spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]
     if spoilt:
-        places = "; ".join(_words(cast("Json", point["point"])) for point in spoilt)
+        places = "; ".join(_words(point.point) for point in spoilt)
         message = (
             f"{len(spoilt)} of {len(points)} points have no result, for the generator or the machine was the limit"
         )
@@ -370,7 +373,7 @@ def _discarded(points: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Js
     return [*warnings, _warning("discarded", message, remedy)]
 
 
-def too_few_repetitions(repeat: int) -> Json:
+def too_few_repetitions(repeat: int) -> Doubt:
     """The doubt that a suite can never show a difference, however clear it is."""
     return _warning(
         "too_few_repetitions",
@@ -379,8 +382,8 @@ def too_few_repetitions(repeat: int) -> Json:
     )
 
 
-def _warning(code: str, message: str, remedy: str) -> Json:
-    return {"code": code, "message": message, "remedy": remedy}
+def _warning(code: str, message: str, remedy: str) -> Doubt:
+    return Doubt(code=code, message=message, remedy=remedy)
 
 
 def _words(setting: Mapping[str, object]) -> str:

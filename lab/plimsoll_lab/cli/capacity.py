@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.cli.capacity_question import capacity_arguments, read_question
@@ -16,7 +16,6 @@ from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.store.folder import new_run
-from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.secrets import redact, secrets_of
 
 
@@ -30,8 +29,9 @@ def _capacity(options: argparse.Namespace) -> int:
         folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets))
         with folder.lock():
             record = begin(folder, plan, request, binary, host.metering)
-            record["command"] = asked.command
-            record["search"] = cast("Json", record["search"]) | {"subject": asked.subject}
+            record.command = asked.command
+            if record.search is not None:
+                record.search = replace(record.search, subject=asked.subject)
             return measure(folder, record, plan, host, binary, options)
 
 

@@ -24,10 +24,10 @@ def _compare(options: argparse.Namespace) -> int:
     if not b or (not options.others and len(options.runs) > PAIR):
         raise LabError("name the runs of both sides: plimsoll lab compare A... --with B...", exit_code=USAGE)
     summary = compare_runs([open_run(Path(each)) for each in a], [open_run(Path(each)) for each in b])
-    say(json.dumps(summary) if options.json else render_comparison(summary, colour=colour(options)))
-    if summary["worse"]:
+    say(json.dumps(summary.to_json()) if options.json else render_comparison(summary, colour=colour(options)))
+    if summary.worse:
         return LIMIT_MISSED
-    return DONE if summary["valid"] else INVALID
+    return DONE if summary.valid else INVALID
 
 
 PAIR = 2

@@ -17,7 +17,8 @@ from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.gate import FILES
 from plimsoll_lab.suite import shipped, units
 from plimsoll_lab.suite.read import read_file
-from plimsoll_lab.suite.spec import Plan, Value
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.spec import Plan
 
 BASE, NEW = "base", "new"
 

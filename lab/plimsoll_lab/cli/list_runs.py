@@ -6,11 +6,9 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.cli.verb import DONE, Verb, say
 from plimsoll_lab.store.folder import list_runs
-from plimsoll_lab.store.records import Json
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,14 +18,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _list(options: argparse.Namespace) -> int:
     for folder in list_runs(Path(options.out)):
         run = folder.read_run()
-        suite = cast("Json", run["suite"])
-        done, planned = folder.count_trials(), len(cast("list[object]", run["trials"]))
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(cast("float", run["started_unix_s"])))
+        suite, done, planned = run.suite.name, folder.count_trials(), len(run.trials)
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_unix_s))
         if options.json:
-            row = {"run": str(folder.path), "suite": suite["name"], "status": folder.status(run)}
-            say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run["started_unix_s"]}))
+            row = {"run": str(folder.path), "suite": suite, "status": folder.status(run)}
+            say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run.started_unix_s}))
         else:
-            say(f"{folder.path}  {began}  {suite['name']:<16} {folder.status(run):<12} {done}/{planned} trials")
+            say(f"{folder.path}  {began}  {suite:<16} {folder.status(run):<12} {done}/{planned} trials")
     return DONE
 
 

@@ -13,13 +13,12 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.suite import units
-from plimsoll_lab.suite.expand import predicted_s
+from plimsoll_lab.suite.expand import connections, predicted_s
 from plimsoll_lab.suite.spec import Plan, Point
 
 Level = Literal["ok", "warn", "refuse"]
@@ -89,7 +88,7 @@ def render(findings: list[Finding], *, colour: bool) -> str:
 
 
 def _connections(points: tuple[Point, ...]) -> int:
-    return max((units.count(cast("str", point.load.get("connections", 64))) for point in points), default=0)
+    return max((connections(point.load) for point in points), default=0)
 
 
 def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
@@ -116,7 +115,7 @@ def _ports(points: tuple[Point, ...]) -> Iterator[Finding]:
     for point in points:
         if point.network is None:
             continue
-        need = units.count(cast("str", point.load.get("connections", 64))) / max(1, len(point.place.load))
+        need = connections(point.load) / max(1, len(point.place.load))
         addresses = point.network.addresses
         said = f"{need:,.0f} connections a generator, from {addresses} addresses of {ports:,} ports each"
         if need > ports * addresses:
@@ -147,7 +146,7 @@ def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
 def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
     need = max(
         (
-            units.count(cast("str", point.load.get("connections", 64)))
+            connections(point.load)
             for point in points
             if point.server.get("model") in {"threads", "fork"} or point.load.get("engine") in {"threads", "fork"}
         ),
@@ -181,7 +180,7 @@ def _memory(points: tuple[Point, ...]) -> Iterator[Finding]:
     need = 0
     for point in points:
         each = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
-        need = max(need, each * units.count(cast("str", point.load.get("connections", 64))))
+        need = max(need, each * connections(point.load))
     said = f"{has / 2**30:.1f} GiB available, and the connections take about {need / 2**30:.2f} GiB"
     if need > MEMORY_SPARE * has:
         yield Finding(check="memory", level="refuse", message=said, fix="ask for fewer connections, or free memory")

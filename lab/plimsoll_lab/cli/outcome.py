@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import cast
 
 from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.cli.progress import Progress, SearchProgress
@@ -18,6 +17,8 @@ from plimsoll_lab.hosts.privilege import gain_networks
 from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import CapacityRecord, GateOutcome, RunSummary
 from plimsoll_lab.suite.expand import predicted_s
 from plimsoll_lab.suite.spec import Plan
 
@@ -40,7 +41,7 @@ def enter_networks(plan: Plan) -> None:
 
 
 def measure(
-    folder: RunFolder, record: Json, plan: Plan, machines: Machines, binary: str, options: argparse.Namespace
+    folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str, options: argparse.Namespace
 ) -> int:
     """Measure what the folder does not hold yet, and report the run."""
     progress: Progress | SearchProgress
@@ -90,14 +91,14 @@ def report_run(folder: RunFolder, options: argparse.Namespace) -> int:
     summary = summarise_run(folder)
     write_page(folder, summary)
     run = folder.read_run()
-    if run.get("search") and cast("Json", run["suite"])["name"] == CAPACITY_SUITE:
+    if run.search is not None and run.suite.name == CAPACITY_SUITE:
         from plimsoll_lab.analysis.capacity import capacity_summary  # noqa: PLC0415
         from plimsoll_lab.report.capacity import render_capacity  # noqa: PLC0415
 
-        one = capacity_summary(folder, summary)
-        say(json.dumps(one) if options.json else render_capacity(folder, summary))
+        one = capacity_summary(run, summary)
+        say(json.dumps(one.to_json()) if options.json else render_capacity(run, summary))
     else:
-        say(json.dumps(summary) if options.json else render(summary, run, colour=colour(options)))
+        say(json.dumps(summary.to_json()) if options.json else render(summary, run, colour=colour(options)))
     return _exit_code(summary)
 
 
@@ -107,37 +108,34 @@ def _write_gate(folder: RunFolder, options: argparse.Namespace) -> None:
         from plimsoll_lab.analysis.summary import summarise_run  # noqa: PLC0415 - the statistics load in a second
         from plimsoll_lab.report.gate import write_gate  # noqa: PLC0415
 
-        figures = {str(each["name"]): each for each in cast("list[Json]", folder.read_run()["figures"])}
-        for path in write_gate(folder.path, summarise_run(folder), figures, kinds):
+        for path in write_gate(folder.path, summarise_run(folder), folder.read_run(), kinds):
             print(path, file=sys.stderr)
 
 
-GATE_CODES = {"pass": DONE, "worse": LIMIT_MISSED, "undecided": INVALID, "failed": FAILED}
+GATE_CODES: dict[GateOutcome, int] = {"pass": DONE, "worse": LIMIT_MISSED, "undecided": INVALID, "failed": FAILED}
 """How a gate ends."""
 
 
-def _exit_code(summary: Json) -> int:
-    found = cast("list[Json]", summary["capacities"])
-    if found:
-        return _search_exit_code(found)
-    gate = cast("Json | None", summary["gate"])
-    if gate is not None:
-        return GATE_CODES[str(gate["outcome"])]
-    outcomes = {point["outcome"] for point in cast("list[Json]", summary["points"])}
+def _exit_code(summary: RunSummary) -> int:
+    if summary.capacities:
+        return _search_exit_code(summary.capacities)
+    if summary.gate is not None:
+        return GATE_CODES[summary.gate.outcome]
+    outcomes = {point.outcome for point in summary.points}
     if "failed" in outcomes:
         return FAILED
     if outcomes & {"generator_limited", "invalid"}:
         return INVALID
     if not outcomes & {"ok", "hard_limit"}:
         return FAILED
-    return LIMIT_MISSED if summary["limits_missed"] else DONE
+    return LIMIT_MISSED if summary.limits_missed else DONE
 
 
-def _search_exit_code(found: Sequence[Json]) -> int:
-    if any(each["failed"] for each in found):
+def _search_exit_code(found: Sequence[CapacityRecord]) -> int:
+    if any(each.failed for each in found):
         return FAILED
-    if any(each["limited_by"] in {"generator", "environment"} for each in found):
+    if any(each.limited_by in {"generator", "environment"} for each in found):
         return INVALID
-    if any(not each["finished"] for each in found):
+    if any(not each.finished for each in found):
         return FAILED
-    return LIMIT_MISSED if any(each["lower"] is None for each in found) else DONE
+    return LIMIT_MISSED if any(each.lower is None for each in found) else DONE

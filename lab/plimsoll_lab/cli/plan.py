@@ -24,10 +24,11 @@ def _plan(options: argparse.Namespace) -> int:
     plan, _ = read_plan(options)
     refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
-    if scaled is not None:
-        described["scale"] = scaled
-    said = json.dumps(described) if options.json else render_plan(described, colour=colour(options))
-    say(said if options.json or scaled is None else f"{said}\n{render_scale(scaled)}")
+    if options.json:
+        say(json.dumps(described.to_json() | ({} if scaled is None else {"scale": scaled})))
+    else:
+        said = render_plan(described, colour=colour(options))
+        say(said if scaled is None else f"{said}\n{render_scale(scaled)}")
     return DONE
 
 
@@ -44,7 +45,7 @@ def _scale(options: argparse.Namespace) -> Json:
 
     folder = open_run(Path(options.scale))
     found = generators_needed(
-        folder.read_run(),
+        folder.read_run().to_json(),
         folder.read_trials(),
         connections=count(options.target_connections),
         rate=count(options.target_rate),

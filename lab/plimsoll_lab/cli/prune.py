@@ -6,7 +6,6 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
 from plimsoll_lab.problem import LabError
@@ -33,7 +32,7 @@ def _prune(options: argparse.Namespace) -> int:
     runs = list_runs(Path(options.out))
     old = runs[: max(0, len(runs) - options.keep)] if options.keep is not None else runs
     for folder in old:
-        began_s = cast("float", folder.read_run()["started_unix_s"])
+        began_s = folder.read_run().started_unix_s
         if time.time() - began_s < age_s or folder.is_locked():
             continue
         if options.yes:

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines
 from plimsoll_lab.cli.verb import Verb
@@ -16,7 +15,7 @@ from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.suite.secrets import redact, secrets_of
 from plimsoll_lab.suite.spec import Plan
 
@@ -44,15 +43,15 @@ def _resume(options: argparse.Namespace) -> int:
         # Before the host: a user namespace is entered by a process of one thread, and its children
         # with it.
         enter_networks(plan)
-        hosts = str(cast("Json", record["request"]).get("hosts") or "")
+        hosts = record.request.hosts or ""
         with open_machines(hosts, binary) as machines:
             return _go_on(folder, record, plan, machines, binary, options)
 
 
 def _go_on(
-    folder: RunFolder, record: Json, plan: Plan, machines: Machines, binary: str, options: argparse.Namespace
+    folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str, options: argparse.Namespace
 ) -> int:
-    metering = cast("Json", record["environment"])["metering"]
+    metering = record.environment.metering
     # Of a cluster it is seen, and compared, once its hosts are joined.
     if isinstance(machines, LocalHost) and metering != machines.metering:
         raise LabError(

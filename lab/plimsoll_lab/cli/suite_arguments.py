@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from plimsoll_lab.experiment.plan import CLUSTER, WHOLE_PATH_FLAGS, Request, make_plan
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.spec import Plan, Value
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.spec import Plan
 
 
 def add_suite_arguments(parser: argparse.ArgumentParser) -> None:

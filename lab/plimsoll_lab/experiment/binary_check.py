@@ -14,7 +14,8 @@ from typing import IO, cast
 
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.flags import DESTINATIONS, FILES, as_arguments, without_csv
-from plimsoll_lab.suite.spec import Plan, Settings
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Plan
 
 USAGE = 2
 """The exit code by which the binary refuses its arguments."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RequestRecord, RunRecord, SuiteRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.secrets import HIDDEN, redact, secrets_of
-from plimsoll_lab.suite.spec import Plan, Value
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.spec import Plan
 
 CLUSTER = "ray:"
 """How `--hosts` names a cluster: `ray:HEAD:PORT`."""
@@ -72,49 +72,34 @@ def reproducing_command(request: Request, seed: int) -> str:
     return shlex.join([*words, "--seed", str(seed)])
 
 
-def plan_again(record: Json) -> Plan:
+def plan_again(record: RunRecord) -> Plan:
     """The plan of a run that has begun, derived anew from its suite and seed."""
-    suite = cast("dict[str, str]", record["suite"])
-    asked = cast("dict[str, object]", record["request"])
-    changes = {
-        path: tuple(value) if isinstance(value, list) else value
-        for path, value in cast("dict[str, Value]", asked["changes"]).items()
-    }
+    suite, asked = record.suite, record.request
     request = Request(
-        suite=str(asked["suite"]),
-        changes=changes,
-        only=cast("dict[str, list[str]]", asked["only"]),
-        fast=bool(asked.get("fast")),
-        hosts=str(asked.get("hosts") or ""),
+        suite=asked.suite, changes=asked.changes, only=asked.only, fast=asked.fast, hosts=asked.hosts or ""
     )
-    if HIDDEN in json.dumps([suite, asked]):
-        suite = suite | {"text": _text_with_secrets(suite, asked)}
-    plan = make_plan(
-        suite["text"],
-        source=suite["source"],
-        directory=suite["directory"],
-        request=request,
-        seed=cast("int", record["seed"]),
-    )
+    text = suite.text
+    if HIDDEN in json.dumps([suite.to_json(), asked.to_json()]):
+        text = _text_with_secrets(suite, asked)
+    plan = make_plan(text, source=suite.source, directory=suite.directory, request=request, seed=record.seed)
     # The trials of a search follow from one another, and are held against the record as they are
     # replayed.
-    if plan.suite.search is None and [asdict(trial) for trial in plan.trials] != record["trials"]:
+    if plan.suite.search is None and list(plan.trials) != list(record.trials):
         raise LabError(
             "this lab would measure in another order than the run was begun with; resume with the lab that began it"
         )
     return plan
 
 
-def _text_with_secrets(suite: Mapping[str, str], asked: Mapping[str, object]) -> str:
+def _text_with_secrets(suite: SuiteRecord, asked: RequestRecord) -> str:
     """The suite's own file, which has the secrets that the run's files do not; refused where it has
     changed.
     """
-    source = suite["source"]
-    begin = f"the run was begun with secrets, which its files do not hold; {source}"
-    if HIDDEN in json.dumps(asked) or not Path(source).is_file():
+    begin = f"the run was begun with secrets, which its files do not hold; {suite.source}"
+    if HIDDEN in json.dumps(asked.to_json()) or not Path(suite.source).is_file():
         raise LabError(f"{begin} does not hold them either; begin a new run")
-    text = Path(source).read_text(encoding="utf-8")
-    plain = make_plan(text, source=source, directory=suite["directory"], request=Request(suite=source), seed=0)
-    if redact(text, secrets_of(plain)) != suite["text"]:
+    text = Path(suite.source).read_text(encoding="utf-8")
+    plain = make_plan(text, source=suite.source, directory=suite.directory, request=Request(suite=suite.source), seed=0)
+    if redact(text, secrets_of(plain)) != suite.text:
         raise LabError(f"{begin} has changed since; undo the change, or begin a new run")
     return text

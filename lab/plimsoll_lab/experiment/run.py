@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import cast
 
 from plimsoll_lab import __version__
 from plimsoll_lab.experiment.events import Events, trial_event
@@ -19,12 +17,23 @@ from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.problem import ENVIRONMENT, Interrupted, LabError, NoHost
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import SCHEMA_VERSION, Attempt, Json, TrialRecord
+from plimsoll_lab.store.records import Attempt, Json, TrialRecord
+from plimsoll_lab.store.run_record import (
+    EnvironmentRecord,
+    FamilyRecord,
+    HostRecord,
+    PointRecord,
+    RequestRecord,
+    RunRecord,
+    SearchSettingsRecord,
+    Status,
+    SuiteRecord,
+)
 from plimsoll_lab.store.timelines import write_timelines
-from plimsoll_lab.suite.drawn import quantity
+from plimsoll_lab.suite.drawn import Quantity, quantity
 from plimsoll_lab.suite.expand import contender_path, trial_s
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
-from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.stage import Machines, Stage, open_stages
@@ -39,55 +48,61 @@ REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
 
-def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> Json:
+def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> RunRecord:
     """Write the run's own record, before the first trial. The folder is one that hides the plan's
     secrets.
     """
-    record: Json = {
-        "schema_version": SCHEMA_VERSION,
-        "run": folder.path.name,
-        "status": "running",
-        "suite": {
-            "name": plan.suite.name,
-            "question": plan.suite.question,
-            "source": plan.suite.source,
-            "directory": plan.suite.directory,
-            "text": plan.suite.text,
-        },
-        "request": {
-            "suite": request.suite,
-            "changes": dict(request.changes),
-            "only": {path: list(values) for path, values in request.only.items()},
-            "fast": request.fast,
-            **({"hosts": request.hosts} if request.hosts else {}),
-        },
-        "command": reproducing_command(request, plan.seed),
-        "seed": plan.seed,
-        "started_unix_s": time.time(),
-        "finished_unix_s": None,
-        "versions": build_of(binary),
-        "environment": read_environment(metering),
-        "axes": [asdict(each) for each in plan.suite.axes],
-        "points": [asdict(point) for point in plan.points],
-        "trials": [asdict(trial) for trial in plan.trials],
-        "settings": asdict(plan.suite.run),
-        "limits": [asdict(limit) for limit in plan.suite.limits],
-        "family": {
-            "compare": contender_path(plan),
-            "figures": list(plan.suite.verdict.figures),
-            "margin": plan.suite.verdict.margin,
-            "baseline": plan.suite.verdict.baseline,
-            "tolerance": plan.suite.verdict.tolerance,
-        },
-        "figures": [asdict(figure) for figure in figures_of(plan.suite)],
-        **documents(plan),
-    }
-    if plan.suite.search is not None:
-        record |= searched(plan.suite.search)
-        record["figures"] = [asdict(capacity_figure(plan.suite.search)), *cast("list[Json]", record["figures"])]
-        record["family"] = cast("Json", record["family"]) | {"figures": [CAPACITY]}
+    suite, search = plan.suite, plan.suite.search
+    figures, judged = figures_of(suite), suite.verdict.figures
+    record = RunRecord(
+        run=folder.path.name,
+        status="running",
+        suite=SuiteRecord(
+            name=suite.name,
+            question=suite.question,
+            source=suite.source,
+            directory=suite.directory,
+            text=suite.text,
+        ),
+        request=RequestRecord(
+            suite=request.suite,
+            changes=request.changes,
+            only=request.only,
+            fast=request.fast,
+            hosts=request.hosts or None,
+        ),
+        command=reproducing_command(request, plan.seed),
+        seed=plan.seed,
+        started_unix_s=time.time(),
+        finished_unix_s=None,
+        versions=build_of(binary),
+        environment=EnvironmentRecord.model_validate(read_environment(metering)),
+        axes=suite.axes,
+        points=[point_record(point) for point in plan.points],
+        trials=plan.trials,
+        settings=suite.run,
+        limits=suite.limits,
+        family=FamilyRecord(
+            compare=contender_path(plan),
+            figures=judged if search is None else (CAPACITY,),
+            margin=suite.verdict.margin,
+            baseline=suite.verdict.baseline,
+            tolerance=suite.verdict.tolerance,
+        ),
+        figures=figures if search is None else (capacity_figure(search), *figures),
+        search=None if search is None else SearchSettingsRecord(**asdict(search)),
+        quantities=quantities_of(plan),
+        drawn=suite.drawn,
+        references=suite.references,
+        claims=suite.claims,
+    )
     folder.write_run(record)
     return record
+
+
+def point_record(point: Point) -> PointRecord:
+    """A point as it is written."""
+    return PointRecord.model_validate(asdict(point))
 
 
 def build_of(binary: str) -> dict[str, str]:
@@ -97,44 +112,31 @@ def build_of(binary: str) -> dict[str, str]:
     return {"plimsoll": binary_version(binary), "plimsoll_sha256": binary_digest(binary), "lab": __version__}
 
 
-def changed_since(record: Json, binary: str) -> list[str]:
+def changed_since(record: RunRecord, binary: str) -> list[str]:
     """What measures otherwise than when the run was begun, each in words: the build, and the
     kernel.
     """
-    before, now = cast("dict[str, str]", record["versions"]), build_of(binary)
+    before, now = record.versions, build_of(binary)
     changed = [
         f"{name.replace('_', ' ')} was {before.get(name, 'not recorded')} and is {value}"
         for name, value in now.items()
         if before.get(name) != value
     ]
-    system = cast("Json", record["environment"]).get("system")
+    system = record.environment.system
     here = read_environment("")["system"]
     return changed + ([f"the kernel was {system} and is {here}"] if system != here else [])
 
 
-def documents(plan: Plan) -> Json:
-    """What the suite holds from documents, and its settings as numbers where they are some."""
-    suite = plan.suite
-    quantities: dict[str, Json] = {}
+def quantities_of(plan: Plan) -> dict[str, dict[str, Quantity]]:
+    """The settings that are numbers, by path and by value as text."""
+    quantities: dict[str, dict[str, Quantity]] = {}
     for point in plan.points:
-        root = str(point.server["root"]).replace("{dir}", suite.directory) if "root" in point.server else None
+        root = str(point.server["root"]).replace("{dir}", plan.suite.directory) if "root" in point.server else None
         for path, value in point.setting.items():
             found = quantity(path, value, root)
             if found is not None:
-                quantities.setdefault(path, {})[str(value)] = list(found)
-    claims = [asdict(each) for each in suite.claims]
-    return {
-        "quantities": quantities,
-        "drawn": [list(each) for each in suite.drawn],
-        "references": [asdict(each) for each in suite.references],
-        # JSON has no number above all others.
-        "claims": [each | {"most": None if math.isinf(each["most"]) else each["most"]} for each in claims],
-    }
-
-
-def searched(search: SearchSettings) -> Json:
-    """What a run that searches has beside."""
-    return {"search": asdict(search), "searches": []}
+                quantities.setdefault(path, {})[str(value)] = found
+    return quantities
 
 
 def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
@@ -165,7 +167,7 @@ def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
 
 @contextlib.contextmanager
 def stages_of(
-    folder: RunFolder, record: Json, plan: Plan, machines: Machines, binary: str
+    folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str
 ) -> Iterator[Mapping[int, Stage]]:
     """The stage of each point, once the paths of every network have been measured; none where one
     is untrue.
@@ -173,39 +175,38 @@ def stages_of(
     with open_stages(machines, binary, plan) as stages:
         if isinstance(machines, RayCluster):
             _note_metering(record, machines.metering)
-            record["hosts"] = describe_hosts(machines)
+            record.hosts = describe_hosts(machines)
             folder.write_run(record)
         measured = calibrate(plan, stages)
         if measured:
-            record["calibrations"] = [*cast("list[Json]", record.get("calibrations", [])), *measured]
+            record.calibrations = [*record.calibrations, *measured]
             folder.write_run(record)
             refuse_untrue(measured)
         yield stages
 
 
-def _note_metering(record: Json, metering: str) -> None:
+def _note_metering(record: RunRecord, metering: str) -> None:
     """What the cost is read from on a cluster is known once its hosts are; two kinds do not mix."""
-    environment = cast("Json", record["environment"])
-    if "hosts" in record and environment["metering"] != metering:
+    before = record.environment.metering
+    if record.hosts and before != metering:
         raise LabError(
-            f"the run was metered by {environment['metering']}, which would now be {metering}; the two do not mix: "
-            "begin a new run"
+            f"the run was metered by {before}, which would now be {metering}; the two do not mix: begin a new run"
         )
-    environment["metering"] = metering
+    record.environment = record.environment.model_copy(update={"metering": metering})
 
 
-def describe_hosts(cluster: RayCluster) -> list[Json]:
+def describe_hosts(cluster: RayCluster) -> list[HostRecord]:
     """Every host of a run on a cluster, and what it is."""
     return [
-        {
-            "name": name,
-            "address": placed.node.address,
-            "called": sorted(placed.node.names - {placed.node.address}),
-            "labels": dict(placed.node.labels),
-            "machine": placed.host.machine,
-            "versions": dict(placed.inspection.versions),
-            "environment": dict(placed.inspection.environment),
-        }
+        HostRecord(
+            name=name,
+            address=placed.node.address,
+            called=sorted(placed.node.names - {placed.node.address}),
+            labels=placed.node.labels,
+            machine=placed.host.machine,
+            versions=placed.inspection.versions,
+            environment=placed.inspection.environment,
+        )
         for name, placed in cluster.hosts.items()
     ]
 
@@ -225,7 +226,7 @@ def _measure(
 
 def carry_out(
     folder: RunFolder,
-    record: Json,
+    record: RunRecord,
     plan: Plan,
     machines: Machines,
     binary: str,
@@ -243,7 +244,7 @@ def carry_out(
     points = {point.number: point for point in plan.points}
     interrupted = None
     postponed: list[tuple[int, NoHost]] = []
-    status = "failed"
+    status: Status = "failed"
     try:
         left = [planned for planned in plan.trials if planned.number not in done]
         with contextlib.ExitStack() as stack:
@@ -284,7 +285,8 @@ def carry_out(
         interrupted = signal
         status = "interrupted"
     finally:
-        folder.write_run(record | {"status": status, "finished_unix_s": time.time()})
+        record.status, record.finished_unix_s = status, time.time()
+        folder.write_run(record)
         events.tell({"event": "end", "status": status})
     return interrupted
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import cast
 
 import numpy as np
 
@@ -22,14 +21,24 @@ from plimsoll_lab.analysis.search_trial import (
     what_broke,
 )
 from plimsoll_lab.experiment.events import Events, trial_event
-from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, stages_of
+from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, point_record, stages_of
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import (
+    BreakRecord,
+    LimitedBy,
+    LoadRecord,
+    RunRecord,
+    SearchRecord,
+    SearchState,
+    Status,
+)
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import trial_s
-from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings, Suite
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.stage import Machines, Stage, network_key, place_point
 from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
@@ -73,7 +82,7 @@ class SearchRun:
     """A run of searches, on disk."""
 
     def __init__(
-        self, folder: RunFolder, record: Json, plan: Plan, host: Machines, binary: str, events: Events
+        self, folder: RunFolder, record: RunRecord, plan: Plan, host: Machines, binary: str, events: Events
     ) -> None:
         if plan.suite.search is None:
             raise AssertionError("a plan without a search")
@@ -88,11 +97,12 @@ class SearchRun:
         self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
         self.points: dict[tuple[int, int, float], Point] = {}
-        self.searches: list[Json] = [asdict(each) | {"state": "planned"} for each in plan.trials]
+        self.searches = [SearchRecord(**asdict(each), state="planned") for each in plan.trials]
 
     def carry_out(self) -> Interrupted | None:
         """Make every search. The status on disk says how it ended."""
-        status, interrupted = "failed", None
+        status: Status = "failed"
+        interrupted: Interrupted | None = None
         self._write("running")
         bases = {point.number: point for point in self._plan.points}
         try:
@@ -131,7 +141,7 @@ class SearchRun:
             bounds = hunt.run()
         except ServerUnusable as refusal:
             self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "failed")
-            self.searches[number] |= {"reason": str(refusal)}
+            self.searches[number].reason = str(refusal)
             return
         except BaseException:
             self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "interrupted")
@@ -181,7 +191,7 @@ class SearchRun:
             self._events.tell(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
         else:
             self.trials.append(trial)
-        self.searches[search] |= {"trials": made + 1}
+        self.searches[search].trials = made + 1
         return trial
 
     def _settle(self, point: Point) -> None:
@@ -285,35 +295,34 @@ class SearchRun:
         return self._ceilings[repr(closed)]
 
     def _note(
-        self, number: int, base: Point, bounds: Bounds, ceiling: float | None, trials: list[TrialRecord], state: str
+        self,
+        number: int,
+        base: Point,
+        bounds: Bounds,
+        ceiling: float | None,
+        trials: list[TrialRecord],
+        state: SearchState,
     ) -> None:
         """What a search has found, or found so far."""
-        limited_by, broke = None, None
+        found = self.searches[number]
         if bounds.upper is not None and state not in {"interrupted", "failed"}:
-            limited_by, broke = self._limiter(base, bounds, ceiling, trials)
-        self.searches[number] |= {
-            "state": state,
-            "setting": dict(base.setting),
-            "lower": bounds.lower,
-            "upper": bounds.upper,
-            "limited_by": limited_by,
-            "broke": broke,
-            "generator_ceiling_per_s": ceiling,
-            "held_s": bounds.held_s,
-            "trial_s": bounds.trial_s,
-            "precision": None if bounds.precision is None else min(1.0, bounds.precision),
-            "confirmed": bounds.confirmed,
-            "unconfirmed": list(bounds.unconfirmed),
-            "loads": self._loads(base, trials),
-        }
+            found.limited_by, found.broke = self._limiter(base, bounds.upper, bounds, ceiling, trials)
+        found.state = state
+        found.setting = base.setting
+        found.lower, found.upper = bounds.lower, bounds.upper
+        found.generator_ceiling_per_s = ceiling
+        found.held_s, found.trial_s = bounds.held_s, bounds.trial_s
+        found.precision = None if bounds.precision is None else min(1.0, bounds.precision)
+        found.confirmed, found.unconfirmed = bounds.confirmed, list(bounds.unconfirmed)
+        found.loads = self._loads(base, trials)
 
     def _limiter(
-        self, base: Point, bounds: Bounds, ceiling: float | None, trials: list[TrialRecord]
-    ) -> tuple[str, Json]:
+        self, base: Point, upper: int, bounds: Bounds, ceiling: float | None, trials: list[TrialRecord]
+    ) -> tuple[LimitedBy, BreakRecord]:
         """Who stopped the rise, and what broke first."""
-        suite, upper = self._plan.suite, cast("int", bounds.upper)
+        suite = self._plan.suite
         bad = [trial for trial in self._at(base, upper, trials) if lost_part(trial, suite) > 0]
-        broke = what_broke(suite, bad, trials, cast("Json", self._record["environment"]))
+        broke = what_broke(suite, bad, trials, self._record.environment)
         outcomes = [trial.outcome for trial in bad]
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
         # A generator far below what it gets from a null server is not the limit, whatever it says
@@ -323,7 +332,7 @@ class SearchRun:
             return ("generator" if "generator_limited" in outcomes else "environment"), broke
         if ceiling and rate and rate >= NEAR_CEILING * ceiling:
             near = f"{rate / ceiling:.0%} of what the generator gets from a null server"
-            return "generator", broke | {"near_ceiling": near}
+            return "generator", broke.model_copy(update={"near_ceiling": near})
         if far_below and 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes):
             return "server", broke
         load = {**base.load, self.settings.key: upper}
@@ -332,7 +341,8 @@ class SearchRun:
         # The growth of a backlog in a short window is a matter of one request then.
         missed = [misses_a_limit(trial, suite) if far_below else lost_part(trial, suite) > 0 for trial in null]
         if 2 * sum(missed) > len(missed):
-            return "generator", broke | {"near_ceiling": "the generator misses the limits against a null server too"}
+            too = "the generator misses the limits against a null server too"
+            return "generator", broke.model_copy(update={"near_ceiling": too})
         return "server", broke
 
     def _at(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
@@ -342,30 +352,27 @@ class SearchRun:
         }
         return [trial for trial in trials if trial.point in numbers]
 
-    def _loads(self, base: Point, trials: list[TrialRecord]) -> list[Json]:
+    def _loads(self, base: Point, trials: list[TrialRecord]) -> list[LoadRecord]:
         """A row a load: how many of its trials were good, and the medians of what counts."""
         suite = self._plan.suite
         names = tuple(dict.fromkeys((*(limit.figure for limit in suite.limits), *EVIDENCE)))
-        rows: list[Json] = []
+        rows = []
         for load in sorted({load for number, load, _ in self.points if number == base.number}):
             made = self._at(base, load, trials)
             if made:
                 good = sum(lost_part(trial, suite) == 0 for trial in made)
-                rows.append({"load": load, "trials": len(made), "good": good, "medians": medians(made, names)})
+                rows.append(LoadRecord(load=load, trials=len(made), good=good, medians=medians(made, names)))
         return rows
 
-    def _write(self, status: str) -> None:
+    def _write(self, status: Status) -> None:
+        record, axes = self._record, self._plan.suite.axes
         loads = sorted({load for _, load, _ in self.points})
-        axes = [asdict(axis) for axis in self._plan.suite.axes]
-        self._record |= {
-            "status": status,
-            "finished_unix_s": None if status == "running" else time.time(),
-            "axes": [*axes, {"path": self.settings.over, "values": loads}] if loads else axes,
-            "points": [asdict(point) for point in self.points.values()],
-            "trials": [asdict(_planned(trial)) for trial in self.trials],
-            "searches": self.searches,
-        }
-        self._folder.write_run(self._record)
+        record.status, record.finished_unix_s = status, None if status == "running" else time.time()
+        record.axes = (*axes, Axis(path=self.settings.over, values=tuple(loads))) if loads else axes
+        record.points = [point_record(point) for point in self.points.values()]
+        record.trials = [_planned(trial) for trial in self.trials]
+        record.searches = self.searches
+        self._folder.write_run(record)
 
 
 def _planned(trial: TrialRecord) -> PlannedTrial:

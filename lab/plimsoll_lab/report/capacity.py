@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from plimsoll_lab.report.searches import render_searches
-from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
 
 
-def render_capacity(folder: RunFolder, summary: Json) -> str:
+def render_capacity(run: RunRecord, summary: RunSummary) -> str:
     """The answer in words: one sentence, one table, and where the page is."""
-    answers = cast("list[str]", summary["answer"])
-    doubts = [
-        f"warning  {each['code']}: {each['message']}; {each['remedy']}"
-        for each in cast("list[Json]", summary["warnings"])
-    ]
-    lines = [*answers, *render_searches(summary, folder.read_run())]
-    lines += ["", *doubts] if doubts else []
-    return "\n".join([*lines, "", f"report   {summary['report']}", f"again    {summary['command']}"])
+    warnings = [f"warning  {each.code}: {each.message}; {each.remedy}" for each in summary.warnings]
+    lines = [*summary.answer, *render_searches(summary, run), *(["", *warnings] if warnings else [])]
+    return "\n".join([*lines, "", f"report   {summary.report}", f"again    {summary.command}"])

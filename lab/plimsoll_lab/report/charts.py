@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import CAPACITY
 from plimsoll_lab.report.over import Over, axes_over, by_rest, columns, panels, x_axis
 from plimsoll_lab.report.over import wanted as asked
 from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
+from plimsoll_lab.suite.documents import Reference
+from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.settings import Settings
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 """A second mark of identity beside the colour."""
@@ -85,68 +89,58 @@ class Shape:
     """The other axes' settings, in order, one panel each."""
 
 
-def shape_of(run: Json) -> Shape:
+def shape_of(run: RunRecord) -> Shape:
     """Lay out a run's matrix."""
-    compare = cast("str | None", cast("Json", run["family"])["compare"])
-    axes = cast("list[Json]", run["axes"])
+    compare = run.family.compare
     load = None
     loads: tuple[float, ...] = ()
-    for axis in axes:
-        values = cast("list[object]", axis["values"])
-        if axis["path"] != compare and len(values) > 1 and all(isinstance(value, int | float) for value in values):
-            load, loads = cast("str", axis["path"]), tuple(cast("list[float]", values))
+    for axis in run.axes:
+        numbers = tuple(value for value in axis.values if isinstance(value, int | float))
+        if axis.path != compare and len(axis.values) > 1 and len(numbers) == len(axis.values):
+            load, loads = axis.path, numbers
             break
-    contenders = dict.fromkeys(
-        formatting.value(cast("Json", point["setting"])[compare]) if compare else "all"
-        for point in cast("list[Json]", run["points"])
-    )
-    levels = dict.fromkeys(
-        _level(cast("Json", point["setting"]), compare) for point in cast("list[Json]", run["points"])
-    )
+    contenders = dict.fromkeys(formatting.value(point.setting[compare]) if compare else "all" for point in run.points)
+    levels = dict.fromkeys(_level(point.setting, compare) for point in run.points)
     return Shape(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
 
 
-def charts(run: Json, summary: Json) -> list[Chart]:
+def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
     """Every chart of a run."""
     shape = shape_of(run)
-    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    axes, references = axes_over(run, shape.compare), cast("list[Json]", run.get("references") or [])
+    axes = axes_over(run, shape.compare)
     found = []
     for name in shown(run):
+        figure = run.figure(name)
         for number, over in enumerate(each for each in axes if asked(run, name, each)):
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"
-            spec = _against(figures[name], shape, over, references)
+            spec = _against(figure, shape, over, run.references)
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
         # A search tries loads where they tell most, seldom the same for two contenders.
-        if shape.compare is not None and not run.get("search"):
-            spec = _side_by_side(figures[name], shape, logarithmic=_spread(summary, name, shape) > SPREAD)
+        if shape.compare is not None and run.search is None:
+            spec = _side_by_side(figure, shape, logarithmic=_spread(summary, name, shape) > SPREAD)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
 
-def shown(run: Json) -> list[str]:
+def shown(run: RunRecord) -> list[str]:
     """The figures that get a card: the usual ones, those of the verdict, of documents, and those
     asked for.
     """
-    drawn = [figure for figure, _ in cast("list[tuple[str, str]]", run.get("drawn") or [])]
-    told = [
-        cast("str", each["figure"])
-        for key in ("references", "claims")
-        for each in cast("list[Json]", run.get(key) or [])
-    ]
+    drawn = [figure for figure, _ in run.drawn]
+    told = [*(each.figure for each in run.references), *(each.figure for each in run.claims)]
     return [*dict.fromkeys([*CARDS, *_of_trials(run), *drawn, *told])]
 
 
-def _of_trials(run: Json) -> list[str]:
+def _of_trials(run: RunRecord) -> list[str]:
     """The figures of the verdict that a trial has; a capacity is a search's."""
-    return [name for name in cast("list[str]", cast("Json", run["family"])["figures"]) if name != CAPACITY]
+    return [name for name in run.family.figures if name != CAPACITY]
 
 
-def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
+def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
     """The data behind every chart: a row a valid trial, and a row a point."""
     shape = shape_of(run)
     names, over = shown(run), axes_over(run, shape.compare)
-    axes = {cast("str", each["name"]): _axis(each) for each in cast("list[Json]", run["figures"])}
+    axes = {each.name: _axis(each) for each in run.figures}
     dots = [
         _place(trial.setting, shape)
         | columns(run, over, trial.setting, shape.compare)
@@ -156,50 +150,50 @@ def rows(run: Json, summary: Json, trials: Sequence[TrialRecord]) -> dict[str, l
         if trial.outcome == "ok"
     ]
     medians = []
-    for point in cast("list[Json]", summary["points"]):
-        row = _place(cast("Json", point["point"]), shape) | {"outcome": point["outcome"]}
-        row |= columns(run, over, cast("Json", point["point"]), shape.compare)
+    for point in summary.points:
+        row = _place(point.point, shape) | {"outcome": point.outcome}
+        row |= columns(run, over, point.point, shape.compare)
         for name in names:
-            found = cast("dict[str, Json]", point["figures"]).get(name) if point["outcome"] == "ok" else None
-            low, high = cast("tuple[float, float]", (found or {}).get("median_ci95") or (None, None))
-            row[_field(name)] = _scaled(cast("float | None", (found or {}).get("median")), axes[name])
+            found = point.figures.get(name) if point.outcome == "ok" else None
+            low, high = (found.median_ci95 if found is not None else None) or (None, None)
+            row[_field(name)] = _scaled(found.median if found is not None else None, axes[name])
             row[_field(name) + "_low"] = _scaled(low, axes[name])
             row[_field(name) + "_high"] = _scaled(high, axes[name])
         medians.append(row)
     return {"trials": dots, "points": medians, "references": _references(run, shape, over, axes)}
 
 
-def _references(run: Json, shape: Shape, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]) -> list[Json]:
+def _references(
+    run: RunRecord, shape: Shape, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]
+) -> list[Json]:
     """A row a figure of a document, at the one point of the run that agrees with its setting."""
-    settings = [cast("Json", point["setting"]) for point in cast("list[Json]", run["points"]) if not point["control"]]
+    settings = [point.setting for point in run.points if not point.control]
     found = []
-    for each in cast("list[Json]", run.get("references") or []):
-        at = cast("Json", each["at"])
-        here = [setting for setting in settings if all(setting.get(path) == value for path, value in at.items())]
+    for each in run.references:
+        here = [setting for setting in settings if all(setting.get(path) == value for path, value in each.at.items())]
         if len(here) == 1:
-            name = cast("str", each["figure"])
-            row = _place(here[0], shape) | columns(run, over, here[0], shape.compare) | {"source": each["source"]}
-            found.append(row | {_field(name): _scaled(cast("float", each["value"]), axes[name])})
+            row = _place(here[0], shape) | columns(run, over, here[0], shape.compare) | {"source": each.source}
+            found.append(row | {_field(each.figure): _scaled(each.value, axes[each.figure])})
     return found
 
 
-def _against(figure: Json, shape: Shape, over: Over, references: Sequence[Json]) -> Json:
+def _against(figure: Figure, shape: Shape, over: Over, references: Sequence[Reference]) -> Json:
     """The figure over one axis, in a panel for each setting of the others where contenders
     compete.
     """
-    here = panels(over, competes=shape.compare is not None)
-    drawn = [_over_panel(figure, shape, over, rest) for rest in here]
-    if any(each["figure"] == figure["name"] for each in references):
-        for panel, rest in zip(drawn, here, strict=True):
-            cast("list[Json]", panel["layer"]).append(_theirs(figure, shape, over, rest))
+    theirs = any(each.figure == figure.name for each in references)
+    drawn = [
+        _over_panel(figure, shape, over, rest, [_theirs(figure, shape, over, rest)] if theirs else [])
+        for rest in panels(over, competes=shape.compare is not None)
+    ]
     if len(drawn) == 1:
         return {"$schema": SCHEMA, **drawn[0]}
     return {"$schema": SCHEMA, "spacing": 40, "hconcat": drawn}
 
 
-def _over_panel(figure: Json, shape: Shape, over: Over, rest: str | None) -> Json:
-    field = _field(cast("str", figure["name"]))
-    logarithmic = figure["unit"] in LOGARITHMIC and _axis(figure) != SMALL
+def _over_panel(figure: Figure, shape: Shape, over: Over, rest: str | None, further: Sequence[Json]) -> Json:
+    field = _field(figure.name)
+    logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
     place: Json = {"x": x_axis(over), "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
     present = [*_present(field), *_present(over.column), *_only(over, rest)]
     several = shape.compare is None and len(over.rests) > 1
@@ -208,39 +202,35 @@ def _over_panel(figure: Json, shape: Shape, over: Over, rest: str | None) -> Jso
     titled: Json = (
         {} if rest is None else {"title": {"text": rest, "fontSize": 12, "fontWeight": 500, "anchor": "middle"}}
     )
-    return {
-        **titled,
-        "width": 290,
-        "height": 220,
-        "layer": [
-            {
-                "data": {"name": "trials"},
-                "transform": present,
-                "mark": {"type": "point", "filled": True, "size": 16, "opacity": 0.35},
-                "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=True)},
-            },
-            {
-                "data": {"name": "points"},
-                "transform": present,
-                "mark": {"type": "line", "strokeWidth": 1.6},
-                # A line for each setting of the other axes: it joins only points that differ in
-                # this one.
-                "encoding": {**place, **colour, "detail": [{"field": f"{over.column}_rest", "type": "nominal"}]},
-            },
-            {
-                "data": {"name": "points"},
-                "transform": present,
-                "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-                "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=False)},
-            },
-        ],
-    }
+    layers: list[Json] = [
+        {
+            "data": {"name": "trials"},
+            "transform": present,
+            "mark": {"type": "point", "filled": True, "size": 16, "opacity": 0.35},
+            "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=True)},
+        },
+        {
+            "data": {"name": "points"},
+            "transform": present,
+            "mark": {"type": "line", "strokeWidth": 1.6},
+            # A line for each setting of the other axes: it joins only points that differ in
+            # this one.
+            "encoding": {**place, **colour, "detail": [{"field": f"{over.column}_rest", "type": "nominal"}]},
+        },
+        {
+            "data": {"name": "points"},
+            "transform": present,
+            "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
+            "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=False)},
+        },
+    ]
+    return {**titled, "width": 290, "height": 220, "layer": [*layers, *further]}
 
 
-def _theirs(figure: Json, shape: Shape, over: Over, rest: str | None) -> Json:
+def _theirs(figure: Figure, shape: Shape, over: Over, rest: str | None) -> Json:
     """Figures of documents: hollow marks, beside ours."""
-    field = _field(cast("str", figure["name"]))
-    logarithmic = figure["unit"] in LOGARITHMIC and _axis(figure) != SMALL
+    field = _field(figure.name)
+    logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
     colour = by_rest(over) if shape.compare is None and len(over.rests) > 1 else _colour(shape)
     return {
         "data": {"name": "references"},
@@ -250,7 +240,7 @@ def _theirs(figure: Json, shape: Shape, over: Over, rest: str | None) -> Json:
             "x": x_axis(over),
             "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic),
             "color": colour,
-            "tooltip": [{"field": "source"}, {"field": field, "title": str(figure["label"]), "format": ",.4~g"}],
+            "tooltip": [{"field": "source"}, {"field": field, "title": figure.label, "format": ",.4~g"}],
         },
     }
 
@@ -259,7 +249,7 @@ def _only(over: Over, rest: str | None) -> list[Json]:
     return [] if rest is None else [{"filter": {"field": f"{over.column}_rest", "equal": rest}}]
 
 
-def _side_by_side(figure: Json, shape: Shape, *, logarithmic: bool) -> Json:
+def _side_by_side(figure: Figure, shape: Shape, *, logarithmic: bool) -> Json:
     return {
         "$schema": SCHEMA,
         "bounds": "flush",  # the plots of the panels stand in line, whatever their labels take
@@ -273,9 +263,9 @@ def _side_by_side(figure: Json, shape: Shape, *, logarithmic: bool) -> Json:
     }
 
 
-def _panel(figure: Json, shape: Shape, level: str, *, logarithmic: bool, titled: bool) -> Json:
+def _panel(figure: Figure, shape: Shape, level: str, *, logarithmic: bool, titled: bool) -> Json:
     """The contenders at one level, on a scale of their own."""
-    field = _field(cast("str", figure["name"]))
+    field = _field(figure.name)
     here: Json = {"filter": {"field": "level", "equal": level}}
     x: Json = {
         "field": "contender",
@@ -328,16 +318,14 @@ def _panel(figure: Json, shape: Shape, level: str, *, logarithmic: bool, titled:
     }
 
 
-def _spread(summary: Json, name: str, shape: Shape) -> float:
+def _spread(summary: RunSummary, name: str, shape: Shape) -> float:
     """How far the contenders lie apart at most: at one level, the largest median over the
     smallest.
     """
     levels: dict[str, list[float]] = {}
-    for point in cast("list[Json]", summary["points"]):
-        found = cast("dict[str, Json]", point["figures"]).get(name)
-        if point["outcome"] == "ok" and found is not None:
-            level = _level(cast("Json", point["point"]), shape.compare)
-            levels.setdefault(level, []).append(cast("float", found["median"]))
+    for point in summary.points:
+        if point.outcome == "ok" and name in point.figures:
+            levels.setdefault(_level(point.point, shape.compare), []).append(point.figures[name].median)
     return max((max(each) / min(each) for each in levels.values() if min(each) > 0), default=1.0)
 
 
@@ -346,14 +334,14 @@ def _present(field: str) -> list[Json]:
     return [{"filter": f"isValid(datum['{field}'])"}]
 
 
-def _y(figure: Json, *, logarithmic: bool, zero: bool) -> Json:
+def _y(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
     unit = _axis(figure)[1]
     return {
-        "field": _field(cast("str", figure["name"])),
+        "field": _field(figure.name),
         "type": "quantitative",
         "title": unit or None,
         "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
-        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure["unit"] == "per_s" else ",.4~r"},
+        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure.unit == "per_s" else ",.4~r"},
     }
 
 
@@ -374,10 +362,10 @@ def _identity(shape: Shape) -> Json:
     }
 
 
-def _tooltip(figure: Json, *, dot: bool) -> list[Json]:
-    field = _field(cast("str", figure["name"]))
+def _tooltip(figure: Figure, *, dot: bool) -> list[Json]:
+    field = _field(figure.name)
     unit = _axis(figure)[1]
-    label = f"{figure['label']} ({unit})" if unit else str(figure["label"])
+    label = f"{figure.label} ({unit})" if unit else figure.label
     number = ",.4~g"
     shown: list[Json] = [
         {"field": "contender", "title": "server"},
@@ -398,15 +386,15 @@ def _field(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _axis(figure: Json) -> tuple[float, str]:
-    return SMALL if "cpu_us" in cast("str", figure["name"]) else AXES[cast("str", figure["unit"])]
+def _axis(figure: Figure) -> tuple[float, str]:
+    return SMALL if "cpu_us" in figure.name else AXES[figure.unit]
 
 
 def _scaled(value: float | None, axis: tuple[float, str]) -> float | None:
     return None if value is None else float(f"{value * axis[0]:.6g}")
 
 
-def _place(setting: Mapping[str, object], shape: Shape) -> Json:
+def _place(setting: Settings, shape: Shape) -> Json:
     contender = formatting.value(setting[shape.compare]) if shape.compare else "all"
     return {
         "contender": contender,
@@ -415,5 +403,5 @@ def _place(setting: Mapping[str, object], shape: Shape) -> Json:
     }
 
 
-def _level(setting: Mapping[str, object], compare: str | None) -> str:
+def _level(setting: Settings, compare: str | None) -> str:
     return formatting.setting({path: value for path, value in setting.items() if path != compare})

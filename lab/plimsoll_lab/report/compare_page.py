@@ -5,6 +5,7 @@ change, interval and verdict, a forest plot, and the percentile curves over each
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
@@ -31,12 +32,12 @@ MOST_CURVES = 12
 
 def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: Sequence[tuple[str, str]] = ()) -> str:
     """The page of the runs of B beside those of A."""
-    summary = compare_runs(a, b)
-    record = b[0].read_run()
+    compared = compare_runs(a, b)
+    summary, record = compared.to_json(), b[0].read_run().to_json()
     figures = {str(each["name"]): each for each in cast("list[Json]", record["figures"])}
     names = [", ".join(each.path.name for each in side) for side in (a, b)]
     sections = [
-        _environment(a[0].read_run(), record, summary),
+        _environment(a[0].read_run().to_json(), record, summary),
         _figures(summary, figures),
         _forest(summary, figures),
         _curves(a[0], b[0]),
@@ -46,7 +47,7 @@ def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: S
             title=f"{names[0]} and {names[1]}",
             line=f"{cast('Json', record['suite'])['name']} · A is run {names[0]}, B is run {names[1]}",
             question="Is B worse than A?",
-            answer=[answer_of(summary) + "."],
+            answer=[answer_of(compared) + "."],
             contenders=SIDES,
             sections=[each for each in sections if each.parts],
             links=links,
@@ -171,14 +172,13 @@ def _forest(summary: Json, figures: Mapping[str, Json]) -> Section:
 
 def _curves(a: RunFolder, b: RunFolder) -> Section:
     """The first run of each side."""
-    merged: list[Json] = [
-        each | {"point": {**cast("Json", each["point"]), "side": name}}
+    merged = [
+        replace(each, point={**each.point, "side": name})
         for name, folder in zip(SIDES, (a, b), strict=True)
-        for each in curves(summarise_run(folder), folder.read_trials())
+        for each in curves(summarise_run(folder).points, folder.read_trials())
     ]
     levels = dict.fromkeys(
-        formatting.setting({path: value for path, value in cast("Json", each["point"]).items() if path != "side"})
-        for each in merged
+        formatting.setting({path: value for path, value in each.point.items() if path != "side"}) for each in merged
     )
     shape = Shape(compare="side", contenders=SIDES, load=None, loads=(), levels=tuple(levels))
     drawn = list(percentile_charts(merged, shape).items())

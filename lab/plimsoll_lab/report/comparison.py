@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.terminal import BOLD, COLOURS, RED, Paint
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.summary_record import ComparisonSummary
 
 
-def render_comparison(summary: Json, *, colour: bool) -> str:
+def render_comparison(summary: ComparisonSummary, *, colour: bool) -> str:
     """The same in words: the answer, then why, then every figure."""
     paint = Paint(colour=colour)
     lines = [paint(answer_of(summary), BOLD)]
-    lines += [f"  {paint('not comparable', RED)}  {reason}" for reason in cast("list[str]", summary["not_comparable"])]
-    for each in cast("list[Json]", summary["lost"]):
-        where = formatting.setting(cast("Json", each["point"]))
-        lines.append(f"  {paint('lost', RED)}  {where}: A carried it, B did not: {each['reason']}")
+    lines += [f"  {paint('not comparable', RED)}  {reason}" for reason in summary.not_comparable]
+    for each in summary.lost:
+        where = formatting.setting(each.point)
+        lines.append(f"  {paint('lost', RED)}  {where}: A carried it, B did not: {each.reason}")
     rows = [
         (
-            str(each["figure"]),
-            formatting.setting(cast("Json", each["at"])),
-            formatting.ratio(cast("float", each["ratio"]), cast("tuple[float, float]", each["ratio_ci95"])),
-            f"{each['winner']} better" if each["call"] == "better" else str(each["call"]),
-            str(each["reason"]),
+            each.figure,
+            formatting.setting(each.at),
+            formatting.ratio(each.ratio, each.ratio_ci95),
+            f"{each.winner} better" if each.call == "better" else each.call,
+            each.reason,
         )
-        for each in cast("list[Json]", summary["verdicts"])
+        for each in summary.verdicts
     ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
     if rows:
         lines += ["", paint("B over A", BOLD) + ", ratio of the medians with its 95 % interval"]
-    for row, each in zip(rows, cast("list[Json]", summary["verdicts"]), strict=True):
-        code = RED if row[3] == "A better" else COLOURS[cast("str", each["call"])]
+    for row, verdict in zip(rows, summary.verdicts, strict=True):
+        code = RED if row[3] == "A better" else COLOURS[verdict.call]
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))
         lines.append(f"  {cells}  {paint(row[3].ljust(widths[3]), code)}  {row[4]}")
-    for each in cast("list[Json]", summary["warnings"]):
-        lines += ["", f"warning  {each['code']}: {each['message']}; {each['remedy']}"]
+    for warning in summary.warnings:
+        lines += ["", f"warning  {warning.code}: {warning.message}; {warning.remedy}"]
     return "\n".join(lines)
 
 
-def answer_of(summary: Json) -> str:
+def answer_of(summary: ComparisonSummary) -> str:
     """Whether B is worse, in one sentence without a full stop."""
-    a, b = summary["baseline"], summary["run"]
-    if not summary["comparable"]:
+    a, b = summary.baseline, summary.run
+    if not summary.comparable:
         return f"{b} cannot be compared with {a}"
-    if summary["worse"]:
+    if summary.worse:
         return f"{b} is worse than {a}"
-    if not summary["valid"]:
+    if not summary.valid:
         return f"nothing in {b} and {a} can be compared"
-    calls = [(each["call"], each["winner"]) for each in cast("list[Json]", summary["verdicts"])]
-    if ("better", "B") in calls:
+    if any((each.call, each.winner) == ("better", "B") for each in summary.verdicts):
         return f"{b} is better than {a}, and nowhere shown to be worse"
     return f"{b} is not shown to be worse than {a}"

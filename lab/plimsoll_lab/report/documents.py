@@ -4,12 +4,10 @@ beside ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.view import Cell, Section, Table
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import ClaimRecord, ReferenceRecord, RunSummary
 
 NOTE = (
     "A claim is confirmed where the whole 95 % interval lies in the claimed range, contradicted where it lies wholly "
@@ -19,70 +17,59 @@ NOTE = (
 TONES = {"confirmed": "met", "contradicted": "missed"}
 
 
-def section(summary: Json, figures: Mapping[str, Json]) -> Section:
+def section(summary: RunSummary, run: RunRecord) -> Section:
     """The section of the page; without parts where the suite holds nothing from documents."""
-    claims = cast("list[Json]", summary.get("claims") or [])
-    references = cast("list[Json]", summary.get("references") or [])
     parts = []
-    if claims:
+    if summary.claims:
         rows = tuple(
             (
-                Cell(text=str(each["name"]), detail=str(each["source"]), heading=True),
-                Cell(text=f"{each['figure']} {each['expect']}", detail=str(each["free"])),
-                Cell(text=measured(each, figures)),
-                Cell(
-                    text="",
-                    badge=str(each["outcome"]),
-                    tone=TONES.get(str(each["outcome"]), ""),
-                    detail=str(each["reason"]),
-                ),
+                Cell(text=each.name, detail=each.source, heading=True),
+                Cell(text=f"{each.figure} {each.expect}", detail=each.free),
+                Cell(text=measured(each, run)),
+                Cell(text="", badge=each.outcome, tone=TONES.get(each.outcome, ""), detail=each.reason),
             )
-            for each in claims
+            for each in summary.claims
         )
         head = ("claim", "figure and range", "found, 95 %", "outcome")
         parts.append(Table(caption="Claims of documents, put to the test", head=head, rows=rows))
-    if references:
-        beside = tuple(_reference(each, figures) for each in references)
+    if summary.references:
+        beside = tuple(_reference(each, run) for each in summary.references)
         names = ("figure", "at", "theirs", "ours", "ours / theirs")
         parts.append(Table(caption="Figures of documents beside ours", head=names, rows=beside, style="numbers"))
     return Section(name="documents", title="What documents say", note=NOTE, parts=parts)
 
 
-def lines(summary: Json, figures: Mapping[str, Json]) -> list[str]:
+def lines(summary: RunSummary, run: RunRecord) -> list[str]:
     """The same for a terminal: a line a claim."""
-    claims = cast("list[Json]", summary.get("claims") or [])
-    if not claims:
+    if not summary.claims:
         return []
-    width = max(len(str(each["outcome"])) for each in claims)
+    width = max(len(each.outcome) for each in summary.claims)
     told = [
-        f"  {each['outcome']!s:<{width}}  {each['name']}: {measured(each, figures)}, claimed {each['expect']}"
-        for each in claims
+        f"  {each.outcome:<{width}}  {each.name}: {measured(each, run)}, claimed {each.expect}"
+        for each in summary.claims
     ]
     return ["", "claims of documents", *told]
 
 
-def measured(claim: Json, figures: Mapping[str, Json]) -> str:
+def measured(claim: ClaimRecord, run: RunRecord) -> str:
     """What was found for a claim: a figure or a ratio, with its interval; else why there is
     none.
     """
-    value, interval = cast("float | None", claim["value"]), cast("tuple[float, float] | None", claim["interval"])
-    if value is None:
-        return str(claim["reason"])
-    if claim["over"] is not None:
-        return formatting.ratio(value, interval)
-    unit = cast("str", figures[cast("str", claim["figure"])]["unit"])
-    within = "" if interval is None else f" [{', '.join(formatting.number(each, unit) for each in interval)}]"
-    return formatting.number(value, unit) + within
+    if claim.value is None:
+        return claim.reason
+    if claim.over is not None:
+        return formatting.ratio(claim.value, claim.interval)
+    unit = run.figure(claim.figure).unit
+    ends = ", ".join(formatting.number(each, unit) for each in claim.interval or ())
+    return formatting.number(claim.value, unit) + (f" [{ends}]" if ends else "")
 
 
-def _reference(each: Json, figures: Mapping[str, Json]) -> tuple[Cell, ...]:
-    figure = figures[cast("str", each["figure"])]
-    unit = cast("str", figure["unit"])
-    ratio = cast("float | None", each["ratio"])
+def _reference(each: ReferenceRecord, run: RunRecord) -> tuple[Cell, ...]:
+    figure = run.figure(each.figure)
     return (
-        Cell(text=str(figure["label"]), detail=str(each["source"]), heading=True),
-        Cell(text=formatting.setting(cast("Json", each["at"]))),
-        Cell(text=formatting.number(cast("float", each["value"]), unit)),
-        Cell(text=formatting.number(cast("float | None", each["ours"]), unit)),
-        Cell(text="-" if ratio is None else f"{formatting.three(ratio)}x"),
+        Cell(text=figure.label, detail=each.source, heading=True),
+        Cell(text=formatting.setting(each.at)),
+        Cell(text=formatting.number(each.value, figure.unit)),
+        Cell(text=formatting.number(each.ours, figure.unit)),
+        Cell(text="-" if each.ratio is None else f"{formatting.three(each.ratio)}x"),
     )

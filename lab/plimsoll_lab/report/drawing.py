@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import cast
 
 from markupsafe import Markup
 
@@ -54,7 +52,7 @@ def _without_tooltips(spec: Json) -> Json:
 
     def strip(value: object) -> object:
         if isinstance(value, dict):
-            return {key: strip(each) for key, each in value.items() if key != "tooltip"}
-        return [strip(each) for each in value] if isinstance(value, list) else value
+            return _without_tooltips(value)
+        return [strip(each) for each in value] if isinstance(value, list | tuple) else value
 
-    return cast("Json", strip(json.loads(json.dumps(spec))))
+    return {key: strip(each) for key, each in spec.items() if key != "tooltip"}

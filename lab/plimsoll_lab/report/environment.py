@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from plimsoll_lab.report.view import Cell, Section, Table
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
 
 
-def section(run: Json) -> Section:
+def section(run: RunRecord) -> Section:
     """The machine, its settings and the versions of the programs."""
-    known = {**cast("Json", run["versions"]), **cast("Json", run["environment"])}
+    known = {**run.versions, **run.environment.known()}
     rows = []
     for name, value in known.items():
         shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else str(value)

@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import summarise_run
@@ -14,7 +13,9 @@ from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.data_files import hgrm_files, json_files, markdown_file, openmetrics_file, parquet_files
 from plimsoll_lab.report.drawing import CONFIGURATION
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import FigureSummary, RunSummary
 
 STATISTICS = ("n", "mean", "stdev", "median")
 PNG_SCALE = 2
@@ -26,15 +27,15 @@ def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     run, summary = folder.read_run(), summarise_run(folder)
     written: list[Path] = []
     if "json" in kinds:
-        written += json_files(folder, summary)
+        written += json_files(folder, summary.to_json())
     if "md" in kinds:
-        written += markdown_file(folder, run, summary)
+        written += markdown_file(folder, run.to_json(), summary.to_json())
     if "parquet" in kinds:
         written += parquet_files(folder)
     if "hgrm" in kinds:
-        written += hgrm_files(folder, run, folder.read_trials())
+        written += hgrm_files(folder, run.to_json(), folder.read_trials())
     if "openmetrics" in kinds:
-        written += openmetrics_file(folder, run, summary)
+        written += openmetrics_file(folder, run.to_json(), summary.to_json())
     if "csv" in kinds:
         written.append(_write(folder.path / "points.csv", points_csv(run, summary)))
         written.append(_write(folder.path / "trials.csv", trials_csv(run, folder.read_trials())))
@@ -43,7 +44,7 @@ def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     return written
 
 
-def _charts(folder: RunFolder, run: Json, summary: Json, kinds: Sequence[str]) -> list[Path]:
+def _charts(folder: RunFolder, run: RunRecord, summary: RunSummary, kinds: Sequence[str]) -> list[Path]:
     import vl_convert  # noqa: PLC0415 - a second and 50 MB that only an export needs
 
     home = folder.path / "charts"
@@ -63,24 +64,27 @@ def _charts(folder: RunFolder, run: Json, summary: Json, kinds: Sequence[str]) -
     return written
 
 
-def points_csv(run: Json, summary: Json) -> str:
+def points_csv(run: RunRecord, summary: RunSummary) -> str:
     """A row a point: each figure's n, mean, standard deviation and median."""
-    axes = [cast("str", axis["path"]) for axis in cast("list[Json]", run["axes"])]
-    names = [cast("str", figure["name"]) for figure in cast("list[Json]", run["figures"])]
+    axes = [axis.path for axis in run.axes]
+    names = [figure.name for figure in run.figures]
     header = [*axes, "n", "valid_n", "outcome", *(f"{name}.{each}" for name in names for each in STATISTICS)]
     lines = []
-    for point in cast("list[Json]", summary["points"]):
-        found = cast("dict[str, Json]", point["figures"])
-        setting = cast("Json", point["point"])
-        cells = [*(formatting.value(setting[axis]) for axis in axes), point["n"], point["valid_n"], point["outcome"]]
-        lines.append([*cells, *(found.get(name, {}).get(each) for name in names for each in STATISTICS)])
+    for point in summary.points:
+        setting = [formatting.value(point.point[axis]) for axis in axes]
+        cells = [cell for name in names for cell in _statistics(point.figures.get(name))]
+        lines.append([*setting, point.n, point.valid_n, point.outcome, *cells])
     return _csv(header, lines)
 
 
-def trials_csv(run: Json, trials: Sequence[TrialRecord]) -> str:
+def _statistics(found: FigureSummary | None) -> tuple[float | None, ...]:
+    return (None,) * len(STATISTICS) if found is None else (found.n, found.mean, found.stdev, found.median)
+
+
+def trials_csv(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     """A row a trial, whatever came of it."""
-    axes = [cast("str", axis["path"]) for axis in cast("list[Json]", run["axes"])]
-    names = [cast("str", figure["name"]) for figure in cast("list[Json]", run["figures"])]
+    axes = [axis.path for axis in run.axes]
+    names = [figure.name for figure in run.figures]
     lines = (
         [
             trial.number,

@@ -5,14 +5,16 @@ suite asks for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.report.charts import Chart, charts
 from plimsoll_lab.report.view import Cell, Drawing, Fold, Gallery, Part, Section, Table, Text
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
+from plimsoll_lab.suite.figures import Figure
 
 READ = (
     "Every dot is a trial; a bar or a line is the median of the trials, and the line through a bar its 95 % interval. "
@@ -28,10 +30,14 @@ HOMES = (
 
 
 def sections(
-    run: Json, summary: Json, found_curves: Sequence[Json], captions: Mapping[str, str], stills: Mapping[str, Markup]
+    run: RunRecord,
+    summary: RunSummary,
+    found_curves: Sequence[Curve],
+    captions: Mapping[str, str],
+    stills: Mapping[str, Markup],
 ) -> list[Section]:
     """The sections with at least one chart or table."""
-    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
+    figures = run.figures_by_name
     drawn = charts(run, summary)
     found = []
     for name, title, beginnings in (*HOMES, ("more", "More figures", ())):
@@ -58,15 +64,14 @@ def _home(figure: str) -> str:
     return next((name for name, _, beginnings in HOMES if figure.startswith(beginnings)), "more")
 
 
-def _no_chart(summary: Json) -> str:
-    if not any(point["outcome"] == "ok" for point in cast("list[Json]", summary["points"])):
+def _no_chart(summary: RunSummary) -> str:
+    if not any(point.outcome == "ok" for point in summary.points):
         return "No chart: no point has a valid result."
     return "No chart: the suite has one point, so the table of medians says it all."
 
 
-def _loop(run: Json) -> str:
-    loads = [cast("Json", point.get("load") or {}) for point in cast("list[Json]", run["points"])]
-    if any("rate" in load for load in loads):
+def _loop(run: RunRecord) -> str:
+    if any("rate" in point.load for point in run.points):
         loop = "The load is an open loop: requests are due on a schedule that does not wait for answers."
     else:
         loop = "The load is a closed loop: a connection sends its next request after the answer and the think time."
@@ -76,41 +81,38 @@ def _loop(run: Json) -> str:
     )
 
 
-def _caption(chart: Chart, figure: Json) -> str:
-    label = str(figure["label"])
+def _caption(chart: Chart, figure: Figure) -> str:
+    label = figure.label
     against = f"against {chart.over}" if chart.kind == "load" else "of the contenders side by side at each load"
-    return f"{label[:1].upper()}{label[1:]} {against}; {figure['better']} is better."
+    return f"{label[:1].upper()}{label[1:]} {against}; {figure.better} is better."
 
 
-def _data(summary: Json, figure: Json) -> Table:
-    name, unit = cast("str", figure["name"]), cast("str", figure["unit"])
+def _data(summary: RunSummary, figure: Figure) -> Table:
     rows = []
-    for point in cast("list[Json]", summary["points"]):
-        found = cast("dict[str, Json]", point["figures"]).get(name) if point["outcome"] == "ok" else None
-        interval = cast("tuple[float, float] | None", (found or {}).get("median_ci95"))
-        median = formatting.number(cast("float", found["median"]), unit) if found else str(point["outcome"] or "-")
-        within = "-" if interval is None else " to ".join(formatting.number(each, unit) for each in interval)
-        heading = Cell(text=formatting.setting(cast("Json", point["point"])), heading=True)
+    for point in summary.points:
+        found = point.figures.get(figure.name) if point.outcome == "ok" else None
+        interval = found.median_ci95 if found is not None else None
+        median = formatting.number(found.median, figure.unit) if found is not None else point.outcome or "-"
+        within = "-" if interval is None else " to ".join(formatting.number(each, figure.unit) for each in interval)
+        heading = Cell(text=formatting.setting(point.point), heading=True)
         rows.append((heading, Cell(text=median.replace("_", " ")), Cell(text=within)))
-    label = str(figure["label"])
     head = ("point", "median", "95 % interval of the median")
-    return Table(caption=f"{label[:1].upper()}{label[1:]}", head=head, rows=tuple(rows), style="numbers")
+    caption = f"{figure.label[:1].upper()}{figure.label[1:]}"
+    return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
 
 
-def _curves(found: Sequence[Json], captions: Mapping[str, str], stills: Mapping[str, Markup]) -> list[Part]:
+def _curves(found: Sequence[Curve], captions: Mapping[str, str], stills: Mapping[str, Markup]) -> list[Part]:
     """The percentile curves, and their numbers; a column for each percentile that enough requests
     lie beyond.
     """
     if not found:
         return []
-    quantiles = sorted(
-        {quantile for each in found for quantile, _ in cast("list[tuple[float, float]]", each["quantiles"])}
-    )
+    quantiles = sorted({quantile for each in found for quantile, _ in each.quantiles})
     rows = []
     for each in found:
-        known = dict(cast("list[tuple[float, float]]", each["quantiles"]))
+        known = dict(each.quantiles)
         cells = (formatting.number(known.get(quantile), "us") for quantile in quantiles)
-        heading = Cell(text=formatting.setting(cast("Json", each["point"])), heading=True)
+        heading = Cell(text=formatting.setting(each.point), heading=True)
         rows.append((heading, *(Cell(text=cell) for cell in cells)))
     head = ("point", *(f"{quantile * 100:g} %" for quantile in quantiles))
     caption = "Response time below which this share of the requests stayed: the median of the trials"

@@ -4,13 +4,15 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import PointSummary, RunSummary
+from plimsoll_lab.suite.settings import Settings
 
 PREFERRED = "server.cpu_us_per_request"
 """What a server costs tells contenders apart even where all of them complete the whole load."""
@@ -27,83 +29,92 @@ class Headline:
     caption: str
 
 
-def headline(summary: Json, run: Json, shape: Shape) -> Headline | None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row:
+    """A contender with a result."""
+
+    contender: str
+    median: float
+    interval: tuple[float, float] | tuple[None, None]
+
+
+def headline(summary: RunSummary, run: RunRecord, shape: Shape) -> Headline | None:
     """The picture of a run whose contenders compete; None where none do, or none has a result."""
-    if shape.compare is None or summary["capacities"]:
+    if shape.compare is None or summary.capacities:
         return None
-    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
-    judged = cast("list[str]", cast("Json", run["family"])["figures"])
-    figure = PREFERRED if PREFERRED in judged else judged[0]
-    at: Json = {}
-    measured: list[Json] = []
-    rows: list[Json] = []
+    judged = run.family.figures
+    figure = run.figure(PREFERRED if PREFERRED in judged else judged[0])
+    at: Settings = {}
+    rows: list[_Row] = []
+    points: list[PointSummary] = []
     # The highest load at which at least two contenders have a result.
     for at, points in reversed(_places(summary, shape.compare)):  # noqa: B007 - the last one is used below
-        measured = [_measured(point, figure, shape.compare) for point in points]
-        rows = [row for row in measured if row["median"] is not None]
+        rows = [row for point in points if (row := _measured(point, figure.name, shape.compare)) is not None]
         if len(rows) > 1:
             break
     if len(rows) <= 1:
         return None
-    better = cast("str", figures[figure]["better"])
-    rows.sort(key=lambda row: cast("float", row["median"]), reverse=better == "higher")
-    stopped = [row for row in measured if row["median"] is None]
-    order = [cast("str", row["contender"]) for row in [*rows, *stopped]]
-    measure = cast("str", figures[figure]["unit"])
-    factor, unit = AXES.get(measure, (1.0, ""))
-    label = cast("str", figures[figure]["label"])
-    title = [f"{label[:1].upper()}{label[1:]}", formatting.setting(at)]
-    values = [_scaled(row, factor, measure) for row in [*rows, *stopped]]
-    spec = _spec(values, order, shape.contenders, title=title, axis=f"{unit}, {better} is better")
-    best, worst = (formatting.number(cast("float", row["median"]), measure) for row in (rows[0], rows[-1]))
+    rows.sort(key=lambda row: row.median, reverse=figure.better == "higher")
+    factor, unit = AXES.get(figure.unit, (1.0, ""))
+    title = [f"{figure.label[:1].upper()}{figure.label[1:]}", formatting.setting(at)]
+    stopped = [
+        _stopped(point, shape.compare) for point in points if _measured(point, figure.name, shape.compare) is None
+    ]
+    values = [*(_scaled(row, factor, figure.unit) for row in rows), *stopped]
+    spec = _spec(values, shape.contenders, title=title, axis=f"{unit}, {figure.better} is better")
+    best, worst = (formatting.number(row.median, figure.unit) for row in (rows[0], rows[-1]))
     caption = (
-        f"{', '.join(title)}: {rows[0]['contender']} has the best median, {best}; {rows[-1]['contender']} has {worst}. "
+        f"{', '.join(title)}: {rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}. "
         "The line through a mark is the median's 95 % interval."
     )
     return Headline(spec=spec, caption=caption)
 
 
-def _places(summary: Json, compare: str) -> list[tuple[Json, list[Json]]]:
+def _places(summary: RunSummary, compare: str) -> list[tuple[Settings, list[PointSummary]]]:
     """The points by the setting of the other axes, in the order of the suite."""
-    found: dict[str, tuple[Json, list[Json]]] = {}
-    for point in cast("list[Json]", summary["points"]):
-        at = {path: value for path, value in cast("Json", point["point"]).items() if path != compare}
+    found: dict[str, tuple[Settings, list[PointSummary]]] = {}
+    for point in summary.points:
+        at = {path: value for path, value in point.point.items() if path != compare}
         found.setdefault(repr(at), (at, []))[1].append(point)
     return list(found.values())
 
 
-def _measured(point: Json, figure: str, compare: str) -> Json:
-    found = cast("Mapping[str, Json]", point["figures"]).get(figure) if point["outcome"] == "ok" else None
-    low, high = cast("tuple[float | None, float | None]", (found or {}).get("median_ci95") or (None, None))
-    outcome = {"hard_limit": "stopped before this load", "failed": "failed", None: "not measured"}
-    said = outcome.get(cast("str | None", point["outcome"]), "no valid result")
-    return {
-        "contender": formatting.value(cast("Json", point["point"])[compare]),
-        "median": cast("float | None", (found or {}).get("median")),
-        "low": low,
-        "high": high,
-        "said": said,
-    }
+def _measured(point: PointSummary, figure: str, compare: str) -> _Row | None:
+    if point.outcome != "ok" or figure not in point.figures:
+        return None
+    found = point.figures[figure]
+    return _Row(
+        contender=formatting.value(point.point[compare]),
+        median=found.median,
+        interval=found.median_ci95 or (None, None),
+    )
 
 
-def _scaled(row: Json, factor: float, unit: str) -> Json:
-    scaled = {
-        key: None if row[key] is None else float(f"{cast('float', row[key]) * factor:.6g}")
-        for key in ("median", "low", "high")
-    }
-    text = row["said"] if row["median"] is None else formatting.number(cast("float", row["median"]), unit)
-    return {"contender": row["contender"], "text": text, **scaled}
+def _scaled(row: _Row, factor: float, unit: str) -> Json:
+    low, high = (None if each is None else _rounded(each * factor) for each in row.interval)
+    text = formatting.number(row.median, unit)
+    return {"contender": row.contender, "text": text, "median": _rounded(row.median * factor), "low": low, "high": high}
 
 
-def _spec(
-    values: Sequence[Json], order: Sequence[str], contenders: Sequence[str], *, title: Sequence[str], axis: str
-) -> Json:
+def _stopped(point: PointSummary, compare: str) -> Json:
+    """A contender without a result, and why."""
+    reasons = {"hard_limit": "stopped before this load", "failed": "failed", "": "not measured"}
+    text = reasons.get(point.outcome or "", "no valid result")
+    contender = formatting.value(point.point[compare])
+    return {"contender": contender, "text": text, "median": None, "low": None, "high": None}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _spec(values: Sequence[Json], contenders: Sequence[str], *, title: Sequence[str], axis: str) -> Json:
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": list(contenders)}, "legend": None}
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(contenders))]
     y: Json = {
         "field": "contender",
         "type": "nominal",
-        "sort": list(order),
+        "sort": [row["contender"] for row in values],
         "title": None,
         "axis": {"labelFontSize": 13, "labelLimit": 220, "ticks": False, "domain": False},
     }

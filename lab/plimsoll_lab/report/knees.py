@@ -5,40 +5,39 @@ there is none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.knees import AXIS, without_axis
+from plimsoll_lab.analysis.knees import connections_of, without_axis
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Section, Table
 from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.summary_record import KneeRecord
 
 
-def fit_text(knee: Json) -> str:
+def fit_text(knee: KneeRecord) -> str:
     """What the fit says, or why there is none."""
-    fit = cast("Json | None", knee["fit"])
+    fit = knee.fit
     if fit is None:
-        return f"not fitted: {knee['refused']}"
-    peak = cast("float | None", fit["peak_at"])
-    low_high = cast("tuple[float, float] | None", fit["peak_at_ci95"])
+        return f"not fitted: {knee.refused}"
+    peak, low_high = fit.peak_at, fit.peak_at_ci95
     if peak is None:
         most = "it does not turn down"
     elif low_high is None:
         most = f"it turns down near {peak:,.0f} connections, which some resamples do not show"
     else:
         most = f"it turns down at {peak:,.0f} [{low_high[0]:,.0f}, {low_high[1]:,.0f}] connections"
-    if peak is not None and peak > cast("list[list[float]]", fit["curve"])[-1][0]:
+    if peak is not None and peak > fit.curve[-1][0]:
         most += ", beyond every load that was measured"
-    contention, coherence = (cast("tuple[float, float]", fit[f"{key}_ci95"]) for key in ("contention", "coherence"))
+    contention, coherence = fit.contention_ci95, fit.coherence_ci95
     return (
-        f"contention {fit['contention']:.2g} [{contention[0]:.2g}, {contention[1]:.2g}], "
-        f"coherence {fit['coherence']:.2g} [{coherence[0]:.2g}, {coherence[1]:.2g}]; {most}; "
-        f"worst misfit {cast('float', fit['misfit']):.0%}"
+        f"contention {fit.contention:.2g} [{contention[0]:.2g}, {contention[1]:.2g}], "
+        f"coherence {fit.coherence:.2g} [{coherence[0]:.2g}, {coherence[1]:.2g}]; {most}; "
+        f"worst misfit {fit.misfit:.0%}"
     )
 
 
-def knees_section(knees: Sequence[Json], stills: Mapping[str, Markup]) -> Section:
+def knees_section(knees: Sequence[KneeRecord], stills: Mapping[str, Markup]) -> Section:
     """The section of the page; without parts where nothing bends."""
     note = (
         "The knee is the load from which response time rises faster than the completed rate. The dashed bound needs no "
@@ -52,8 +51,7 @@ def knees_section(knees: Sequence[Json], stills: Mapping[str, Markup]) -> Sectio
         caption="Where each curve bends",
         head=("curve", "closed-loop bound", "Universal Scalability Law"),
         rows=tuple(
-            (Cell(text=_title(knee), heading=True), Cell(text=str(knee["text"])), Cell(text=fit_text(knee)))
-            for knee in knees
+            (Cell(text=_title(knee), heading=True), Cell(text=knee.text), Cell(text=fit_text(knee))) for knee in knees
         ),
     )
     drawings: list[Drawing] = []
@@ -65,53 +63,48 @@ def knees_section(knees: Sequence[Json], stills: Mapping[str, Markup]) -> Sectio
     return Section(name="knee", title="The knee", note=note, parts=[table, Gallery(drawings=tuple(drawings))])
 
 
-def _title(knee: Json) -> str:
-    setting = cast("Json", knee["point"])
-    return formatting.setting(setting) if setting else "the server"
+def _title(knee: KneeRecord) -> str:
+    return formatting.setting(knee.point) if knee.point else "the server"
 
 
-def knee_charts(knees: Sequence[Json], trials: Sequence[TrialRecord]) -> list[Json]:
-    """Two charts a curve, each with its own data: name and Vega-Lite."""
-    drawn: list[Json] = []
+def knee_charts(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord]) -> dict[str, Json]:
+    """Two charts a curve, each with its own data: Vega-Lite by name."""
+    drawn: dict[str, Json] = {}
     for place, knee in enumerate(knees):
-        curve = [trial for trial in trials if trial.outcome == "ok" and without_axis(trial.setting) == knee["point"]]
-        drawn.append({"name": f"knee-{place}-rate", "spec": _rate_chart(knee, curve)})
-        drawn.append({"name": f"knee-{place}-response", "spec": _response_chart(knee, curve)})
+        curve = [trial for trial in trials if trial.outcome == "ok" and without_axis(trial.setting) == knee.point]
+        drawn[f"knee-{place}-rate"] = _rate_chart(knee, curve)
+        drawn[f"knee-{place}-response"] = _response_chart(knee, curve)
     return drawn
 
 
-def _rate_chart(knee: Json, trials: Sequence[TrialRecord]) -> Json:
+def _rate_chart(knee: KneeRecord, trials: Sequence[TrialRecord]) -> Json:
     layers = [_dots(trials, "completed_rate", 1.0)]
-    bound = cast("Json | None", knee["bound"])
+    bound, fit = knee.bound, knee.fit
     if bound is not None and trials:
-        loads = [float(cast("int", trial.setting[AXIS])) for trial in trials]
-        slope = 1 / (cast("float", bound["idle_response_s"]) + cast("float", bound["think_s"]))
-        most = cast("float", bound["most_rate"])
-        corner = cast("float", bound["at"])
+        loads = [connections_of(trial) for trial in trials]
+        slope = 1 / (bound.idle_response_s + bound.think_s)
+        most, corner = bound.most_rate, bound.at
         line = [[min(loads), min(loads) * slope], [corner, most], [max(*loads, corner), most]]
         layers.append(_line(line, [5, 4]))
-    fit = cast("Json | None", knee["fit"])
     if fit is not None:
-        curve = cast("list[list[float]]", fit["curve"])
-        band = [{"x": x, "low": low, "high": high} for x, _, low, high in curve]
+        band = [{"x": x, "low": low, "high": high} for x, _, low, high in fit.curve]
         encoding = {"x": _x(), "y": _y("low", "requests/s"), "y2": {"field": "high"}}
         layers.append({"data": {"values": band}, "mark": {"type": "area", "opacity": 0.2}, "encoding": encoding})
-        layers.append(_line([[x, y] for x, y, _, _ in curve], [1, 0]))
+        layers.append(_line([[x, y] for x, y, _, _ in fit.curve], [1, 0]))
     return {"width": 330, "height": 200, "title": "completed rate", "layer": layers}
 
 
-def _response_chart(knee: Json, trials: Sequence[TrialRecord]) -> Json:
+def _response_chart(knee: KneeRecord, trials: Sequence[TrialRecord]) -> Json:
     layers = [_dots(trials, "response_time_us.mean", 1e-3)]
-    bound = cast("Json | None", knee["bound"])
-    if bound is not None and bound["reached"]:
+    if knee.bound is not None and knee.bound.reached:
         rule = {"type": "rule", "strokeDash": [5, 4]}
-        layers.append({"data": {"values": [{"x": bound["at"]}]}, "mark": rule, "encoding": {"x": _x()}})
+        layers.append({"data": {"values": [{"x": knee.bound.at}]}, "mark": rule, "encoding": {"x": _x()}})
     return {"width": 330, "height": 200, "title": "mean response time", "layer": layers}
 
 
 def _dots(trials: Sequence[TrialRecord], figure: str, scale: float) -> Json:
     values = [
-        {"x": trial.setting[AXIS], "y": float(f"{trial.figures[figure] * scale:.6g}"), "trial": trial.number}
+        {"x": connections_of(trial), "y": float(f"{trial.figures[figure] * scale:.6g}"), "trial": trial.number}
         for trial in trials
         if figure in trial.figures
     ]

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from plimsoll_lab.analysis.network import paths
 from plimsoll_lab.report.view import Cell, Section, Table
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
 
 EXPLANATION = "one way: the links' delays together; RTT: of ICMP echoes of 98 bytes, with their time on the links"
 HEADINGS = ("path", "one way", "RTT asked", "RTT measured", "goodput asked", "measured", "emulator")
 
 
-def rows(run: Json) -> list[tuple[str, ...]]:
+def rows(run: RunRecord) -> list[tuple[str, ...]]:
     """The paths as a table's cells, in the order of the headings."""
     table: list[tuple[str, ...]] = []
     for path in paths(run):
-        asked, measured = (cast("Json", path[key]) for key in ("asked", "measured"))
-        off = cast("Mapping[str, float | None]", path["off"])
-        times = cast("Mapping[str, float]", measured["round_trip_us"])
-        setting = cast("Json", path["setting"])
-        where = ", ".join(f"{key.removeprefix('network.')} {value}" for key, value in setting.items())
+        asked, measured = path.asked, path.measured
+        times = measured.round_trip_us
+        where = ", ".join(f"{key.removeprefix('network.')} {value}" for key, value in path.setting.items())
         table.append(
             (
-                f"{path['from']} to {path['to']}" + (f" ({where})" if where else ""),
-                _ms(cast("float", asked["one_way_us"])),
-                _ms(cast("float", asked["round_trip_us"])),
-                _ms(times["p50"]) + _off(off["round_trip"]) if times else "-",
-                _rate(cast("float | None", asked["goodput_bits_per_s"])),
-                _rate(cast("float | None", measured["goodput_bits_per_s"])) + _off(off["goodput"]),
-                str(path["backend"]),
+                f"{path.start} to {path.end}" + (f" ({where})" if where else ""),
+                _ms(asked.one_way_us),
+                _ms(asked.round_trip_us),
+                _ms(times["p50"]) + _off(path.off.round_trip) if times else "-",
+                _rate(asked.goodput_bits_per_s),
+                _rate(measured.goodput_bits_per_s) + _off(path.off.goodput),
+                path.backend,
             )
         )
     return table
 
 
-def section(run: Json) -> Section:
+def section(run: RunRecord) -> Section:
     """The section of the page; without parts where the suite has no network."""
     found = rows(run)
     if not found:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
 
 TIMES = " * "
 """Between the two paths of a product."""
@@ -41,12 +41,12 @@ class Over:
     """The other settings, as words, in the order of the suite."""
 
 
-def axes_over(run: Json, compare: str | None) -> list[Over]:
+def axes_over(run: RunRecord, compare: str | None) -> list[Over]:
     """Every axis of a run that numbers can be drawn against: those that are asked for, else each
     that varies.
     """
-    settings = [cast("Json", point["setting"]) for point in cast("list[Json]", run["points"])]
-    asked = [over for _, over in cast("list[tuple[str, str]]", run.get("drawn") or [])]
+    settings = [point.setting for point in run.points]
+    asked = [over for _, over in run.drawn]
     paths = asked or [path for path in dict.fromkeys(path for each in settings for path in each) if path != compare]
     found: list[Over] = []
     for path in dict.fromkeys(paths):
@@ -62,15 +62,14 @@ def axes_over(run: Json, compare: str | None) -> list[Over]:
     return found
 
 
-def number_of(run: Json, path: str, setting: Mapping[str, object]) -> tuple[float, str] | None:
+def number_of(run: RunRecord, path: str, setting: Mapping[str, object]) -> tuple[float, str] | None:
     """A setting as a number in the unit of its axis, and that unit; None where it is a word or
     absent.
     """
-    known = cast("Mapping[str, Mapping[str, tuple[float, str]]]", run.get("quantities") or {})
     number, units = 1.0, []
     for each in path.split(TIMES):
         value = setting.get(each)
-        found = known.get(each, {}).get(str(value))
+        found = run.quantities.get(each, {}).get(str(value))
         if found is None and isinstance(value, int | float) and not isinstance(value, bool):
             found = (float(value), "")
         if found is None:
@@ -88,7 +87,7 @@ def rest_of(path: str, setting: Mapping[str, object], compare: str | None) -> st
     return formatting.setting({each: value for each, value in setting.items() if each not in own})
 
 
-def columns(run: Json, axes: Sequence[Over], setting: Mapping[str, object], compare: str | None) -> Json:
+def columns(run: RunRecord, axes: Sequence[Over], setting: Mapping[str, object], compare: str | None) -> Json:
     """The columns of one row of the data: of each axis the number, and the rest."""
     found: Json = {}
     for over in axes:
@@ -98,10 +97,9 @@ def columns(run: Json, axes: Sequence[Over], setting: Mapping[str, object], comp
     return found
 
 
-def wanted(run: Json, figure: str, over: Over) -> bool:
+def wanted(run: RunRecord, figure: str, over: Over) -> bool:
     """Whether this figure is drawn over this axis."""
-    asked = cast("list[tuple[str, str]]", run.get("drawn") or [])
-    return not asked or (figure, over.path) in {(name, path) for name, path in asked}
+    return not run.drawn or (figure, over.path) in run.drawn
 
 
 def panels(over: Over, *, competes: bool) -> list[str | None]:

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import jinja2
 from markupsafe import Markup
@@ -36,7 +35,9 @@ from plimsoll_lab.report.stops import limits_table, stops_table
 from plimsoll_lab.report.verdicts import verdicts_tables
 from plimsoll_lab.report.view import Caution, Code, Download, Drawing, Fold, Part, Section, Text, Warnings
 from plimsoll_lab.store.folder import RunFolder, write_atomically
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
 
 SEVERITIES = {
     "voids": "Warnings that void a result",
@@ -44,8 +45,9 @@ SEVERITIES = {
     "note": "Good to know",
 }
 
+_LOADER = jinja2.PackageLoader("plimsoll_lab.report")
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("plimsoll_lab.report"),
+    loader=_LOADER,
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -62,24 +64,24 @@ class Validity:
     text: str
 
 
-def write_page(folder: RunFolder, summary: Json) -> None:
+def write_page(folder: RunFolder, summary: RunSummary) -> None:
     """Write the report of a run."""
     write_atomically(folder.report, render_page(folder, summary))
 
 
-def render_page(folder: RunFolder, summary: Json) -> str:
+def render_page(folder: RunFolder, summary: RunSummary) -> str:
     """The report as text. The same run gives the same bytes, in any time zone."""
     run = folder.read_run()
     shape = shape_of(run)
-    known = {point["number"] for point in cast("list[Json]", summary["points"])}
+    known = {point.number for point in summary.points}
     made = [trial for trial in folder.read_trials() if trial.point in known]
     data = rows(run, summary, made)
     specs = {chart.name: chart.spec for chart in charts(run, summary)}
-    specs |= {str(each["name"]): cast("Json", each["spec"]) for each in knee_charts(_list(summary, "knees"), made)}
+    specs |= knee_charts(summary.knees, made)
     first = headline(summary, run, shape)
     if first is not None:
         specs["headline"] = first.spec
-    found = curves(summary, made)
+    found = curves(summary.points, made)
     percentiles = percentile_charts(found, shape)
     specs |= {name: spec for name, (spec, _) in percentiles.items()}
     stills = {name: draw(name, spec, data) for name, spec in specs.items()}
@@ -93,10 +95,10 @@ def render_page(folder: RunFolder, summary: Json) -> str:
     return _TEMPLATES.get_template("page.html").render(
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
         style=Markup(_asset("page.css")),  # noqa: S704 - ours
-        title=f"{summary['suite']}, run {run['run']}",
-        run_line=f"{summary['suite']} · run {run['run']} · {_when(run)} · {_scale(summary)}",
-        question=summary["question"],
-        answer=summary["answer"],
+        title=f"{summary.suite}, run {run.run}",
+        run_line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(summary)}",
+        question=summary.question,
+        answer=summary.answer,
         validity=_validity(summary),
         contenders=shape.contenders,
         glyphs=[GLYPHS[each] for each in SHAPES],
@@ -117,15 +119,14 @@ def render_page(folder: RunFolder, summary: Json) -> str:
 
 
 def _sections(
-    run: Json,
-    summary: Json,
+    run: RunRecord,
+    summary: RunSummary,
     shape: Shape,
     made: Sequence[TrialRecord],
     stills: dict[str, Markup],
     drawn: Sequence[Section],
 ) -> list[Section]:
     """The sections that have something to show, in the order of a reader's questions."""
-    by_name = {cast("str", each["name"]): each for each in _list(run, "figures")}
     found = [
         Section(name="warnings", title="Warnings", parts=_warnings(summary)),
         Section(
@@ -135,30 +136,30 @@ def _sections(
             "Best: cannot be distinguished from the best; in brackets, by how much several of them may differ. "
             "Level: at most the suite's margin worse. There is no score over all figures.",
             parts=[
-                *(verdicts_tables(summary, shape, by_name) or [Text(text=_without_competition(summary))]),
-                *scores_tables(summary, shape, by_name),
-                *controls_fold(_list(summary, "controls"), by_name),
+                *(verdicts_tables(summary, shape, run) or [Text(text=_without_competition(summary))]),
+                *scores_tables(summary, shape, run),
+                *controls_fold(summary.controls, run),
             ],
         ),
-        documents.section(summary, by_name),
+        documents.section(summary, run),
         Section(
             name="limits",
             title="Limits and capacity",
-            parts=[*searches_section(summary, run), *stops_table(summary, shape), *limits_table(summary, by_name)],
+            parts=[*searches_section(summary, run), *stops_table(summary, shape), *limits_table(summary, run)],
         ),
         *drawn,
-        knees_section(_list(summary, "knees"), stills),
+        knees_section(summary.knees, stills),
         network.section(run),
-        Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, shape, by_name)),
+        Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, shape)),
         hosts.section(run),
         environment.section(run),
         Section(
             name="method",
             title="Method and glossary",
             parts=[
-                Text(text=f"The same order of trials, from the same seed ({summary['seed']}):"),
-                Code(text=cast("str", summary["command"])),
-                Fold(title="The suite", parts=(Code(text=cast("str", cast("Json", run["suite"])["text"])),)),
+                Text(text=f"The same order of trials, from the same seed ({summary.seed}):"),
+                Code(text=summary.command),
+                Fold(title="The suite", parts=(Code(text=run.suite.text),)),
                 *method.parts(),
             ],
         ),
@@ -167,21 +168,16 @@ def _sections(
     return [each for each in found if each.parts]
 
 
-def _without_competition(summary: Json) -> str:
-    if not any(point["outcome"] == "ok" for point in _list(summary, "points")):
+def _without_competition(summary: RunSummary) -> str:
+    if not any(point.outcome == "ok" for point in summary.points):
         return "No verdict: no point has a valid result."
     return "No verdict: this suite has one contender, so its figures have nothing to be compared with."
 
 
-def _warnings(summary: Json) -> list[Part]:
+def _warnings(summary: RunSummary) -> list[Part]:
     cautions = [
-        Caution(
-            code=str(each["code"]),
-            message=str(each["message"]),
-            remedy=str(each["remedy"]),
-            severity=severity(str(each["code"])),
-        )
-        for each in _list(summary, "warnings")
+        Caution(code=each.code, message=each.message, remedy=each.remedy, severity=severity(each.code))
+        for each in summary.warnings
     ]
     groups: list[Part] = []
     for kind, title in SEVERITIES.items():
@@ -193,21 +189,21 @@ def _warnings(summary: Json) -> list[Part]:
     return groups or [Text(text="There are no warnings about this run.")]
 
 
-def _validity(summary: Json) -> Validity:
-    trials = cast("dict[str, int]", summary["trials"])
-    base = f"{trials['valid']} of {trials['measured']} trials are valid results"
-    if summary["status"] != "complete":
+def _validity(summary: RunSummary) -> Validity:
+    trials = summary.trials
+    base = f"{trials.valid} of {trials.measured} trials are valid results"
+    if summary.status != "complete":
         return Validity(
-            badge="interrupted", tone="doubtful", text=f"The run did not end; {base} of {trials['planned']} planned."
+            badge="interrupted", tone="doubtful", text=f"The run did not end; {base} of {trials.planned} planned."
         )
-    if summary["valid"]:
+    if summary.valid:
         return Validity(badge="valid", tone="ok", text=f"{base}; neither the generator nor the machine was the limit.")
-    if trials["valid"] == 0:
+    if trials.valid == 0:
         return Validity(badge="no result", tone="void", text=f"{base}; the warnings say why.")
     return Validity(badge="valid in part", tone="doubtful", text=f"{base}; the warnings say which points have none.")
 
 
-def _downloads(run: Json, summary: Json, made: Sequence[TrialRecord]) -> list[Part]:
+def _downloads(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) -> list[Part]:
     files = (
         ("points.csv", points_csv(run, summary), "a row for each point: number, mean, standard deviation, median"),
         ("trials.csv", trials_csv(run, made), "a row for each trial, with every figure"),
@@ -220,28 +216,22 @@ def _downloads(run: Json, summary: Json, made: Sequence[TrialRecord]) -> list[Pa
         )
         for name, text, what in files
     ]
-    told = f"plimsoll lab report {summary['run']} --json prints the summary; trials/ has every record."
+    told = f"plimsoll lab report {summary.run} --json prints the summary; trials/ has every record."
     return [*parts, Text(text=told)]
 
 
 def _asset(name: str) -> str:
-    return cast("jinja2.PackageLoader", _TEMPLATES.loader).get_source(_TEMPLATES, name)[0]
+    return _LOADER.get_source(_TEMPLATES, name)[0]
 
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _when(run: Json) -> str:
-    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(cast("float", run["started_unix_s"])))
+def _when(run: RunRecord) -> str:
+    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(run.started_unix_s))
 
 
-def _scale(summary: Json) -> str:
-    trials = cast("dict[str, int]", summary["trials"])
-    return (
-        f"{trials['measured']} of {trials['planned']} trials, {formatting.elapsed(cast('float', summary['elapsed_s']))}"
-    )
-
-
-def _list(record: Json, key: str) -> list[Json]:
-    return cast("list[Json]", record[key])
+def _scale(summary: RunSummary) -> str:
+    trials = summary.trials
+    return f"{trials.measured} of {trials.planned} trials, {formatting.elapsed(summary.elapsed_s)}"

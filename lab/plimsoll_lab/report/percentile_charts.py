@@ -5,9 +5,9 @@ plots have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
 from plimsoll_lab.store.records import Json
 
@@ -15,15 +15,17 @@ TICKS = (2, 4, 10, 100, 1000, 10000)
 LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '100': '99 %', '1000': '99.9 %', '10000': '99.99 %'}"
 """The share of requests that an axis value of 1 / (1 - q) stands for."""
 
+_Dot = tuple[str, int, float]
+"""A contender, a place on the axis, and a time in ms."""
 
-def percentile_charts(curves: Sequence[Json], shape: Shape) -> dict[str, tuple[Json, str]]:
+
+def percentile_charts(curves: Sequence[Curve], shape: Shape) -> dict[str, tuple[Json, str]]:
     """By name, each chart's specification and caption."""
-    places: dict[str, list[Json]] = {level: [] for level in shape.levels}
+    places: dict[str, list[_Dot]] = {level: [] for level in shape.levels}
     for curve in curves:
-        setting = dict(cast("Json", curve["point"]))
-        contender = formatting.value(setting.pop(shape.compare)) if shape.compare else "all"
-        times = cast("list[list[float]]", curve["quantiles"])
-        rows = [{"contender": contender, "x": round(1 / (1 - q)), "y": float(f"{us / 1e3:.6g}")} for q, us in times]
+        setting = {path: value for path, value in curve.point.items() if path != shape.compare}
+        contender = formatting.value(curve.point[shape.compare]) if shape.compare else "all"
+        rows = [(contender, round(1 / (1 - q)), float(f"{us / 1e3:.6g}")) for q, us in curve.quantiles]
         places[formatting.setting(setting)].extend(rows)
     return {
         f"percentiles-{number}": (_spec(rows, shape), f"Response time by percentile, {place}; lower is better.")
@@ -32,17 +34,17 @@ def percentile_charts(curves: Sequence[Json], shape: Shape) -> dict[str, tuple[J
     }
 
 
-def _spec(rows: Sequence[Json], shape: Shape) -> Json:
+def _spec(rows: Sequence[_Dot], shape: Shape) -> Json:
     domain = list(shape.contenders)
-    most = max(cast("float", row["x"]) for row in rows) * 1.01
-    x: Json = {
+    most = max(x for _, x, _ in rows) * 1.01
+    across: Json = {
         "field": "x",
         "type": "quantitative",
         "title": "share of requests below",
         "scale": {"type": "log", "nice": False},
         "axis": {"values": [each for each in TICKS if each <= most], "labelExpr": f"({LABELS})[datum.value]"},
     }
-    y: Json = {
+    up: Json = {
         "field": "y",
         "type": "quantitative",
         "title": "ms",
@@ -57,12 +59,12 @@ def _spec(rows: Sequence[Json], shape: Shape) -> Json:
         "$schema": SCHEMA,
         "width": 520,
         "height": 240,
-        "data": {"values": list(rows)},
+        "data": {"values": [{"contender": contender, "x": x, "y": y} for contender, x, y in rows]},
         "layer": [
-            {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {"x": x, "y": y, "color": colour}},
+            {"mark": {"type": "line", "strokeWidth": 1.8}, "encoding": {"x": across, "y": up, "color": colour}},
             {
                 "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-                "encoding": {"x": x, "y": y, "color": colour, "shape": form, "tooltip": tooltip},
+                "encoding": {"x": across, "y": up, "color": colour, "shape": form, "tooltip": tooltip},
             },
         ],
     }

@@ -6,45 +6,41 @@ from collections.abc import Mapping
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.store.plan_record import PlanSummary
 from plimsoll_lab.store.records import Json
 
 
-def render_plan(plan: Json, *, colour: bool) -> str:
-    """The plan that `describe_plan` made, in words."""
-    points, trials = cast("list[Json]", plan["points"]), cast("list[Json]", plan["trials"])
-    family = cast("Json", plan["family"])
-    lasting = formatting.duration(cast("float", plan["predicted_s"]))
-    what = "trials" if plan["search"] is None else "searches"
-    count = f"{len(points)} points x {plan['repeat']} repetitions = {len(trials)} {what}"
-    search = cast("Json | None", plan["search"])
-    if search is not None:
-        most = cast("float", search["patience_s"]) * len(trials)
-        width = cast("float", search["width"])
-        lasting += f" or more, up to {formatting.duration(most).removeprefix('about ')}: trials become as long as "
-        lasting += f"bounds {width:.1%} apart ask for (a greater width is quicker)"
-    lines = [str(plan["question"]), "", f"{count}, {lasting}, seed {plan['seed']}"]
+def render_plan(plan: PlanSummary, *, colour: bool) -> str:
+    """The plan in words."""
+    family = plan.family
+    what = "trials" if plan.search is None else "searches"
+    count = f"{len(plan.points)} points x {plan.repeat} repetitions = {len(plan.trials)} {what}"
+    lasting = formatting.duration(plan.predicted_s)
+    if plan.search is not None:
+        most = formatting.elapsed(plan.search.patience_s * len(plan.trials))
+        lasting += f" or more, up to {most}: trials become as long as "
+        lasting += f"bounds {plan.search.width:.1%} apart ask for (a greater width is quicker)"
+    lines = [plan.question, "", f"{count}, {lasting}, seed {plan.seed}"]
     axes: dict[str, dict[str, None]] = {}
-    for point in points:
-        for path, value in cast("Json", point["point"]).items():
+    for point in plan.points:
+        for path, value in point.point.items():
             axes.setdefault(path, {})[formatting.value(value)] = None
     width = max((len(path) for path in axes), default=0)
     lines += [f"  {path.ljust(width)}  {', '.join(values)}" for path, values in axes.items()]
-    if family["comparisons"]:
-        figures = ", ".join(cast("list[str]", family["figures"]))
+    if family.comparisons:
         lines += [
             "",
-            f"one family of {family['comparisons']} comparisons along {family['compare']}: {figures}",
-            f"a difference can be shown with {family['repetitions_needed']} repetitions or more",
+            f"one family of {family.comparisons} comparisons along {family.compare}: {', '.join(family.figures)}",
+            f"a difference can be shown with {family.repetitions_needed} repetitions or more",
         ]
-        found = cast("Json", family["detectable"])
-        if found["difference"] is not None:
-            lines.append(
-                f"with {plan['repeat']}, a difference of {found['difference']:.1%} is shown in four of five runs, "
-                f"if a figure varies by {found['noise']:.0%} from repetition to repetition"
-            )
-    for each in cast("list[Json]", plan["warnings"]):
+    if family.detectable is not None and family.detectable.difference is not None:
+        lines.append(
+            f"with {plan.repeat}, a difference of {family.detectable.difference:.1%} is shown in four of five runs, "
+            f"if a figure varies by {family.detectable.noise:.0%} from repetition to repetition"
+        )
+    for each in plan.warnings:
         mark = "\x1b[33mwarning\x1b[0m" if colour else "warning"
-        lines += ["", f"{mark}  {each['code']}: {each['message']}; {each['remedy']}"]
+        lines += ["", f"{mark}  {each.code}: {each.message}; {each.remedy}"]
     return "\n".join(lines)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.charts import Shape
 from plimsoll_lab.report.view import Cell, Part, Table, Text
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
 
 OUTCOMES: Mapping[str | None, str] = {
     "hard_limit": "hard limit",
@@ -20,47 +20,38 @@ OUTCOMES: Mapping[str | None, str] = {
 """What is said of a point without a valid result."""
 
 
-def stops_table(summary: Json, shape: Shape) -> list[Part]:
+def stops_table(summary: RunSummary, shape: Shape) -> list[Part]:
     """A row for each contender that stopped at a load."""
-    if summary["capacities"]:
+    if summary.capacities:
         return []
-    stops = cast("list[Json]", summary["stops"])
-    if not stops:
+    if not summary.stops:
         return [Text(text="No server hit a limit at the loads of this suite.")]
     rows = tuple(
         (
-            contender_cell(str(each["contender"]), shape),
-            Cell(text=formatting.setting(cast("Json", each["at"]))),
-            Cell(
-                text="",
-                badge=OUTCOMES[cast("str", each["outcome"])],
-                tone=cast("str", each["outcome"]),
-                detail=str(each["reason"]),
-            ),
+            contender_cell(each.contender, shape),
+            Cell(text=formatting.setting(each.at)),
+            Cell(text="", badge=OUTCOMES[each.outcome], tone=each.outcome, detail=str(each.reason)),
         )
-        for each in stops
+        for each in summary.stops
     )
     return [Table(caption="Where each one stops", head=("contender", "load", "outcome and reason"), rows=rows)]
 
 
-def limits_table(summary: Json, figures: Mapping[str, Json]) -> list[Part]:
+def limits_table(summary: RunSummary, run: RunRecord) -> list[Part]:
     """A row for each limit that the suite states, at each point."""
-    stated = [limit for point in cast("list[Json]", summary["points"]) for limit in cast("list[Json]", point["limits"])]
-    if not stated:
-        return []
     rows = []
-    for each in stated:
-        unit = cast("str", figures[cast("str", each["figure"])]["unit"])
-        mark = "met" if each["met"] else "missed"
+    for each in (limit for point in summary.points for limit in point.limits):
+        mark = "met" if each.met else "missed"
         rows.append(
             (
-                Cell(text=formatting.setting(cast("Json", each["point"])), heading=True),
-                Cell(text=str(each["limit"])),
-                Cell(text=formatting.number(cast("float | None", each["median"]), unit)),
+                Cell(text=formatting.setting(each.point), heading=True),
+                Cell(text=each.limit),
+                Cell(text=formatting.number(each.median, run.figure(each.figure).unit)),
                 Cell(text="", badge=mark, tone=mark),
             )
         )
-    return [Table(caption="The limits of the suite", head=("point", "limit", "median", "result"), rows=tuple(rows))]
+    head = ("point", "limit", "median", "result")
+    return [Table(caption="The limits of the suite", head=head, rows=tuple(rows))] if rows else []
 
 
 def contender_cell(name: str, shape: Shape) -> Cell:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report import documents, network
 from plimsoll_lab.report.searches import render_searches
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
 
 SHOWN = (
     "completed_rate",
@@ -40,41 +40,36 @@ class Paint:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
 
 
-def render(summary: Json, run: Json, *, colour: bool) -> str:
+def render(summary: RunSummary, run: RunRecord, *, colour: bool) -> str:
     """The whole summary as text, without a line end at its end."""
     paint = Paint(colour=colour)
-    figures = {cast("str", each["name"]): each for each in cast("list[Json]", run["figures"])}
     parts = [
-        paint(str(summary["question"]), BOLD),
-        *_answer(summary),
-        *_verdicts(summary, figures, paint),
+        paint(summary.question, BOLD),
+        "",
+        *(f"  {sentence}" for sentence in summary.answer),
+        *_verdicts(summary, run, paint),
         *_stops(summary, paint),
-        *(render_searches(summary, run) if run.get("search") else _tables(summary, run, figures, paint)),
+        *(render_searches(summary, run) if run.search is not None else _tables(summary, run, paint)),
         *_network(run, paint),
-        *_limits(summary, figures, paint),
-        *documents.lines(summary, figures),
+        *_limits(summary, run, paint),
+        *documents.lines(summary, run),
         *_warnings(summary, paint),
         "",
-        f"report   {summary['report']}",
-        f"again    {summary['command']}",
+        f"report   {summary.report}",
+        f"again    {summary.command}",
     ]
     return "\n".join(parts)
 
 
-def _answer(summary: Json) -> list[str]:
-    return ["", *(f"  {sentence}" for sentence in cast("list[str]", summary["answer"]))]
-
-
-def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
-    verdicts = cast("list[Json]", summary["verdicts"])
+def _verdicts(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
     rows = []
     previous = None
-    for verdict in verdicts:
-        figure = figures[cast("str", verdict["figure"])]
+    for verdict in summary.verdicts:
+        figure = run.figure(verdict.figure)
         rows.append(
             (
-                f"{figure['label']}, {figure['better']} is better" if figure is not previous else "",
-                formatting.setting(cast("Json", verdict["at"])),
+                f"{figure.label}, {figure.better} is better" if figure != previous else "",
+                formatting.setting(verdict.at),
                 formatting.best(verdict) or "-",
                 formatting.others(verdict) or "-",
             )
@@ -90,41 +85,36 @@ def _verdicts(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[
     return lines
 
 
-def _stops(summary: Json, paint: Paint) -> list[str]:
-    stops = cast("list[Json]", summary["stops"])
-    if not stops:
+def _stops(summary: RunSummary, paint: Paint) -> list[str]:
+    if not summary.stops:
         return []
     lines = ["", paint("where each stops", BOLD)]
-    rows = [
-        (str(each["contender"]), formatting.setting(cast("Json", each["at"])), str(each["outcome"])) for each in stops
-    ]
+    rows = [(each.contender, formatting.setting(each.at), each.outcome) for each in summary.stops]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row, each in zip(rows, stops, strict=True):
+    for row, each in zip(rows, summary.stops, strict=True):
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(f"  {cells}  {each['reason']}")
+        lines.append(f"  {cells}  {each.reason}")
     return lines
 
 
-def _tables(summary: Json, run: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
-    compare = cast("Json", run["family"])["compare"]
+def _tables(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
+    compare = run.family.compare
     rows: list[list[str]] = []
     groups: dict[str, list[list[str]]] = {}
-    for point in cast("list[Json]", summary["points"]):
-        setting = dict(cast("Json", point["point"]))
-        name = formatting.value(setting.pop(cast("str", compare))) if compare else formatting.setting(setting)
+    for point in summary.points:
+        setting = {path: value for path, value in point.point.items() if path != compare}
+        name = formatting.value(point.point[compare]) if compare else formatting.setting(setting)
         group = formatting.setting(setting) if compare else "median of the trials"
-        found = cast("dict[str, Json]", point["figures"])
-        if point["outcome"] == "ok":
+        if point.outcome == "ok":
             cells = [
                 formatting.number(
-                    cast("float", found[figure]["median"]) if figure in found else None,
-                    cast("str", figures[figure]["unit"]),
+                    point.figures[figure].median if figure in point.figures else None, run.figure(figure).unit
                 )
                 for figure in SHOWN
             ]
         else:
-            cells = [str(point["outcome"] or "not measured")] + [""] * (len(SHOWN) - 1)
-        row = [name, *cells, f"{point['valid_n']}/{point['n']}"]
+            cells = [point.outcome or "not measured"] + [""] * (len(SHOWN) - 1)
+        row = [name, *cells, f"{point.valid_n}/{point.n}"]
         groups.setdefault(group, []).append(row)
         rows.append(row)
     headings = ["", *(HEADINGS[figure] for figure in SHOWN), "trials"]
@@ -147,7 +137,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     ).rstrip()
 
 
-def _network(run: Json, paint: Paint) -> list[str]:
+def _network(run: RunRecord, paint: Paint) -> list[str]:
     rows = [list(row) for row in network.rows(run)]
     if not rows:
         return []
@@ -157,24 +147,15 @@ def _network(run: Json, paint: Paint) -> list[str]:
     return ["", paint("network", BOLD) + paint(f", {network.EXPLANATION}", DIM), paint(head, DIM), *body]
 
 
-def _limits(summary: Json, figures: Mapping[str, Json], paint: Paint) -> list[str]:
-    missed = cast("list[Json]", summary["limits_missed"])
-    if not missed:
-        return []
-    lines = ["", paint("limits missed", RED)]
-    for each in missed:
-        unit = cast("str", figures[cast("str", each["figure"])]["unit"])
-        median = formatting.number(cast("float | None", each["median"]), unit)
-        lines.append(
-            f"  {formatting.setting(cast('Json', each['point']))}: {each['limit']}, but the median is {median}"
-        )
+def _limits(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
+    lines = ["", paint("limits missed", RED)] if summary.limits_missed else []
+    for each in summary.limits_missed:
+        median = formatting.number(each.median, run.figure(each.figure).unit)
+        lines.append(f"  {formatting.setting(each.point)}: {each.limit}, but the median is {median}")
     return lines
 
 
-def _warnings(summary: Json, paint: Paint) -> list[str]:
+def _warnings(summary: RunSummary, paint: Paint) -> list[str]:
     mark = paint("warning", COLOURS["not shown"])
-    lines = [
-        f"{mark}  {each['code']}: {each['message']}; {each['remedy']}"
-        for each in cast("list[Json]", summary["warnings"])
-    ]
+    lines = [f"{mark}  {each.code}: {each.message}; {each.remedy}" for each in summary.warnings]
     return ["", *lines] if lines else []

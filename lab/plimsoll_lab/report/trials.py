@@ -4,14 +4,16 @@ repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.charts import Shape
 from plimsoll_lab.report.stops import OUTCOMES, contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import Outcome, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import FigureSummary, LeftOutRecord, PointSummary, RunSummary
+from plimsoll_lab.suite.figures import Figure
 
 COLUMNS = (
     ("completed_rate", "completed"),
@@ -26,141 +28,129 @@ COLUMNS = (
 """The columns of the table of medians."""
 
 
-def parts(
-    run: Json, summary: Json, made: Sequence[TrialRecord], shape: Shape, figures: Mapping[str, Json]
-) -> list[Part]:
+def parts(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord], shape: Shape) -> list[Part]:
     """The medians of every point; the rest behind folds."""
-    found: list[Part] = [_medians(summary, shape, figures)]
-    full = tuple(_summaries(summary, figures))
+    found: list[Part] = [_medians(run, summary, shape)]
+    full = tuple(_summaries(run, summary))
     if full:
         found.append(Fold(title="Every summary in full", parts=full))
-    left_out = cast("list[Json]", summary["left_out"])
-    if left_out:
-        found.append(Fold(title=f"{len(left_out)} trials were left out or repeated", parts=(_left_out(left_out),)))
+    if summary.left_out:
+        title = f"{len(summary.left_out)} trials were left out or repeated"
+        found.append(Fold(title=title, parts=(_left_out(summary.left_out),)))
     if made:
-        found.append(Fold(title=f"All {len(made)} trials", parts=(_every(run, made, figures),)))
+        found.append(Fold(title=f"All {len(made)} trials", parts=(_every(run, made),)))
     return found
 
 
-def _medians(summary: Json, shape: Shape, figures: Mapping[str, Json]) -> Table:
-    columns = [(name, heading) for name, heading in COLUMNS if name in figures]
+def _columns(run: RunRecord) -> list[tuple[Figure, str]]:
+    """The columns that a run has, each with its heading."""
+    known = run.figures_by_name
+    return [(known[name], heading) for name, heading in COLUMNS if name in known]
+
+
+def _medians(run: RunRecord, summary: RunSummary, shape: Shape) -> Table:
+    columns = _columns(run)
     head = ("", *(heading for _, heading in columns), "valid trials")
     rows: list[Row] = []
     group = None
-    for point in _by_setting(cast("list[Json]", summary["points"]), shape.compare):
-        setting = dict(cast("Json", point["point"]))
-        contender = formatting.value(setting.pop(shape.compare)) if shape.compare else formatting.setting(setting)
+    for point in _by_setting(summary.points, shape.compare):
+        setting = {path: value for path, value in point.point.items() if path != shape.compare}
         here = formatting.setting(setting) if shape.compare else None
+        contender = formatting.value(point.point[shape.compare]) if shape.compare else formatting.setting(setting)
         if here != group:
             rows.append((Cell(text=str(here), heading=True, span=len(head)),))
             group = here
-        rows.append(
-            (
-                contender_cell(contender, shape),
-                *_values(point, columns, figures),
-                Cell(text=f"{point['valid_n']}/{point['n']}"),
-            )
-        )
+        counts = Cell(text=f"{point.valid_n}/{point.n}")
+        rows.append((contender_cell(contender, shape), *_values(point, columns), counts))
     return Table(caption="The median of the valid trials of each point", head=head, rows=tuple(rows), style="numbers")
 
 
-def _by_setting(points: Sequence[Json], compare: str | None) -> list[Json]:
+def _by_setting(points: Sequence[PointSummary], compare: str | None) -> list[PointSummary]:
     """The points of one setting beside each other, in the order of the suite."""
-    groups: dict[str, list[Json]] = {}
+    groups: dict[str, list[PointSummary]] = {}
     for point in points:
-        setting = {path: value for path, value in cast("Json", point["point"]).items() if path != compare}
+        setting = {path: value for path, value in point.point.items() if path != compare}
         groups.setdefault(repr(setting) if compare else "", []).append(point)
     return [point for members in groups.values() for point in members]
 
 
-def _values(point: Json, columns: Sequence[tuple[str, str]], figures: Mapping[str, Json]) -> Row:
-    if point["outcome"] != "ok":
-        outcome = cast("str | None", point["outcome"])
-        told = Cell(
-            text="", badge=OUTCOMES[outcome], tone=outcome or "", detail=str(point["reason"]), span=len(columns)
-        )
-        return (told,)
-    found = cast("dict[str, Json]", point["figures"])
-    return tuple(_value(found.get(name), cast("str", figures[name]["unit"])) for name, _ in columns)
+def _values(point: PointSummary, columns: Sequence[tuple[Figure, str]]) -> Row:
+    if point.outcome != "ok":
+        badge, tone = OUTCOMES[point.outcome], point.outcome or ""
+        return (Cell(text="", badge=badge, tone=tone, detail=str(point.reason), span=len(columns)),)
+    return tuple(_value(point.figures.get(figure.name), figure.unit) for figure, _ in columns)
 
 
-def _value(found: Json | None, unit: str) -> Cell:
-    if found is None:
-        return Cell(text="-")
-    return Cell(text=formatting.number(cast("float", found["median"]), unit))
+def _value(found: FigureSummary | None, unit: str) -> Cell:
+    return Cell(text="-" if found is None else formatting.number(found.median, unit))
 
 
-def _summaries(summary: Json, figures: Mapping[str, Json]) -> list[Table]:
-    points = cast("list[Json]", summary["points"])
-    shown = dict.fromkeys(name for point in points for name in cast("Json", point["figures"]) if name in figures)
-    return [_summary(name, figures[name], points) for name in shown]
+def _summaries(run: RunRecord, summary: RunSummary) -> list[Table]:
+    known = run.figures_by_name
+    shown = dict.fromkeys(name for point in summary.points for name in point.figures if name in known)
+    return [_summary(known[name], summary.points) for name in shown]
 
 
-def _summary(name: str, figure: Json, points: Sequence[Json]) -> Table:
-    unit = cast("str", figure["unit"])
+def _summary(figure: Figure, points: Sequence[PointSummary]) -> Table:
+    unit = figure.unit
     rows = []
     for point in points:
-        found = cast("dict[str, Json]", point["figures"]).get(name)
+        found = point.figures.get(figure.name)
         if found is None:
             continue
         cells = (
-            f"{found['n']} of {point['n']}",
-            formatting.number(cast("float", found["mean"]), unit),
-            formatting.number(cast("float | None", found["stdev"]), unit),
-            formatting.number(cast("float | None", found["cv"]), "ratio"),
-            _interval(found["mean_ci95"], unit),
-            formatting.number(cast("float", found["median"]), unit),
-            _interval(found["median_ci95"], unit),
-            _interval((found["least"], found["greatest"]), unit),
+            f"{found.n} of {point.n}",
+            formatting.number(found.mean, unit),
+            formatting.number(found.stdev, unit),
+            formatting.number(found.cv, "ratio"),
+            _interval(found.mean_ci95, unit),
+            formatting.number(found.median, unit),
+            _interval(found.median_ci95, unit),
+            _interval((found.least, found.greatest), unit),
         )
-        heading = Cell(text=formatting.setting(cast("Json", point["point"])), heading=True)
+        heading = Cell(text=formatting.setting(point.point), heading=True)
         rows.append((heading, *(Cell(text=cell) for cell in cells)))
     head = (
         *("point", "n", "mean", "standard deviation", "coefficient of variation", "mean, 95 % (Student's t)"),
         *("median", "median, 95 % (order statistics)", "range"),
     )
-    return Table(caption=str(figure["label"]), head=head, rows=tuple(rows), style="numbers")
+    return Table(caption=figure.label, head=head, rows=tuple(rows), style="numbers")
 
 
-def _left_out(rows: Sequence[Json]) -> Table:
+def _left_out(rows: Sequence[LeftOutRecord]) -> Table:
     lines = []
     for row in rows:
-        discarded = cast("list[Json]", row["discarded"])
-        causes = "; ".join(f"{_words(each['outcome'])}: {each['reason']}" for each in discarded)
-        repeated = f"measured {len(discarded) + 1} times; discarded: {causes}" if discarded else ""
-        outcome = "a result" if row["outcome"] == "ok" else _words(row["outcome"])
-        reason = "; ".join(str(each) for each in (row["reason"], repeated) if each)
-        where = formatting.setting(cast("Json", row["point"]))
-        lines.append(tuple(Cell(text=cell) for cell in (str(row["trial"]), where, outcome, reason)))
+        causes = "; ".join(f"{_words(each.outcome)}: {each.reason}" for each in row.discarded)
+        repeated = f"measured {len(row.discarded) + 1} times; discarded: {causes}" if row.discarded else ""
+        outcome = "a result" if row.outcome == "ok" else _words(row.outcome)
+        reason = "; ".join(each for each in (row.reason, repeated) if each)
+        where = formatting.setting(row.point)
+        lines.append(tuple(Cell(text=cell) for cell in (str(row.trial), where, outcome, reason)))
     head = ("trial", "point", "outcome", "reason")
     return Table(caption="Trials that were left out or repeated", head=head, rows=tuple(lines))
 
 
-def _every(run: Json, made: Sequence[TrialRecord], figures: Mapping[str, Json]) -> Table:
-    columns = [(name, heading) for name, heading in COLUMNS if name in figures]
+def _every(run: RunRecord, made: Sequence[TrialRecord]) -> Table:
+    columns = _columns(run)
     rows = tuple(
         (
             Cell(text=str(trial.number), heading=True),
             Cell(text=str(trial.block)),
             Cell(text=formatting.setting(trial.setting)),
             Cell(text=_words(trial.outcome)),
-            *(
-                Cell(text=formatting.number(trial.figures.get(name), cast("str", figures[name]["unit"])))
-                for name, _ in columns
-            ),
+            *(Cell(text=formatting.number(trial.figures.get(each.name), each.unit)) for each, _ in columns),
         )
         for trial in made
     )
     head = ("trial", "block", "point", "outcome", *(heading for _, heading in columns))
-    return Table(caption=f"Every trial of run {run['run']}", head=head, rows=rows, style="numbers")
+    return Table(caption=f"Every trial of run {run.run}", head=head, rows=rows, style="numbers")
 
 
-def _interval(interval: object, unit: str) -> str:
+def _interval(interval: tuple[float, float] | None, unit: str) -> str:
     if interval is None:
         return "-"
-    low, high = cast("tuple[float, float]", interval)
-    return f"{formatting.number(low, unit)} to {formatting.number(high, unit)}"
+    return " to ".join(formatting.number(each, unit) for each in interval)
 
 
-def _words(outcome: object) -> str:
-    return str(outcome).replace("_", " ")
+def _words(outcome: Outcome) -> str:
+    return outcome.replace("_", " ")

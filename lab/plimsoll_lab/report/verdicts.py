@@ -4,39 +4,34 @@ contender is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.charts import Shape
 from plimsoll_lab.report.view import Cell, Part, Row, Table
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary, VerdictRecord
 
 
-def verdicts_tables(summary: Json, shape: Shape, figures: Mapping[str, Json]) -> list[Part]:
+def verdicts_tables(summary: RunSummary, shape: Shape, run: RunRecord) -> list[Part]:
     """One table a setting; a row a figure. Empty where nothing competes."""
-    places: dict[str, list[Json]] = {}
-    for verdict in cast("list[Json]", summary["verdicts"]):
-        places.setdefault(formatting.setting(cast("Json", verdict["at"])), []).append(verdict)
-    return [_table(place, verdicts, shape, figures) for place, verdicts in places.items()]
+    places: dict[str, list[VerdictRecord]] = {}
+    for verdict in summary.verdicts:
+        places.setdefault(formatting.setting(verdict.at), []).append(verdict)
+    return [
+        Table(
+            caption=f"Who is best at {place}",
+            head=("figure", "may be best", "at least how many times worse the others are", "verdict and reason"),
+            rows=tuple(_row(verdict, shape, run) for verdict in verdicts),
+        )
+        for place, verdicts in places.items()
+    ]
 
 
-def _table(place: str, verdicts: list[Json], shape: Shape, figures: Mapping[str, Json]) -> Table:
-    return Table(
-        caption=f"Who is best at {place}",
-        head=("figure", "may be best", "at least how many times worse the others are", "verdict and reason"),
-        rows=tuple(_row(verdict, shape, figures) for verdict in verdicts),
-    )
-
-
-def _row(verdict: Json, shape: Shape, figures: Mapping[str, Json]) -> Row:
-    figure = figures[cast("str", verdict["figure"])]
-    best = cast("list[str]", verdict["best"])
-    call = cast("str", verdict["call"])
+def _row(verdict: VerdictRecord, shape: Shape, run: RunRecord) -> Row:
+    figure, best, call = run.figure(verdict.figure), verdict.best, verdict.call
     mark = shape.contenders.index(best[0]) if len(best) == 1 and best[0] in shape.contenders else None
     return (
-        Cell(text=str(figure["label"]), detail=f"{figure['better']} is better", heading=True),
+        Cell(text=figure.label, detail=f"{figure.better} is better", heading=True),
         Cell(text=formatting.best(verdict) or "-", mark=mark),
         Cell(text=formatting.others(verdict) or "-"),
-        Cell(text="", badge=call, tone=call.replace(" ", "-"), detail=str(verdict["reason"] or "")),
+        Cell(text="", badge=call, tone=call.replace(" ", "-"), detail=verdict.reason),
     )

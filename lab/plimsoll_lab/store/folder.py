@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from pydantic import ValidationError
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.form import Form, record_of
-from plimsoll_lab.store.records import SCHEMA_VERSION, Json, TrialRecord
+from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
 
 DIGITS = 4
 LOOKED_AT_S = 0.1
@@ -61,13 +61,14 @@ class RunFolder:
         folder.mkdir(parents=True)
         return folder.resolve()
 
-    def write_run(self, record: Json) -> None:
+    def write_run(self, record: RunRecord) -> None:
         """Write the run's own record."""
-        write_atomically(self.path / "run.json", json.dumps(self.hide(record), indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(self.hide(record.to_json()), indent=1, ensure_ascii=False)
+        write_atomically(self.path / "run.json", text + "\n")
 
-    def read_run(self) -> Json:
+    def read_run(self) -> RunRecord:
         """The run's own record."""
-        return _read(self.path / "run.json")
+        return _check(self.path / "run.json", RunRecord)
 
     def write_trial(self, trial: TrialRecord) -> None:
         """Write one trial; once this returns it survives a crash."""
@@ -110,12 +111,11 @@ class RunFolder:
             os.close(descriptor)
         return False
 
-    def status(self, record: Json) -> str:
+    def status(self, record: RunRecord) -> str:
         """The status of its record, where a run that nobody works on any more is `killed` and not
         `running`.
         """
-        status = cast("str", record["status"])
-        return "killed" if status == "running" and not self.is_locked() else status
+        return "killed" if record.status == "running" and not self.is_locked() else record.status
 
     def remove(self) -> None:
         """Remove it for good; first its record, so that what is left after a crash is no run."""
@@ -207,16 +207,16 @@ def _numbers(out: Path) -> list[int]:
     return [int(child.name) for child in out.iterdir() if child.name.isdigit() and child.is_dir()]
 
 
-def _read(path: Path) -> Json:
+def _read(path: Path) -> object:
     try:
-        record = cast("Json", json.loads(path.read_text(encoding="utf-8")))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LabError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise LabError(
             f"{path}: is damaged ({error}); remove it, and 'plimsoll lab resume' measures it again"
         ) from None
-    version = record.get("schema_version")
+    version = record.get("schema_version") if isinstance(record, dict) else None
     if version != SCHEMA_VERSION:
         raise LabError(
             f"{path}: has schema version {version}, this lab reads {SCHEMA_VERSION}; use the lab that wrote it"

@@ -1,16 +1,13 @@
-"""How records are declared: the configuration that checks them and takes the schemas' descriptions
-from docstrings.
+"""How records are declared: what checks them, and takes the schemas' descriptions from docstrings.
 
-A record in memory is what it is on disk: a dictionary with a known form (`TypedDict`), which mypy
-checks where it is made and pydantic where it is read. A trial, which nobody adds to, is a frozen
-dataclass.
+mypy checks a record where it is made, pydantic where it is read or built from other data.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 
 Form = TypeVar("Form")
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
@@ -21,6 +18,23 @@ closed = with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
 documented = with_config(ConfigDict(extra="allow", use_attribute_docstrings=True))
 """A record whose known keys are declared, and that may hold more: what a program or a setting
 brings along."""
+
+
+class Record(BaseModel):
+    """Fields with names, types and docstrings, and no others."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+        serialize_by_alias=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+    def to_json(self) -> dict[str, object]:
+        """As it is written: numbers, texts, lists and dictionaries."""
+        return self.model_dump(mode="json")
 
 
 def record_of(form: type[Form], value: object) -> Form:

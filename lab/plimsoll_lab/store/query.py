@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
@@ -97,17 +97,15 @@ def _fill(database: duckdb.DuckDBPyConnection, table: str, folders: Sequence[Run
 
 def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
     run = folder.read_run()
-    name = str(run["run"])
+    name = run.run
     if table == "runs":
-        suite = cast("Json", run["suite"])
-        kept = {key: run[key] for key in ("status", "started_unix_s", "seed", "command")}
-        yield {"run": name, "suite": suite["name"], "question": suite["question"], **kept}
+        kept = {"status": run.status, "started_unix_s": run.started_unix_s, "seed": run.seed, "command": run.command}
+        yield {"run": name, "suite": run.suite.name, "question": run.suite.question, **kept}
     elif table == "points":
-        for point in cast("list[Json]", run["points"]):
-            setting = cast("Json", point["setting"])
-            words = ", ".join(f"{path}={value}" for path, value in setting.items())
-            for path, value in setting.items() or {"": ""}.items():
-                yield {"run": name, "point": point["number"], "setting": words, "path": path, "value": str(value)}
+        for point in run.points:
+            words = ", ".join(f"{path}={value}" for path, value in point.setting.items())
+            for path, value in point.setting.items() or (("", ""),):
+                yield {"run": name, "point": point.number, "setting": words, "path": path, "value": str(value)}
     else:
         for trial in folder.read_trials():
             own = {"run": name, "trial": trial.number, "block": trial.block, "point": trial.point}
@@ -131,7 +129,8 @@ def _view(table: str, columns: str, folders: Sequence[RunFolder]) -> str:
 
 
 def _split(columns: str) -> list[tuple[str, str]]:
-    return [cast("tuple[str, str]", tuple(each.strip().split(" ", 1))) for each in columns.split(",")]
+    names_and_types = (each.strip().partition(" ") for each in columns.split(","))
+    return [(name, kind) for name, _, kind in names_and_types]
 
 
 def _quoted(path: Path) -> str:

@@ -12,12 +12,23 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from plimsoll_lab.store.form import closed, documented, record_of
+from plimsoll_lab.suite.settings import Settings
 
 SCHEMA_VERSION: Literal[1] = 1
 
 Json = dict[str, object]
-Value = str | int | float | bool | Sequence[str]
-"""One setting, as in a suite."""
+Counts = Mapping[str, int]
+"""How often each thing happened, by its name."""
+
+
+def counts(summary: Mapping[str, object] | None, key: str) -> Counts:
+    """The counts below a key of a program's summary, such as `errors`; empty where it has none."""
+    found = (summary or {}).get(key)
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name): count for name, count in found.items() if isinstance(count, int)}
+
+
 Outcome = Literal["ok", "hard_limit", "failed", "generator_limited", "invalid"]
 """`ok`, or why this is no result: the server's own limit, its failure, the generator's limit,
 another doubt."""
@@ -191,7 +202,7 @@ class TrialRecord:
     """Its block, from 1."""
     point: int
     """The number of its point."""
-    setting: Mapping[str, Value]
+    setting: Settings
     """The matrix's settings of that point."""
     outcome: Outcome
     """`ok`, or why this is no result."""

@@ -13,8 +13,10 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
 
-RECORDS: dict[str, Any] = {"trial": TrialRecord}
+RECORDS: dict[str, Any] = {"run": RunRecord, "summary": RunSummary, "trial": TrialRecord}
 """Each kind of record, by the name of its schema."""
 HOME = Path(__file__).parent
 

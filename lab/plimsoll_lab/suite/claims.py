@@ -6,16 +6,15 @@ Both stand in the suite, and so in a commit, before the run that answers them.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from plimsoll_lab.suite.documents import Claim, Reference, Setting
+from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, Figure, figure_named, read_value, suggest
+from plimsoll_lab.suite.settings import Settings, Value
 
-ReadValue = Callable[[object, str], object]
+ReadValue = Callable[[object, str], Value]
 
 REFERENCE_KEYS = ("figure", "at", "value", "source", "text")
 CLAIM_KEYS = ("name", "source", "figure", "at", "over", "against", "expect", "free", "portable")
@@ -54,7 +53,7 @@ def read_claims(raw: object, read: ReadValue, *, source: str) -> tuple[Claim, ..
     )
 
 
-def check_paths(settings: Iterable[Setting], known: Iterable[str], where: str) -> None:
+def check_paths(settings: Iterable[Settings], known: Iterable[str], where: str) -> None:
     """Refuse a point that names what does not vary in this suite: it could never be told from
     others.
     """
@@ -65,7 +64,7 @@ def check_paths(settings: Iterable[Setting], known: Iterable[str], where: str) -
                 raise SuiteError(f"{where}: '{path}' does not vary in this suite{suggest(path, paths)}")
 
 
-def settings_of(claim: Claim) -> list[Setting]:
+def settings_of(claim: Claim) -> list[Settings]:
     """Every point that a claim is about."""
     return [claim.at, *([claim.over] if claim.over is not None else []), *(claim.against or ())]
 
@@ -101,16 +100,15 @@ def _claim(table: Mapping[str, object], read: ReadValue, where: str) -> Claim:
     )
 
 
-def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[float, float]:
-    operator, between = _OPERATOR.fullmatch(expect), _BETWEEN.fullmatch(expect)
-    if operator is None and between is None:
-        raise SuiteError(f"{where} expect: '{expect}' is no range; write '< 2', '>= 250ms' or '1.5 to 3'")
+def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[float, float | None]:
     try:
-        if operator is not None:
+        if operator := _OPERATOR.fullmatch(expect):
             bound = _bound(operator[2], figure, ratio=ratio)
-            least, most = (0.0, bound) if operator[1][0] == "<" else (bound, math.inf)
-        else:
-            least, most = (_bound(end, figure, ratio=ratio) for end in cast("re.Match[str]", between).groups())
+            return (0.0, bound) if operator[1][0] == "<" else (bound, None)
+        between = _BETWEEN.fullmatch(expect)
+        if between is None:
+            raise SuiteError(f"{where} expect: '{expect}' is no range; write '< 2', '>= 250ms' or '1.5 to 3'")
+        least, most = (_bound(end, figure, ratio=ratio) for end in between.groups())
     except ValueError as refusal:
         raise SuiteError(f"{where} expect: {refusal}") from None
     if least >= most:
@@ -122,10 +120,11 @@ def _bound(text: str, figure: Figure, *, ratio: bool) -> float:
     return float(text) if ratio else read_value(text, figure.unit)
 
 
-def _tables(raw: object, name: str, *, source: str) -> list[Mapping[str, object]]:
-    if not isinstance(raw, list) or not all(isinstance(each, dict) for each in raw):
+def _tables(raw: object, name: str, *, source: str) -> Sequence[Mapping[str, object]]:
+    tables = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
+    if not isinstance(raw, list) or len(tables) < len(raw):
         raise SuiteError(f"{source}: {name}: not a list of tables; write [[{name}]] above each")
-    return cast("list[Mapping[str, object]]", raw)
+    return tables
 
 
 def _figure(table: Mapping[str, object], where: str) -> Figure:
@@ -136,7 +135,7 @@ def _figure(table: Mapping[str, object], where: str) -> Figure:
     return figure
 
 
-def _setting(table: Mapping[str, object], key: str, read: ReadValue, where: str) -> Setting:
+def _setting(table: Mapping[str, object], key: str, read: ReadValue, where: str) -> Settings:
     raw = table.get(key)
     if not isinstance(raw, dict):
         raise SuiteError(f'{where} {key}: {raw!r} is no point; write {{ "load.connections" = 5000 }}')

@@ -10,7 +10,8 @@ from typing import cast
 
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import Axis, Settings, Value
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Axis
 
 CONTENDER = "contender"
 """The path under which a contender's name stands in a point's setting."""

@@ -4,11 +4,9 @@ the test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-Setting = Mapping[str, object]
-"""A point, by dotted path, as far as it has to be told from others."""
+from plimsoll_lab.suite.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,7 +15,7 @@ class Reference:
 
     figure: str
     """Its name, as in the records."""
-    at: Setting
+    at: Settings
     """The point, as far as it has to be told from others."""
     value: float
     """In the figure's own unit."""
@@ -39,17 +37,17 @@ class Claim:
     """Where it stands."""
     figure: str
     """The figure it is about."""
-    at: Setting
+    at: Settings
     """The point."""
-    over: Setting | None
+    over: Settings | None
     """The point it is divided by; without it, the figure itself is claimed."""
-    against: tuple[Setting, Setting] | None
+    against: tuple[Settings, Settings] | None
     """Two points whose ratio that ratio is divided by: whether an effect is larger here than
     there."""
     least: float
     """The range's lower end: 0 where there is none."""
-    most: float
-    """Its upper end; above every number where there is none."""
+    most: float | None
+    """Its upper end; None where there is none."""
     expect: str
     """The range as it was written."""
     free: str

@@ -14,7 +14,8 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.rack import real_network, settle, vary
 from plimsoll_lab.suite.read import check_documents, check_point, compete_along
-from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Settings, Suite, Value
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Suite
 
 TRIAL_OVERHEAD_S = 0.03
 """Start, readiness, connecting and stopping of a trial with few connections, as measured on two
@@ -81,11 +82,15 @@ def _search_s(search: SearchSettings, load: Settings, warm_up_s: float) -> float
     return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
 
 
+def connections(load: Settings) -> int:
+    """How many connections a generator opens; 64 where the suite does not say."""
+    return units.count(str(load.get("connections", 64)))
+
+
 def trial_s(load: Settings) -> float:
     """How long one trial with this load will take, roughly; a count without think time is taken at
     20,000 a second.
     """
-    connections = units.count(str(load.get("connections", 64)))
     think_text = str(load.get("think", "0")).removeprefix("exp:")
     think = units.duration_s(think_text)
     window = 0.0
@@ -93,10 +98,10 @@ def trial_s(load: Settings) -> float:
         window = units.duration_s(str(load["duration"]))
     elif "each" in load:
         each = units.count(str(load["each"]))
-        window = each * max(think, connections / 20_000)
+        window = each * max(think, connections(load) / 20_000)
     elif "requests" in load:
-        window = units.count(str(load["requests"])) / max(1.0, min(20_000.0, connections / max(think, 1e-4)))
-    return TRIAL_OVERHEAD_S + connections * CONNECTION_COST_S + window
+        window = units.count(str(load["requests"])) / max(1.0, min(20_000.0, connections(load) / max(think, 1e-4)))
+    return TRIAL_OVERHEAD_S + connections(load) * CONNECTION_COST_S + window
 
 
 def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -> list[Point]:

@@ -13,7 +13,7 @@ from typing import Literal
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import Value
+from plimsoll_lab.suite.settings import Value
 
 Kind = Literal["choice", "count", "duration", "rate", "size", "text", "switch", "texts", "file"]
 

@@ -8,8 +8,10 @@ import math
 import re
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.expand import connections
 from plimsoll_lab.suite.figures import figure_named
-from plimsoll_lab.suite.spec import Limit, Plan, Settings
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Limit, Plan
 
 RULE_OF_THREE = 3.0
 """Without one failure in n requests the ratio is below 3 / n with 95 % (Hanley and Lippman-Hand,
@@ -37,9 +39,8 @@ def requests_needed(limit: Limit) -> int:
 
 def requests_expected(load: Settings) -> float:
     """How many requests a window of this load will hold, roughly, from a server that keeps up."""
-    connections = units.count(str(load.get("connections", 64)))
     if "each" in load:
-        return float(connections * units.count(str(load["each"])))
+        return float(connections(load) * units.count(str(load["each"])))
     if "requests" in load:
         return float(units.count(str(load["requests"])))
     window_s = units.duration_s(str(load.get("duration", "0")))
@@ -47,7 +48,7 @@ def requests_expected(load: Settings) -> float:
         low, _, high = str(load["rate"]).partition(":")
         return window_s * (units.count(low) + units.count(high or low)) / 2
     think_s = units.duration_s(str(load.get("think", "0")).removeprefix("exp:"))
-    return window_s * (min(BUSY_RATE, connections / think_s) if think_s else BUSY_RATE)
+    return window_s * (min(BUSY_RATE, connections(load) / think_s) if think_s else BUSY_RATE)
 
 
 def too_short(plan: Plan) -> list[tuple[Limit, int, float]]:

@@ -18,7 +18,8 @@ from typing import cast
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import Place, Role, Settings, Suite, Value
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Place, Role, Suite
 from plimsoll_lab.suite.topology import LINK_KEYS, Link, Shape, Topology, check_shape, join, read_topology
 from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
 

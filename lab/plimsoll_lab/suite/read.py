@@ -22,7 +22,8 @@ from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, sugges
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
-from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Settings, Suite, Value, VerdictSettings
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Suite, VerdictSettings
 from plimsoll_lab.suite.whole_path import check_change
 
 Table = Mapping[str, object]

@@ -9,7 +9,8 @@ from typing import TypeVar
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings, Settings
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings
 
 OVER = ("load.connections", "load.rate")
 """What a search may vary."""

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.expect import Expectation
+from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.topology import Topology
-
-Value = str | int | float | bool | tuple[str, ...]
-"""One setting: a TOML scalar, or a list of texts (a command, a flag that may be repeated)."""
-
-Settings = Mapping[str, Value]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

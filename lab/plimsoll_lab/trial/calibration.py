@@ -7,14 +7,14 @@ large segments, of TCP connections where they carry them whole.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from plimsoll_lab.hosts.path import DATAGRAM_BYTES, OVERLOAD, PING_FRAME_BYTES, SEGMENT_BYTES
 from plimsoll_lab.problem import ENVIRONMENT, LabError
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.rack import paths
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import FULL_FRAME_BYTES, Topology
@@ -27,9 +27,9 @@ ATTEMPTS = 3
 """A passing disturbance of the machine is over by then."""
 
 
-def calibrate(plan: Plan, stages: Mapping[int, Stage]) -> list[Json]:
+def calibrate(plan: Plan, stages: Mapping[int, Stage]) -> list[CalibrationRecord]:
     """A record of each distinct network of a run, with the paths that its parts use."""
-    records: list[Json] = []
+    records = []
     for key, points in _by_network(plan, stages).items():
         stage = stages[points[0].number]
         if stage.network is None or stage.topology is None or not key:
@@ -37,42 +37,43 @@ def calibrate(plan: Plan, stages: Mapping[int, Stage]) -> list[Json]:
         used = dict.fromkeys(pair for point in points for pair in paths(point.place, point.roles, point.load))
         ready = stage.network.ready
         records.append(
-            {
-                "unix_s": time.time(),
-                "points": [point.number for point in points],
-                "backend": stage.topology.backend,
-                "large_segments": ready.get("large_segments"),
-                "priority": ready.get("priority"),
-                "paths": [_calibrate_path(stage, stage.topology, start, end) for start, end in used],
-            }
+            CalibrationRecord.model_validate(
+                {
+                    "unix_s": time.time(),
+                    "points": [point.number for point in points],
+                    "backend": stage.topology.backend,
+                    "large_segments": ready.get("large_segments"),
+                    "priority": ready.get("priority"),
+                    "paths": [_calibrate_path(stage, stage.topology, start, end) for start, end in used],
+                }
+            )
         )
     return records
 
 
-def refuse_untrue(records: Sequence[Json]) -> None:
+def refuse_untrue(records: Sequence[CalibrationRecord]) -> None:
     """Stop the run where a path is not what was asked for."""
-    for record in records:
-        for path in cast("list[Json]", record["paths"]):
-            if not path["within"]:
-                raise LabError(
-                    f"the emulated path from {path['from']} to {path['to']} is not what was asked for on this machine: "
-                    f"{says(path)}; use a quieter machine, or ask for a longer delay or a lower rate",
-                    exit_code=ENVIRONMENT,
-                )
+    for path in (each for record in records for each in record.paths):
+        if not path.within:
+            raise LabError(
+                f"the emulated path from {path.start} to {path.end} is not what was asked for on this machine: "
+                f"{says(path)}; use a quieter machine, or ask for a longer delay or a lower rate",
+                exit_code=ENVIRONMENT,
+            )
 
 
-def says(path: Json) -> str:
+def says(path: PathRecord) -> str:
     """What was asked for and what was measured, in words."""
-    asked, measured = cast("Json", path["asked"]), cast("Json", path["measured"])
-    times = cast("dict[str, float]", measured["round_trip_us"])
+    asked, measured = path.asked, path.measured
+    times = measured.round_trip_us
     parts = []
     if times:
-        wanted_ms = cast("float", asked["round_trip_us"]) / 1e3
+        wanted_ms = asked.round_trip_us / 1e3
         parts.append(f"a round trip of {times['p50'] / 1e3:.3f} ms for {wanted_ms:.3f} ms asked")
     else:
         parts.append("no echo came back")
-    if asked["goodput_bits_per_s"] is not None and measured["goodput_bits_per_s"] is not None:
-        rates = [cast("float", each["goodput_bits_per_s"]) / 1e6 for each in (measured, asked)]
+    if asked.goodput_bits_per_s is not None and measured.goodput_bits_per_s is not None:
+        rates = [each / 1e6 for each in (measured.goodput_bits_per_s, asked.goodput_bits_per_s)]
         parts.append(f"a goodput of {rates[0]:.2f} Mbit/s for {rates[1]:.2f} Mbit/s asked")
     return ", ".join(parts)
 
@@ -85,38 +86,40 @@ def _by_network(plan: Plan, stages: Mapping[int, Stage]) -> dict[str, list[Point
     return found
 
 
-def _calibrate_path(stage: Stage, topology: Topology, start: str, end: str) -> Json:
+def _calibrate_path(stage: Stage, topology: Topology, start: str, end: str) -> PathRecord:
     asked_rtt_s = topology.round_trip_s(start, end, frame_bytes=PING_FRAME_BYTES)
     delay_s = topology.round_trip_s(start, end)
     asked_goodput = asked_goodput_bits_per_s(topology, start, end, whole=_whole(stage))
-    record: Json = {
-        "from": start,
-        "to": end,
-        "asked": {
-            "one_way_us": topology.one_way_s(start, end) * 1e6,
-            "round_trip_delay_us": delay_s * 1e6,
-            "round_trip_us": asked_rtt_s * 1e6,
-            "goodput_bits_per_s": asked_goodput,
-        },
-    }
-    for attempt in range(1, ATTEMPTS + 1):
+    asked = AskedRecord(
+        one_way_us=topology.one_way_s(start, end) * 1e6,
+        round_trip_delay_us=delay_s * 1e6,
+        round_trip_us=asked_rtt_s * 1e6,
+        goodput_bits_per_s=asked_goodput,
+    )
+    for attempt in itertools.count(1):
         times = stage.hosts[start].round_trips(stage.hosts[end], asked_rtt_s)
         goodput = _goodput(stage, topology, start, end) if asked_goodput is not None else None
-        measured: Json = {"round_trip_us": _told(times), "goodput_bits_per_s": goodput}
-        off = {
+        off = OffRecord(
             # Without any delay there is nothing that a round trip could be held against.
-            "round_trip": statistics.median(times) / asked_rtt_s - 1 if times and delay_s else None,
-            "goodput": goodput / asked_goodput - 1 if goodput is not None and asked_goodput else None,
-        }
+            round_trip=statistics.median(times) / asked_rtt_s - 1 if times and delay_s else None,
+            goodput=goodput / asked_goodput - 1 if goodput is not None and asked_goodput else None,
+        )
         within = (
             bool(times)
-            and abs(off["round_trip"] or 0.0) <= ROUND_TRIP_TOLERATED
-            and abs(off["goodput"] or 0.0) <= GOODPUT_TOLERATED
+            and abs(off.round_trip or 0.0) <= ROUND_TRIP_TOLERATED
+            and abs(off.goodput or 0.0) <= GOODPUT_TOLERATED
         )
-        record |= {"measured": measured, "off": off, "within": within, "attempts": attempt}
-        if within:
+        if within or attempt == ATTEMPTS:
             break
-    return record
+    return PathRecord(
+        start=start,
+        end=end,
+        asked=asked,
+        measured=MeasuredRecord(round_trip_us=_told(times), goodput_bits_per_s=goodput),
+        off=off,
+        within=within,
+        attempts=attempt,
+    )
 
 
 def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole: bool) -> float | None:
@@ -138,7 +141,7 @@ def _whole(stage: Stage) -> bool:
     return stage.network is not None and stage.network.ready.get("large_segments") == "whole"
 
 
-def _told(times: Sequence[float]) -> Json:
+def _told(times: Sequence[float]) -> dict[str, float]:
     if not times:
         return {}
     ordered = sorted(times)

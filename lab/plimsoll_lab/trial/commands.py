@@ -12,7 +12,8 @@ from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, without_csv
 from plimsoll_lab.suite.rack import LOAD, SERVER, resolve
-from plimsoll_lab.suite.spec import Role, Settings, Suite
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Role, Suite
 
 SHARED = ("connections", "requests", "connect_rate")
 """What several generators share evenly; the window's length, and requests on each connection, are

@@ -14,7 +14,8 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES
 from plimsoll_lab.suite.rack import LOCAL
-from plimsoll_lab.suite.spec import Point, Settings
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Point
 from plimsoll_lab.trial.window import Window
 
 TCP = ("retransmitted_segments", "resets_sent", "timeouts", "syn_retransmissions", "listen_overflows", "listen_drops")

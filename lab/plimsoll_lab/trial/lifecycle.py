@@ -33,7 +33,8 @@ from plimsoll_lab.store.records import (
 )
 from plimsoll_lab.suite.expand import trial_s
 from plimsoll_lab.suite.rack import LOCAL, SERVER, start_order
-from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Settings, Suite
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing

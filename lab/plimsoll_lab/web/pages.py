@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import jinja2
 from markupsafe import Markup
@@ -53,15 +52,14 @@ def _row(folder: RunFolder) -> Json:
         run = folder.read_run()
     except LabError as damaged:
         return {"number": number, "suite": "", "question": str(damaged), "status": "damaged", "began": "", "trials": ""}
-    suite = cast("Json", run["suite"])
-    planned = "searches" if run.get("search") else str(len(cast("list[object]", run["trials"])))
+    searching = run.search is not None
     return {
         "number": number,
-        "suite": suite["name"],
-        "question": suite["question"],
+        "suite": run.suite.name,
+        "question": run.suite.question,
         "status": folder.status(run),
-        "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(cast("float", run["started_unix_s"]))),
-        "trials": f"{folder.count_trials()} of {planned}" if not run.get("search") else str(folder.count_trials()),
+        "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.started_unix_s)),
+        "trials": str(folder.count_trials()) + ("" if searching else f" of {len(run.trials)}"),
     }
 
 
@@ -73,16 +71,15 @@ def live(folder: RunFolder) -> str:
         "offset": found[-1].offset if found else 0,
         "events": tail(found),
         "number": int(folder.path.name),
-        "trials": len(cast("list[object]", run["trials"])),
+        "trials": len(run.trials),
     }
     # `<` could end the element it stands in; JSON may write it otherwise.
     data = Markup(json.dumps(known).replace("<", "\\u003c"))  # noqa: S704
-    suite = cast("Json", run["suite"])
     done = [each for each in tail(found) if each["event"] == "trial"]
     return _TEMPLATES.get_template("live.html").render(
         number=int(folder.path.name),
-        suite=suite["name"],
-        question=suite["question"],
+        suite=run.suite.name,
+        question=run.suite.question,
         status=folder.status(run),
         done=done,
         has_report=folder.report.is_file(),

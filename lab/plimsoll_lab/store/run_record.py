@@ -1,0 +1,386 @@
+"""run.json: what a run is about, written before its first trial, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import AliasChoices, ConfigDict, Field
+
+from plimsoll_lab.store.form import Record
+from plimsoll_lab.store.records import SCHEMA_VERSION
+from plimsoll_lab.suite.documents import Claim, Reference
+from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Axis, Limit, Place, PlannedTrial, Role, RunSettings, SearchSettings
+
+Status = Literal["running", "complete", "interrupted", "failed"]
+LimitedBy = Literal["server", "generator", "environment"]
+SearchState = Literal["planned", "interrupted", "out of patience", "complete", "failed"]
+ShortOf = Literal["descriptors", "listen_overflow", "errors", "cpu", "memory"]
+
+
+class SuiteRecord(Record):
+    """The suite of a run."""
+
+    name: str
+    """Its name."""
+    question: str
+    """What it asks."""
+    source: str
+    """The file it was read from."""
+    directory: str
+    """The folder that `{dir}` stands for."""
+    text: str
+    """The file, verbatim but for secrets."""
+
+
+class RequestRecord(Record):
+    """What a person asked for besides the suite."""
+
+    suite: str
+    """The suite as it was named."""
+    changes: Mapping[str, Value]
+    """Settings that win over the suite's, by dotted path."""
+    only: Mapping[str, Sequence[str]]
+    """The points to keep, by dotted path."""
+    fast: bool = False
+    """Whether `--fast` was given."""
+    hosts: str | None = None
+    """The cluster: `ray:HEAD:PORT`; null on one machine."""
+
+
+class DescriptorLimits(Record):
+    """How many descriptors a process may have open (RLIMIT_NOFILE)."""
+
+    soft: int
+    """The limit in force."""
+    hard: int
+    """As far as a process may raise it."""
+
+
+class EnvironmentRecord(Record):
+    """What a result depends on besides the question; null where the machine does not tell."""
+
+    system: str
+    """The kernel and its release."""
+    machine: str
+    """The processor's architecture."""
+    cpu: str | None = None
+    """The processor's model."""
+    cpus: int
+    """CPUs that the lab may use."""
+    memory: str | None = None
+    """MemTotal of /proc/meminfo."""
+    hypervisor: str
+    """Whether the processor shows one."""
+    open_files_limit: DescriptorLimits
+    """Descriptors of a process."""
+    metering: str
+    """Where the cost of a server is read from."""
+    python: str
+    """The version that runs the lab."""
+    tcp_congestion_control: str | None = None
+    """net.ipv4.tcp_congestion_control."""
+    ip_local_port_range: str | None = None
+    """net.ipv4.ip_local_port_range."""
+    somaxconn: str | None = None
+    """net.core.somaxconn."""
+    tcp_max_syn_backlog: str | None = None
+    """net.ipv4.tcp_max_syn_backlog."""
+    pid_max: str | None = None
+    """kernel.pid_max."""
+    io_uring_disabled: str | None = None
+    """kernel.io_uring_disabled."""
+    transparent_hugepage: str | None = None
+    """The setting of transparent huge pages."""
+    cpu_governor: str | None = None
+    """The frequency governor of the first CPU."""
+    clocksource: str | None = None
+    """The kernel's clock source."""
+    load_average: str | None = None
+    """/proc/loadavg as the run began."""
+
+    def known(self) -> dict[str, object]:
+        """What the machine told."""
+        return {name: value for name, value in self.to_json().items() if value is not None}
+
+
+class PointRecord(Record):
+    """One point of the matrix."""
+
+    number: int
+    """By which trials name it."""
+    setting: Settings
+    """The matrix's settings there, by dotted path."""
+    server: Settings
+    """The [server] table there."""
+    load: Settings
+    """The [load] table there."""
+    control: bool = False
+    """Whether it is another point once more, as an A/A control."""
+    network: Mapping[str, object] | None = None
+    """Hosts, switches and links; null without a network."""
+    addresses: int = 1
+    """On a cluster: how many of a host's addresses its generator rotates through."""
+    place: Place = Place()
+    """The hosts of the server and of the generators."""
+    roles: Sequence[Role] = ()
+    """Further parts."""
+
+
+class FamilyRecord(Record):
+    """The comparisons, stated before the run."""
+
+    compare: str | None
+    """The axis whose values compete."""
+    figures: Sequence[str]
+    """The figures on which they compete."""
+    margin: float
+    """Within this ratio they are equivalent."""
+    baseline: str | None = None
+    """The contender that a gate compares every other one with."""
+    tolerance: float = 0.0
+    """The loss that a gate tolerates."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSettingsRecord(SearchSettings):
+    """What is searched for: the [search] table, and whose capacity it is."""
+
+    subject: str | None = None
+    """Whose capacity it is, in words; null for the points of a matrix."""
+
+
+class CauseRecord(Record):
+    """What a server was short of."""
+
+    code: ShortOf
+    """For scripts."""
+    text: str
+    """In words."""
+
+
+class BreakRecord(Record):
+    """What was missed at the upper bound, and what the server was short of."""
+
+    missed: str
+    """The limit that was missed."""
+    causes: Sequence[CauseRecord]
+    """What the server was short of."""
+    near_ceiling: str | None = None
+    """Where the generator was near its own limit: how near."""
+
+
+class LoadRecord(Record):
+    """One load that a search tried."""
+
+    load: int
+    """Connections, or requests a second."""
+    trials: int
+    """How often it was tried."""
+    good: int
+    """How often every limit was met."""
+    medians: Mapping[str, float]
+    """The median of each figure."""
+
+
+class SearchRecord(Record):
+    """One search: a whole one a repetition of each point of the matrix."""
+
+    model_config = ConfigDict(frozen=False, validate_assignment=True)  # it grows with its trials
+
+    number: int
+    """Its position, from 1."""
+    block: int
+    """Its block, from 1."""
+    point: int
+    """The number of its point."""
+    state: SearchState
+    """How far it came."""
+    trials: int = 0
+    """How many trials it took."""
+    setting: Settings = Field(default_factory=dict)
+    """The matrix's settings at its point."""
+    lower: int | None = None
+    """The highest load that met every limit."""
+    upper: int | None = None
+    """The lowest load that did not."""
+    limited_by: LimitedBy | None = None
+    """Who stopped the rise."""
+    broke: BreakRecord | None = None
+    """What broke first."""
+    generator_ceiling_per_s: float | None = None
+    """What the generator gets from a null server."""
+    held_s: float = 0.0
+    """How long the confirming trials at `lower` lasted, in seconds."""
+    trial_s: float = 0.0
+    """Seconds of each confirming trial."""
+    precision: float | None = None
+    """Relative distance of loads that trials of this length tell apart; null where few lay near the
+    limit."""
+    confirmed: int = 0
+    """How many of these there were."""
+    unconfirmed: Sequence[int] = ()
+    """Loads that met every limit until a longer trial refuted them."""
+    loads: Sequence[LoadRecord] = ()
+    """Every load that was tried."""
+    reason: str | None = None
+    """Of a search whose server did not start, listen or answer: what it said."""
+
+
+class AskedRecord(Record):
+    """What was asked of a path."""
+
+    one_way_us: float
+    """The delay of its links, added up."""
+    round_trip_delay_us: float
+    """The same there and back."""
+    round_trip_us: float
+    """Of an ICMP echo, with its time on the links."""
+    goodput_bits_per_s: float | None
+    """Payload a second; null without a rate."""
+
+
+class MeasuredRecord(Record):
+    """What was measured of a path."""
+
+    round_trip_us: Mapping[str, int | float]
+    """Count, minimum, p50 and p99 of ICMP echoes; empty where none came back."""
+    goodput_bits_per_s: float | None
+    """Payload a second; null where it was not measured."""
+
+
+class OffRecord(Record):
+    """Relative differences of measured from asked."""
+
+    round_trip: float | None
+    """Of the median round trip; null without a delay or an echo."""
+    goodput: float | None
+    """Of the goodput; null without a rate."""
+
+
+class PathRecord(Record):
+    """A path of an emulated network from one host to another."""
+
+    start: str = Field(validation_alias=AliasChoices("from", "start"), serialization_alias="from")
+    """The host it begins at."""
+    end: str = Field(validation_alias=AliasChoices("to", "end"), serialization_alias="to")
+    """The host it ends at."""
+    asked: AskedRecord
+    """What was asked for."""
+    measured: MeasuredRecord
+    """What the last measurement found."""
+    off: OffRecord
+    """How far it is off."""
+    within: bool
+    """Whether that is near enough."""
+    attempts: int
+    """How often it was measured."""
+
+
+class CalibrationRecord(Record):
+    """An emulated network as it was measured before the first trial."""
+
+    unix_s: float
+    """When."""
+    points: Sequence[int]
+    """The points that use it."""
+    backend: str
+    """What emulates it."""
+    large_segments: str | None
+    """Whether the links carry large segments whole."""
+    priority: str | int | None
+    """The scheduling priority of the emulator."""
+    paths: Sequence[PathRecord]
+    """Each path that a part of the run uses."""
+
+
+class HostRecord(Record):
+    """A host of a run on a cluster, and what it is."""
+
+    name: str
+    """By which the suite names it."""
+    address: str
+    """The address of its node."""
+    called: Sequence[str]
+    """Other names of that node."""
+    labels: Mapping[str, str]
+    """What the cluster says of it."""
+    machine: str
+    """Tells machines apart."""
+    versions: Mapping[str, str]
+    """Of its programs."""
+    environment: Mapping[str, object]
+    """What the machine told."""
+
+
+class RunRecord(Record):
+    """What a run is about, written before its first trial: run.json."""
+
+    model_config = ConfigDict(frozen=False, validate_assignment=True)  # it grows with its run
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    """Of this record's form."""
+    run: str
+    """The number of its folder."""
+    status: Status
+    """How it ended; `running` while a lab works on it, and after that lab was killed."""
+    suite: SuiteRecord
+    """Its suite."""
+    request: RequestRecord
+    """What was asked for besides."""
+    command: str
+    """Makes the same run again, seed included."""
+    seed: int
+    """Where all its randomness comes from."""
+    started_unix_s: float
+    """When it began."""
+    finished_unix_s: float | None
+    """When it ended; null while it runs."""
+    versions: Mapping[str, str]
+    """Of the binary, its file's digest, and of the lab."""
+    environment: EnvironmentRecord
+    """A list of what is wanted of the machine, never the environment wholesale."""
+    axes: Sequence[Axis]
+    """The axes of its matrix."""
+    points: Sequence[PointRecord]
+    """Every point."""
+    trials: Sequence[PlannedTrial]
+    """Every trial that is to be made, in order."""
+    settings: RunSettings
+    """The [run] table, defaults included."""
+    limits: Sequence[Limit]
+    """What points have to meet."""
+    family: FamilyRecord
+    """What is compared with what."""
+    figures: Sequence[Figure]
+    """Every figure that its trials yield."""
+    search: SearchSettingsRecord | None = None
+    """Of a run that searches: what is searched for."""
+    searches: Sequence[SearchRecord] = ()
+    """Of a run that searches: each search, in the order they were made."""
+    calibrations: Sequence[CalibrationRecord] = ()
+    """Each distinct emulated network, as measured at the run's start and at each resume."""
+    hosts: Sequence[HostRecord] = ()
+    """On a cluster: the name of each host, the node that has it, and what that is."""
+    quantities: Mapping[str, Mapping[str, tuple[float, str]]] = Field(default_factory=dict)
+    """Settings that are numbers, by path and by value as text: the number and its unit (s, B, bit/s
+    or none)."""
+    drawn: Sequence[tuple[str, str]] = ()
+    """Charts that the suite asks for: a figure, and the path or the product of two that it is drawn
+    over."""
+    references: Sequence[Reference] = ()
+    """Figures of documents, in the figure's own unit."""
+    claims: Sequence[Claim] = ()
+    """Conclusions of documents, as the suite states them before the run."""
+
+    def figure(self, name: str) -> Figure:
+        """A figure of this run by its name. Raises `KeyError` where there is none."""
+        return self.figures_by_name[name]
+
+    @property
+    def figures_by_name(self) -> dict[str, Figure]:
+        """Every figure by its name."""
+        return {each.name: each for each in self.figures}
