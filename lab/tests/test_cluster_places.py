@@ -41,9 +41,10 @@ def test_any_host_is_the_next_by_address_and_never_the_head() -> None:
     assert addresses("h4", "h10", "h1", "h2") == {
         "h1": "10.0.0.2",
         "h2": "10.0.0.3",
-        "h4": "10.0.0.4",
-        "h10": "10.0.0.10",
+        "h4": "10.0.0.10",
+        "h10": "10.0.0.4",
     }
+    assert addresses("h3") == {"h3": "10.0.0.4"}
     assert addresses("h1", "h2", "h3", "h4", "h5").keys() == {"h1", "h2", "h3", "h4"}
 
 

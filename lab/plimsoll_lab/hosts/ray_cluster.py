@@ -91,6 +91,8 @@ class RayCluster:
         self._binary = binary
         self._ray: Any = None
         self._placed: dict[str, Placed] = {}
+        self._gone: set[str] = set()
+        """Nodes that were lost, and that Ray may still have: the others come first."""
         self.replaced: list[dict[str, object]] = []
         """Hosts that were lost: the suite's name, the node, and why."""
 
@@ -154,12 +156,18 @@ class RayCluster:
             missing = [name for name in names if name not in self._placed]
             if not missing:
                 return {name: self._placed[name].host for name in names}
-            chosen = choose(missing, self._nodes(), {placed.node.number for placed in self._placed.values()})
+            taken = {placed.node.number for placed in self._placed.values()}
+            chosen = choose(missing, self._nodes(), taken | self._gone)
+            if not chosen:
+                # Of a node that Ray has not missed yet nobody knows whether it is back.
+                self._gone.clear()
             begun = {name: self._begin(name, node) for name, node in chosen.items()}
             for name, node in chosen.items():
-                # A node that Ray has not missed yet may be gone all the same.
-                with contextlib.suppress(HostLost):
+                try:
                     self._placed[name] = self._open(name, node, begun[name])
+                except HostLost:
+                    # Ray misses a node that was cut off only after a while.
+                    self._gone.add(node.number)
             if time.monotonic() > deadline:
                 missing = [name for name in names if name not in self._placed]
                 raise NoHost(self._too_few(missing), exit_code=ENVIRONMENT)
@@ -170,6 +178,7 @@ class RayCluster:
         lost = self._placed[name].connection.lost
         if lost is not None:
             placed = self._placed.pop(name)
+            self._gone.add(placed.node.number)
             self.replaced.append({"name": name, "address": placed.node.address, "reason": lost.reason})
             placed.connection.close()
 
@@ -273,15 +282,18 @@ def _is_about_tokens(refusal: str) -> bool:
 
 def choose(names: Iterable[str], nodes: Sequence[Node], taken: Iterable[str]) -> dict[str, Node]:
     """A node for each name, as far as there are any: those that are called so first, then those
-    with a label, `KEY=VALUE` or `KEY=VALUE N`, and for h1, h2, ... any in the order of their
-    addresses.
+    with a label, `KEY=VALUE` or `KEY=VALUE N`; for hN the Nth by address, or else any that is free.
+    The head is chosen by name alone.
     """
     names = sorted(names, key=lambda name: (len(name), name))
+    ordered = [node for node in sorted(nodes, key=_by_address) if not node.head]
+    ranks = {node.number: f"h{rank}" for rank, node in enumerate(ordered, start=1)}
     free = [node for node in sorted(nodes, key=_by_address) if node.number not in set(taken)]
     found: dict[str, Node] = {}
     tests: tuple[Callable[[str, Node], bool], ...] = (
         lambda name, node: name in node.names,
         lambda name, node: not node.head and _has_label(name, node),
+        lambda name, node: ranks.get(node.number) == name,
         lambda name, node: not node.head and re.fullmatch(r"h\d+", name) is not None,
     )
     for fits in tests:
