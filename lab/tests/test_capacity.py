@@ -272,9 +272,9 @@ def test_a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() -> None:
     assert sum(each.refuted for each in grown) == 0
     assert sum(each.refuted for each in steady) >= 85
     assert sum(each.shown for each in steady) <= 5
-    # Too short, or too strongly correlated, is too short to tell.
-    near = [batch_growth(backlog_of(990, seed, 12), interval_s=1, offered_rate=990) for seed in range(100)]
-    assert sum(each.refuted for each in near) <= 10
+    # A growth of 2 % in a short trial is seldom taken for none; mostly nothing can be told.
+    short = [batch_growth(backlog_of(1020, seed, 12), interval_s=1, offered_rate=1020) for seed in range(100)]
+    assert sum(each.refuted for each in short) <= 5
     assert not batch_growth([1.0] * 7, interval_s=1, offered_rate=100).refuted
 
 
