@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::forwarder::{Folder, Forwarder, Noise, accept, connect, listener, reset, text_of, until};
+use crate::support::peer::read_once;
 
 /// The rows of a connection log, by column.
 fn rows(path: &std::path::Path, count: usize) -> Vec<Vec<String>> {
@@ -73,7 +74,7 @@ fn a_connection_is_relayed_both_ways_and_has_a_row_in_the_log() {
     server.read_exact(&mut buffer).expect("it is passed on");
     assert_eq!(&buffer, b"question");
     client.shutdown(Shutdown::Write).expect("connected");
-    assert_eq!(server.read(&mut buffer).expect("the end is passed on"), 0);
+    assert_eq!(server.read_to_end(&mut Vec::new()).expect("the end is passed on"), 0);
     server.write_all(b"a late answer").expect("the other half is open");
     drop(server);
     let mut answer = String::new();
@@ -138,7 +139,7 @@ fn an_end_is_passed_on_while_the_other_side_sends_without_pause() {
     let heard = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let outcome = (&server).read(&mut [0]);
+            let outcome = read_once(&server, &mut [0]);
             heard.store(true, Ordering::Release);
             assert_eq!(outcome.expect("the end is passed on"), 0);
         });
@@ -152,7 +153,7 @@ fn an_end_is_passed_on_while_the_other_side_sends_without_pause() {
         client.read_exact(&mut buffer).expect("it is relayed");
         client.read_exact(&mut buffer).expect("it is relayed");
         client.shutdown(Shutdown::Write).expect("connected");
-        while client.read(&mut buffer).expect("it is relayed") > 0 {}
+        while read_once(&client, &mut buffer).expect("it is relayed") > 0 {}
     });
     assert_eq!(setting.last_end(1), "client_closed");
 }
@@ -216,7 +217,7 @@ fn silence_ends_a_connection_by_a_reset_and_the_log_says_which_time_ran_out() {
     let setting = Setting::new("half_close = \"100ms\"");
     let (mut client, mut server) = setting.pair();
     client.shutdown(Shutdown::Write).expect("connected");
-    assert_eq!(server.read(&mut [0]).expect("the end is passed on"), 0);
+    assert_eq!(server.read_to_end(&mut Vec::new()).expect("the end is passed on"), 0);
     read_reset(&mut client);
     assert_eq!(setting.last_end(1), "half_close");
 }
@@ -278,7 +279,7 @@ fn a_killed_destination_and_a_killed_client_have_the_right_row() {
     client.read_exact(&mut [0]).expect("it is echoed");
     server.kill().expect("it runs");
     server.wait().expect("a status");
-    assert_eq!(client.read(&mut [0]).expect("the end is passed on"), 0);
+    assert_eq!(client.read_to_end(&mut Vec::new()).expect("the end is passed on"), 0);
     drop(client);
     assert_eq!(rows(&log, 1)[0][10], "server_closed");
 
@@ -488,7 +489,7 @@ fn urgent_data_arrives_in_its_place_in_the_stream_with_all_that_follows_it() {
                 assert!(read == sent, "after {bulk} bytes, at the end: {ends}");
             });
         }
-        assert_eq!(server.read(&mut [0]).expect("the end is passed on"), 0);
+        assert_eq!(server.read_to_end(&mut Vec::new()).expect("the end is passed on"), 0);
     }
     setting.forwarder.stop();
 }

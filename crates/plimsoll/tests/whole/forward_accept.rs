@@ -1,10 +1,11 @@
 //! What every accept strategy must do: relay, spread, outgrow a table, follow a reload, and lose
 //! nobody who was queued.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
 use crate::support::forwarder::{Folder, Forwarder, answer, asks, connect, echo, exchange, until};
+use crate::support::peer::read_once;
 
 /// Every strategy, with its workers.
 const STRATEGIES: [&[&str]; 5] = [
@@ -72,7 +73,7 @@ fn max_connections_holds_for_all_workers_together_and_who_waits_is_served_later(
         until("all were served", || {
             streams.retain_mut(|stream| {
                 stream.set_nonblocking(true).expect("a socket takes it");
-                let answered = stream.read(&mut [0; 5]).is_ok();
+                let answered = read_once(&mut *stream, &mut [0; 5]).is_ok();
                 served += usize::from(answered);
                 !answered
             });

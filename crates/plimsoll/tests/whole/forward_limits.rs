@@ -9,6 +9,7 @@ use std::time::Duration;
 use plimsoll_sys::net;
 
 use crate::support::forwarder::{Folder, Forwarder, accept, connect, echo, exchange, listener, text_of, until};
+use crate::support::peer::read_once;
 
 #[test]
 fn past_max_connections_accepting_pauses_and_resumes_when_a_connection_ends() {
@@ -25,7 +26,7 @@ fn past_max_connections_accepting_pauses_and_resumes_when_a_connection_ends() {
         let mut waiting = forwarder.connect();
         waiting.write_all(b"hello").expect("there is room");
         waiting.set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout can be set");
-        assert!(waiting.read(&mut [0]).is_err(), "it has to wait");
+        assert!(read_once(&waiting, &mut [0]).is_err(), "it has to wait");
         waiting.set_read_timeout(Some(crate::support::forwarder::PATIENCE)).expect("a timeout can be set");
         drop(streams.remove(0));
         waiting.read_exact(&mut [0; 5]).expect("it is relayed");
@@ -54,7 +55,7 @@ fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
         let mut served = 0;
         until("all were served", || {
             streams.retain_mut(|stream| {
-                let answered = stream.read(&mut [0; 5]).is_ok_and(|length| length > 0);
+                let answered = read_once(&mut *stream, &mut [0; 5]).is_ok_and(|length| length > 0);
                 if answered {
                     served += 1;
                 }
@@ -182,7 +183,7 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
     });
     until("every connection still relays", || {
         let mut buffer = vec![0; 1 << 16];
-        held.iter_mut().all(|(_, server)| server.read(&mut buffer).is_ok_and(|length| length > 0))
+        held.iter_mut().all(|(_, server)| read_once(server, &mut buffer).is_ok_and(|length| length > 0))
     });
     drop(held);
     let summary = forwarder.stop();

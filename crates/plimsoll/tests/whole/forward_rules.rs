@@ -11,6 +11,7 @@ use crate::support::forwarder::{
     Folder, Forwarder, PATIENCE, accept, answer, asks, command, connect, echo, exchange, listener, reset, text_of,
     until,
 };
+use crate::support::peer::read_once;
 
 /// A forwarder with one rule, at a free port, and its log.
 struct Ruled {
@@ -61,7 +62,7 @@ fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
 /// call comes first: a read after a write that was told of it sees an end of the stream.
 fn is_cut_off(mut stream: TcpStream) -> bool {
     let is_reset = |kind: ErrorKind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
-    match stream.write_all(b"?").and_then(|()| stream.read(&mut [0])) {
+    match stream.write_all(b"?").and_then(|()| read_once(&stream, &mut [0])) {
         Ok(_) => false,
         Err(error) => is_reset(error.kind()),
     }
@@ -251,7 +252,7 @@ fn a_destination_whose_checks_fail_gets_no_connection_until_they_succeed() {
     client.write_all(b"x").expect("there is room");
     // Checks are connections without a byte.
     let mut byte = [0];
-    while accept(&back).read(&mut byte).expect("a check ends, and the client sends") == 0 {}
+    while read_once(accept(&back), &mut byte).expect("a check ends, and the client sends") == 0 {}
     assert_eq!(&byte, b"x");
     let summary = ruled.forwarder.stop();
     assert_eq!(summary["errors"], serde_json::json!({}), "nobody was led to the dead one");

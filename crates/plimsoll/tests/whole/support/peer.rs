@@ -26,6 +26,17 @@ pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     address
 }
 
+/// One read, again after EINTR, with which a receive with a time-out may end though nobody handles a
+/// signal (signal(7)).
+pub(crate) fn read_once(mut stream: impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 /// A server that answers what it has read with what `answer` makes of it, until `answer` says no
 /// more.
 pub(crate) fn answer(answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> SocketAddr {
