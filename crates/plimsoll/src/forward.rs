@@ -27,6 +27,7 @@ Examples:
   plimsoll forward '*:8443=[2001:db8::1]:443' unix:/run/a.sock=127.0.0.1:5432
   plimsoll forward '*:20000-20100=192.0.2.7'              a range of ports, each to the same port there
   plimsoll forward --config forward.toml --check          say whether the table is whole, and end
+  plimsoll forward --config forward.toml --upgrade        take over from the one that runs, or start
   plimsoll forward --config forward.toml --watch          read it anew whenever it changes (SIGHUP does too)
   plimsoll forward --table port_fwd_table.config          port_fwd's file, or rinetd.conf")]
 pub(crate) struct Arguments {
@@ -71,13 +72,23 @@ pub(crate) struct Arguments {
     /// Write port_fwd's log, a CSV row for each relayed read. It turns splice off.
     #[arg(long, value_name = "FILE")]
     transfer_log: Option<PathBuf>,
-    /// Take over the listeners of the forwarder that was started with the same PATH, without
-    /// refusing a connection; it drains, and ends. Where none runs, start, and wait there to be
-    /// taken over from.
-    #[arg(long, value_name = "PATH", conflicts_with = "check")]
-    upgrade: Option<PathBuf>,
+    /// Take over the listeners of the forwarder that was started with --upgrade and the same PATH,
+    /// without refusing a connection; it drains, and ends. Where none runs, start, and wait there
+    /// to be taken over from. Without PATH it is named after the first listening address, in
+    /// $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR or /run.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, conflicts_with = "check")]
+    upgrade: Option<Option<PathBuf>>,
     #[command(flatten)]
     output: Output,
+}
+
+/// Where the same command meets the forwarder that runs: no two listen at the same address. The
+/// folder is systemd.exec(5)'s, the user's (XDG Base Directory Specification) or the machine's.
+fn meeting_place(table: &Table) -> PathBuf {
+    let named = |variable| std::env::var_os(variable).filter(|folder| !folder.is_empty());
+    let folder = named("RUNTIME_DIRECTORY").or_else(|| named("XDG_RUNTIME_DIR")).unwrap_or_else(|| "/run".into());
+    let first = table.rules.first().map(|rule| rule.listen.to_string()).unwrap_or_default();
+    Path::new(&folder).join(format!("plimsoll-forward-{}.sock", first.replace('/', "-")))
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -121,7 +132,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         say("splice is off, as the transfer log has a row for each read");
     }
     let transfer_log = arguments.transfer_log.clone();
-    let (drain, upgrade) = (arguments.drain, arguments.upgrade.clone());
+    let drain = arguments.drain;
+    let upgrade = arguments.upgrade.clone().map(|path| path.unwrap_or_else(|| meeting_place(&table)));
     let config = Config { table, workers, accept, drain, connection_log, transfer_log, inherited, upgrade };
     let forwarder = Forwarder::bind(config, Box::new(say)).map_err(told)?;
     if let Some(user) = &arguments.user {

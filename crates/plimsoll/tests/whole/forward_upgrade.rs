@@ -52,14 +52,41 @@ fn a_socket_of_the_service_manager_that_no_rule_names_is_refused() {
     assert!(said.contains(&format!("a socket at {address}, and no rule listens there")), "{said}");
 }
 
+/// The flag, with a path in a folder.
+fn upgrade_at(folder: &Folder) -> String {
+    format!("--upgrade={}", text_of(&folder.path("upgrade")))
+}
+
+#[test]
+fn without_a_path_the_same_command_takes_over_and_another_one_meets_nobody() {
+    let folder = Folder::new();
+    let address = free_address();
+    let mapping = format!("{address}={}", echo());
+    let start = |mapping: &str| {
+        let mut started = command(&["--upgrade", mapping]);
+        started.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", folder.path(""));
+        Forwarder::of(Running::start(started))
+    };
+    let mut old = start(&mapping);
+    let other = start(&format!("{}={}", free_address(), echo()));
+    let new = start(&mapping);
+    let sentence = old.sentence();
+    assert!(sentence.contains("has taken over, with 1 of the listeners"), "{sentence}");
+    let (status, ..) = old.wait();
+    assert_eq!(status.code(), Some(0));
+    exchange(&mut connect(address));
+    exchange(&mut other.connect());
+    new.stop();
+    other.stop();
+}
+
 #[test]
 fn a_new_process_takes_over_without_a_refused_connection_and_the_old_one_lets_its_connections_end() {
     for accept in ["exclusive", "handoff", "reuseport"] {
         let (folder, address) = (Folder::new(), free_address());
-        let (path, unix) = (text_of(&folder.path("upgrade")), text_of(&folder.path("listen")));
+        let (upgrade, unix) = (upgrade_at(&folder), text_of(&folder.path("listen")));
         let mappings = [format!("{address}={}", echo()), format!("unix:{unix}={}", echo())];
-        let arguments =
-            [mappings[0].as_str(), mappings[1].as_str(), "--workers", "2", "--accept", accept, "--upgrade", &path];
+        let arguments = [mappings[0].as_str(), mappings[1].as_str(), "--workers", "2", "--accept", accept, &upgrade];
         let mut running = Forwarder::start(&arguments);
         let (ends, exchanged) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
@@ -98,19 +125,19 @@ fn a_new_process_takes_over_without_a_refused_connection_and_the_old_one_lets_it
 #[test]
 fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
     let folder = Folder::new();
-    let path = text_of(&folder.path("upgrade"));
+    let upgrade = upgrade_at(&folder);
     let [first, second] = [(); 2].map(|()| free_address());
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mapping = |listen: SocketAddr| format!("{listen}={}", echo());
-    let mut old = Forwarder::start(&[&mapping(first), &mapping(second), "--upgrade", &path]);
+    let mut old = Forwarder::start(&[&mapping(first), &mapping(second), &upgrade]);
     let other = mapping(taken.local_addr().expect("it is bound"));
-    let output = command(&[&mapping(first), &other, "--upgrade", &path]).output().expect("the binary runs");
+    let output = command(&[&mapping(first), &other, &upgrade]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let sentence = old.sentence();
     assert!(sentence.contains("asked to take over, and this one goes on"), "{sentence}");
     exchange(&mut connect(first));
     // A table with one of its two.
-    let new = Forwarder::start(&[&mapping(first), "--upgrade", &path]);
+    let new = Forwarder::start(&[&mapping(first), &upgrade]);
     let sentence = old.sentence();
     assert!(sentence.contains("has taken over, with 1 of the listeners"), "{sentence}");
     let (status, ..) = old.wait();
@@ -123,10 +150,10 @@ fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() 
 #[test]
 fn fewer_workers_than_sockets_are_refused_as_the_clients_of_one_would_wait_for_ever() {
     let folder = Folder::new();
-    let path = text_of(&folder.path("upgrade"));
+    let upgrade = upgrade_at(&folder);
     let mapping = format!("{}={}", free_address(), echo());
-    let old = Forwarder::start(&[&mapping, "--workers", "3", "--accept", "reuseport", "--upgrade", &path]);
-    let output = command(&[&mapping, "--workers", "2", "--upgrade", &path]).output().expect("the binary runs");
+    let old = Forwarder::start(&[&mapping, "--workers", "3", "--accept", "reuseport", &upgrade]);
+    let output = command(&[&mapping, "--workers", "2", &upgrade]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("3 sockets were handed over") && said.contains("--workers 3"), "{said}");
