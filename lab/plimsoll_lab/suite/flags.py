@@ -150,6 +150,7 @@ ELSEWHERE = {
     "forward.check": "it ends before anything is forwarded",
     "forward.watch": "no table changes during a trial",
     "forward.user": "every part of a trial runs as the user of the lab",
+    "forward.upgrade": "each trial starts a forwarder of its own",
 }
 """Settings that have another home than the one a person may look in first."""
 
