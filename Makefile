@@ -55,8 +55,9 @@ fmt: $(VENV)/.locked ## format everything
 	$(VENV)/bin/ruff check --fix-only --quiet $(SOURCES)
 	$(VENV)/bin/ruff format $(SOURCES)
 
-measure: $(FORTIO) ## test what takes how long, on a machine that does nothing else
+measure: $(VENV)/.locked binary $(FORTIO) ## test what takes how long, on a machine that does nothing else
 	$(RUST_TEST) -p plimsoll --test measure -- --nocapture --test-threads 1
+	$(LAB) $(PYTHON) -m pytest -m measures
 
 million: $(VENV)/.locked binary ## 1 to 1,000,000 connections between one server and one generator command
 	$(PYTHON) bench/scale.py

