@@ -49,7 +49,9 @@ def test_a_run_ends_with_one_summary(finished: tuple[Path, Done]) -> None:
     assert (limit["outcome"], limit["valid_n"], limit["figures"]) == ("hard_limit", 0, {})
     assert "held 1000 connections at most" in limit["reason"]
     assert {verdict["call"] for verdict in summary["verdicts"]} == {"not shown"}
-    assert "too_few_repetitions" in {warning["code"] for warning in summary["warnings"]}
+    severities = {warning["code"]: (warning["severity"], warning["trials"]) for warning in summary["warnings"]}
+    assert severities["too_few_repetitions"] == ("voids", None)
+    assert severities["window_too_short"] == ("widens", 10)
 
 
 def test_every_record_keeps_to_its_schema(finished: tuple[Path, Done]) -> None:

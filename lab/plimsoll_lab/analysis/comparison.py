@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import CAPACITY, summarise_run
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.folder import RunFolder
@@ -74,7 +75,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         lost=[] if reasons else lost,
         points=sides[1][0].summary.points,
         verdicts=verdicts,
-        warnings=warnings,
+        warnings=graded(warnings),
     )
 
 

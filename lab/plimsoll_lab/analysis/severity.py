@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
 
-Severity = Literal["voids", "widens", "note"]
+from plimsoll_lab.store.records import Doubt, Severity, WarningRecord
 
 CONSEQUENCES: dict[Severity, str] = {
     "voids": "some results cannot be used",
@@ -29,3 +29,21 @@ def severity(code: str) -> Severity:
     if code in VOIDS:
         return "voids"
     return "note" if code in NOTES else "widens"
+
+
+def graded(doubts: Iterable[Doubt], trials: Mapping[str, int] | None = None) -> list[WarningRecord]:
+    """The warnings of a summary, the gravest first; `trials` has, by code, how many trials showed
+    it.
+    """
+    ranks = list(CONSEQUENCES)
+    found = [
+        WarningRecord(
+            code=each.code,
+            message=each.message,
+            remedy=each.remedy,
+            severity=severity(each.code),
+            trials=(trials or {}).get(each.code),
+        )
+        for each in doubts
+    ]
+    return sorted(found, key=lambda each: ranks.index(each.severity))

@@ -15,6 +15,7 @@ from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
+from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Value, can_say_anything
 from plimsoll_lab.stats.control import Control, control_verdicts
 from plimsoll_lab.stats.scores import score
@@ -79,6 +80,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         told = answer(evidence)
     else:
         told = [each.text for each in capacities]
+    seen = _seen(run, trials)
     return RunSummary(
         run=str(folder.path),
         report=str(folder.report),
@@ -106,7 +108,15 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         stops=stops,
         limits_missed=[limit for point in points for limit in point.limits if not limit.met],
         left_out=[] if capacities else left_out(trials),
-        warnings=[*_warnings(run, points, trials, len(answered)), *_unlike(held), *host_warnings(run)],
+        warnings=graded(
+            [
+                *_warnings(run, points, trials, len(answered)),
+                *_of_trials(seen, trials),
+                *_unlike(held),
+                *host_warnings(run),
+            ],
+            {code: len({trial.number for trial, _ in found}) for code, found in seen.items()},
+        ),
     )
 
 
@@ -315,14 +325,24 @@ def _warnings(
                 f"plimsoll lab resume runs/{run.run} goes on with them",
             )
         )
-    warnings += [] if searching else _discarded(points, trials)
+    return warnings if searching else [*warnings, *_discarded(points, trials)]
+
+
+def _seen(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, Doubt]]]:
+    """The warnings of single trials, by their code."""
     seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
     # Of a trial that is a finding about the server, the finding says all there is to say.
     # A search goes where there are no results on purpose.
-    silent = {"hard_limit", "failed", *(("generator_limited", "invalid") if searching else ())}
+    silent = {"hard_limit", "failed", *(("generator_limited", "invalid") if run.search is not None else ())}
     for trial in (each for each in trials if each.outcome not in silent):
         for doubt in trial.warnings:
             seen.setdefault(doubt.code, []).append((trial, doubt))
+    return seen
+
+
+def _of_trials(seen: Mapping[str, Sequence[tuple[TrialRecord, Doubt]]], trials: Sequence[TrialRecord]) -> list[Doubt]:
+    """One warning of the run for all trials that have it."""
+    warnings = []
     for code, found in seen.items():
         # The middle one of them stands for all: neither the first nor the last.
         example, doubt = found[len(found) // 2]

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import too_few_repetitions
 from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything, detectable_ratio
@@ -74,5 +75,5 @@ def describe_plan(plan: Plan) -> PlanSummary:
             repetitions_needed=LEAST_BLOCKS if family else None,
             detectable=_detectable(repeat, family * math.comb(len(contenders), 2)) if family else None,
         ),
-        warnings=warnings,
+        warnings=graded(warnings),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.terminal import BOLD, COLOURS, RED, Paint
+from plimsoll_lab.report.warning_lines import warning_lines
 from plimsoll_lab.store.summary_record import ComparisonSummary
 
 
@@ -32,8 +33,8 @@ def render_comparison(summary: ComparisonSummary, *, colour: bool) -> str:
         code = RED if row[3] == "A better" else COLOURS[verdict.call]
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))
         lines.append(f"  {cells}  {paint(row[3].ljust(widths[3]), code)}  {row[4]}")
-    for warning in summary.warnings:
-        lines += ["", f"warning  {warning.code}: {warning.message}; {warning.remedy}"]
+    for line in warning_lines(summary.warnings, colour=colour):
+        lines += ["", line]
     return "\n".join(lines)
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.warning_lines import WORDS
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.query import TABLES, write_table
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import Json, Severity, TrialRecord
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -77,7 +78,10 @@ def markdown(run: Json, summary: Json) -> str:
         ]
         valid = f"{point['valid_n']}/{point['n']}" if point["outcome"] == "ok" else _cell(point["outcome"])
         lines.append(f"| {_cell(formatting.setting(cast('Json', point['point'])))} | {' | '.join(cells)} | {valid} |")
-    warnings = [f"- `{each['code']}`: {_cell(each['message'])}" for each in cast("list[Json]", summary["warnings"])]
+    warnings = [
+        f"- {WORDS[cast('Severity', each['severity'])]}, `{each['code']}`: {_cell(each['message'])}"
+        for each in cast("list[Json]", summary["warnings"])
+    ]
     lines += ["", *warnings] if warnings else []
     lines += ["", f"{trials['valid']} of {trials['measured']} trials are valid results. Again: `{summary['command']}`"]
     return "\n".join(lines) + "\n"

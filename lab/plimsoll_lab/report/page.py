@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import curves
-from plimsoll_lab.analysis.severity import CONSEQUENCES, severity
+from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import documents, environment, figures, hosts, method, network, trials
 from plimsoll_lab.report.charts import SHAPES, Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
@@ -33,13 +33,13 @@ from plimsoll_lab.report.scores import controls_fold, scores_tables
 from plimsoll_lab.report.searches import searches_section
 from plimsoll_lab.report.stops import limits_table, stops_table
 from plimsoll_lab.report.verdicts import verdicts_tables
-from plimsoll_lab.report.view import Caution, Code, Download, Drawing, Fold, Part, Section, Text, Warnings
+from plimsoll_lab.report.view import Code, Download, Drawing, Fold, Part, Section, Text, Warnings
 from plimsoll_lab.store.folder import RunFolder, write_atomically
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import Severity, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 
-SEVERITIES = {
+SEVERITIES: dict[Severity, str] = {
     "voids": "Warnings that void a result",
     "widens": "Warnings that make a result less certain",
     "note": "Good to know",
@@ -175,16 +175,12 @@ def _without_competition(summary: RunSummary) -> str:
 
 
 def _warnings(summary: RunSummary) -> list[Part]:
-    cautions = [
-        Caution(code=each.code, message=each.message, remedy=each.remedy, severity=severity(each.code))
-        for each in summary.warnings
-    ]
     groups: list[Part] = []
     for kind, title in SEVERITIES.items():
-        items = tuple(each for each in cautions if each.severity == kind)
+        items = tuple(each for each in summary.warnings if each.severity == kind)
         if not items:
             continue
-        block = Warnings(title=f"{title}: {CONSEQUENCES[kind]}", severity=kind, items=items)  # type: ignore[index]
+        block = Warnings(title=f"{title}: {CONSEQUENCES[kind]}", severity=kind, items=items)
         groups.append(Fold(title=f"{title} ({len(items)})", parts=(block,)) if kind == "note" else block)
     return groups or [Text(text="There are no warnings about this run.")]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.warning_lines import warning_lines
 from plimsoll_lab.store.plan_record import PlanSummary
 from plimsoll_lab.store.records import Json
 
@@ -38,9 +39,8 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
             f"with {plan.repeat}, a difference of {family.detectable.difference:.1%} is shown in four of five runs, "
             f"if a figure varies by {family.detectable.noise:.0%} from repetition to repetition"
         )
-    for each in plan.warnings:
-        mark = "\x1b[33mwarning\x1b[0m" if colour else "warning"
-        lines += ["", f"{mark}  {each.code}: {each.message}; {each.remedy}"]
+    for line in warning_lines(plan.warnings, colour=colour):
+        lines += ["", line]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report import documents, network
 from plimsoll_lab.report.searches import render_searches
+from plimsoll_lab.report.warning_lines import warning_lines
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 
@@ -53,7 +54,7 @@ def render(summary: RunSummary, run: RunRecord, *, colour: bool) -> str:
         *_network(run, paint),
         *_limits(summary, run, paint),
         *documents.lines(summary, run),
-        *_warnings(summary, paint),
+        *(["", *warning_lines(summary.warnings, colour=colour)] if summary.warnings else []),
         "",
         f"report   {summary.report}",
         f"again    {summary.command}",
@@ -153,9 +154,3 @@ def _limits(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
         median = formatting.number(each.median, run.figure(each.figure).unit)
         lines.append(f"  {formatting.setting(each.point)}: {each.limit}, but the median is {median}")
     return lines
-
-
-def _warnings(summary: RunSummary, paint: Paint) -> list[str]:
-    mark = paint("warning", COLOURS["not shown"])
-    lines = [f"{mark}  {each.code}: {each.message}; {each.remedy}" for each in summary.warnings]
-    return ["", *lines] if lines else []

@@ -13,6 +13,8 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
+from plimsoll_lab.store.records import WarningRecord
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
@@ -91,23 +93,13 @@ class Gallery:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Caution:
-    """A warning with its consequence and remedy."""
-
-    code: str
-    message: str
-    remedy: str
-    severity: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Warnings:
     """The warnings of one severity."""
 
     kind: ClassVar[str] = "warnings"
     title: str
     severity: str
-    items: tuple[Caution, ...]
+    items: tuple[WarningRecord, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from plimsoll_lab.store.form import Record
-from plimsoll_lab.store.records import Doubt
+from plimsoll_lab.store.records import WarningRecord
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import PlannedTrial, SearchSettings
 
@@ -67,5 +67,5 @@ class PlanSummary(Record):
     """Every trial or search, in order."""
     family: PlannedFamily
     """The comparisons."""
-    warnings: Sequence[Doubt]
+    warnings: Sequence[WarningRecord]
     """What the plan cannot show, and what the machine lacks for it."""

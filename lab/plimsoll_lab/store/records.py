@@ -33,6 +33,10 @@ Outcome = Literal["ok", "hard_limit", "failed", "generator_limited", "invalid"]
 """`ok`, or why this is no result: the server's own limit, its failure, the generator's limit,
 another doubt."""
 
+Severity = Literal["voids", "widens", "note"]
+"""How much a warning matters: some results cannot be used, some are less certain than their
+intervals say, or no result changes."""
+
 _FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True)
 
 
@@ -48,6 +52,17 @@ class Doubt:
     """What was seen, with the evidence."""
     remedy: str
     """What to do about it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarningRecord(Doubt):
+    """A doubt in a summary, with what it means for the results."""
+
+    severity: Severity
+    """`voids`: some results cannot be used; `widens`: some are less certain than their intervals
+    say; `note`: no result changes."""
+    trials: int | None
+    """In how many trials it was seen; null where it is not about single trials."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

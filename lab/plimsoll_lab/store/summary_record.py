@@ -13,7 +13,7 @@ from plimsoll_lab.stats.summary import Interval, Summary
 from plimsoll_lab.stats.two_runs import Difference
 from plimsoll_lab.stats.verdict import Call
 from plimsoll_lab.store.form import Record
-from plimsoll_lab.store.records import SCHEMA_VERSION, Doubt, Outcome
+from plimsoll_lab.store.records import SCHEMA_VERSION, Outcome, WarningRecord
 from plimsoll_lab.store.run_record import LimitedBy, LoadRecord, PathRecord, SearchState
 from plimsoll_lab.suite.documents import Reference
 from plimsoll_lab.suite.settings import Settings
@@ -379,7 +379,7 @@ class RunSummary(Record):
     """Every limit that was missed."""
     left_out: Sequence[LeftOutRecord]
     """Trials without a result, or measured again, with the reasons."""
-    warnings: Sequence[Doubt]
+    warnings: Sequence[WarningRecord]
     """Reasons to mistrust a result."""
 
 
@@ -450,7 +450,7 @@ class CapacityAnswer(Record):
     """Of the lower bounds, over their median."""
     command: str
     """Makes the same run again."""
-    warnings: Sequence[Doubt]
+    warnings: Sequence[WarningRecord]
     """Reasons to mistrust it."""
 
 
@@ -496,5 +496,5 @@ class ComparisonSummary(Record):
     """The points of the first run of B."""
     verdicts: Sequence[Difference]
     """Every figure at every point that all runs have."""
-    warnings: Sequence[Doubt]
+    warnings: Sequence[WarningRecord]
     """Reasons to mistrust it."""
