@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue, says
 from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
 
 
-def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> Json:
+def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:
     inner = {"from": "h1-eth0", "to": "s1", "delivered": 10_000, "released_late": 0, "dropped_by_fault": unread}
     last = {"from": "s1", "to": "h2-eth0", "delivered": 10_000, "released_late": late, "dropped_by_fault": lost}
     each = {"from_unix_s": 1.0, "to_unix_s": 1.1, "late_frames": late, "lost_frames": lost, "worst_us": 2500}
-    return {"links": [inner, last], "disturbances": [each] * moments}
+    return LinkWindow.model_validate({"links": [inner, last], "disturbances": [each] * moments})
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (network(late=21, moments=1), "late for 21 of 10000 packets"),
         (network(lost=1), "lost 1 packets by its own fault"),
         (network(unread=2), "lost 2 packets by its own fault"),
-        ({"silent": True}, "said nothing"),
+        (LinkWindow(silent=True), "said nothing"),
     ],
 )
-def test_a_trial_is_made_again_when_too_many_packets_were_late(seen: Json | None, said: str | None) -> None:
+def test_a_trial_is_made_again_when_too_many_packets_were_late(seen: LinkWindow | None, said: str | None) -> None:
     found = too_disturbed(seen)
     assert (found is None) if said is None else (found is not None and said in found)
 

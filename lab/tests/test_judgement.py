@@ -8,11 +8,13 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plimsoll_lab.experiment.run import again, lasting_causes
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
 from plimsoll_lab.trial.suspicion import suspicion
 from plimsoll_lab.trial.validity import Observation, judge
@@ -29,45 +31,55 @@ GOOD_SERVER: Json = {"refused": 0, "errors": {"fd_setsize": 0}}
 GOOD = Observation(
     server_exit=None,
     server_stderr="",
-    server_summary=GOOD_SERVER,
+    server_summary=ServerSummary.model_validate(GOOD_SERVER),
     load_exit=0,
     load_stderr="",
-    load_summary=GOOD_LOAD,
+    load_summary=LoadSummary.model_validate(GOOD_LOAD),
     foreign_cores=0.0,
     steal_cores=0.0,
     window_s=1.0,
     lag_s=0.001,
 )
+FORMS: dict[str, type[Output]] = {"load_summary": LoadSummary, "server_summary": ServerSummary, "network": LinkWindow}
+
+
+def but(**changed: Any) -> Observation:  # noqa: ANN401 - of as many types as fields
+    """What was seen, but for this; programs' output as they print it."""
+    told = {
+        key: FORMS[key].model_validate(value) for key, value in changed.items() if key in FORMS and value is not None
+    }
+    return replace(GOOD, **(changed | told))
+
+
 LATE = {"code": "generator_late", "message": "it was late", "remedy": "more CPUs"}
 
 FINDINGS = {
     "nothing wrong": (GOOD, "ok", None),
-    "a foreign server has no summary": (replace(GOOD, server_summary=None), "ok", None),
+    "a foreign server has no summary": (but(server_summary=None), "ok", None),
     "select at its limit": (
-        replace(GOOD, server_summary={"refused": 7, "errors": {"fd_setsize": 7}}, load_exit=1),
+        but(server_summary={"refused": 7, "errors": {"fd_setsize": 7}}, load_exit=1),
         "hard_limit",
         "FD_SETSIZE",
     ),
-    "refused without a cause": (replace(GOOD, server_summary={"refused": 7, "errors": {}}), "hard_limit", "refused 7"),
+    "refused without a cause": (but(server_summary={"refused": 7, "errors": {}}), "hard_limit", "refused 7"),
     "out of descriptors": (
-        replace(GOOD, server_summary={"refused": 0, "errors": {"emfile": 2}}),
+        but(server_summary={"refused": 0, "errors": {"emfile": 2}}),
         "hard_limit",
         "ulimit",
     ),
     "killed": (
-        replace(GOOD, server_exit=-11, server_stderr="a\nlast words", server_summary=None),
+        but(server_exit=-11, server_stderr="a\nlast words", server_summary=None),
         "failed",
         "SIGSEGV, saying: last words",
     ),
-    "no summary": (replace(GOOD, load_summary=None, load_exit=5, load_stderr="no io_uring"), "failed", "no io_uring"),
+    "no summary": (but(load_summary=None, load_exit=5, load_stderr="no io_uring"), "failed", "no io_uring"),
     "too few connections": (
-        replace(GOOD, load_summary=GOOD_LOAD | {"connections": {"requested": 100, "established": 99}}),
+        but(load_summary=GOOD_LOAD | {"connections": {"requested": 100, "established": 99}}),
         "failed",
         "only 99 of 100",
     ),
     "requests failed": (
-        replace(
-            GOOD,
+        but(
             load_summary=GOOD_LOAD
             | {"requests": {"completed": 90, "failed": 9, "timed_out": 1}, "errors": {"closed": 9, "timeout": 1}},
         ),
@@ -75,27 +87,27 @@ FINDINGS = {
         "10 of 100 requests failed: 9 closed, 1 timeout",
     ),
     "the generator stood still": (
-        replace(GOOD, load_summary=GOOD_LOAD | {"requests": {"scheduled": 1500, "completed": 0, "unsent": 1196}}),
+        but(load_summary=GOOD_LOAD | {"requests": {"scheduled": 1500, "completed": 0, "unsent": 1196}}),
         "generator_limited",
         "never sent 1196 of the 1500",
     ),
     "nothing completed": (
-        replace(GOOD, load_summary=GOOD_LOAD | {"requests": {"completed": 0, "failed": 0}}),
+        but(load_summary=GOOD_LOAD | {"requests": {"completed": 0, "failed": 0}}),
         "failed",
         "not one request",
     ),
     "the generator was late": (
-        replace(GOOD, load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]}),
+        but(load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]}),
         "generator_limited",
         "it was late",
     ),
     "the generator was late on a busy machine": (
-        replace(GOOD, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]}, foreign_cores=1.5),
+        but(load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]}, foreign_cores=1.5),
         "invalid",
         "other programs used 1.50 cores during the window, and it was late",
     ),
     "invalid for another reason": (
-        replace(GOOD, load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE | {"code": "clock"}]}),
+        but(load_exit=4, load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE | {"code": "clock"}]}),
         "invalid",
         "it was late",
     ),
@@ -112,8 +124,7 @@ def test_what_was_seen_decides_the_outcome(name: str) -> None:
 
 
 def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:
-    seen = replace(
-        GOOD,
+    seen = but(
         server_summary={"refused": 7, "errors": {"fd_setsize": 7}},
         load_summary=GOOD_LOAD | {"valid": False, "warnings": [LATE]},
     )
@@ -121,14 +132,14 @@ def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:
 
 
 def test_doubts_about_the_machine_are_data_with_a_remedy() -> None:
-    doubts = judge(replace(GOOD, foreign_cores=0.8, steal_cores=0.5, lag_s=0.2)).warnings
+    doubts = judge(but(foreign_cores=0.8, steal_cores=0.5, lag_s=0.2)).warnings
     assert [doubt.code for doubt in doubts] == ["machine_busy", "steal", "late_sample"]
     assert all(doubt.message and doubt.remedy for doubt in doubts)
 
 
 def test_a_few_failed_requests_are_a_doubt() -> None:
     summary = GOOD_LOAD | {"requests": {"completed": 99_999, "failed": 1, "timed_out": 0}, "errors": {"read": 1}}
-    judgement = judge(replace(GOOD, load_summary=summary))
+    judgement = judge(but(load_summary=summary))
     assert judgement.outcome == "ok"
     assert [doubt.code for doubt in judgement.warnings] == ["failed_requests"]
 
@@ -137,7 +148,7 @@ def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:
     summary = GOOD_LOAD | {"completed_rate": 200.0, "response_time_us": {"mean": 300_000.0}}
     # 100 connections at 200 a second: half a second each, of which the window of 0.4 s cannot have
     # seen any.
-    short = replace(GOOD, load_summary=summary, window_s=0.4, think_s=0.0)
+    short = but(load_summary=summary, window_s=0.4, think_s=0.0)
     assert [doubt.code for doubt in judge(short).warnings] == ["window_too_short"]
     assert judge(replace(short, window_s=4.0)).warnings == ()
     assert judge(replace(short, think_s=0.4)).warnings == ()
@@ -162,12 +173,12 @@ STEADINESS = {
 @pytest.mark.parametrize("name", STEADINESS)
 def test_a_window_without_a_steady_state_is_told(name: str) -> None:
     samples, codes = STEADINESS[name]
-    assert [doubt.code for doubt in judge(replace(GOOD, samples=samples)).warnings] == codes
+    assert [doubt.code for doubt in judge(but(samples=samples)).warnings] == codes
 
 
 def test_a_quota_that_held_threads_back_is_told() -> None:
-    assert [doubt.code for doubt in judge(replace(GOOD, throttled_s=0.2)).warnings] == ["throttled"]
-    assert judge(replace(GOOD, throttled_s=0.001)).warnings == ()
+    assert [doubt.code for doubt in judge(but(throttled_s=0.2)).warnings] == ["throttled"]
+    assert judge(but(throttled_s=0.001)).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, without_csv
 from plimsoll_lab.suite.rack import LOAD, SERVER, resolve
-from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.settings import Settings, Value, quantity, texts
 from plimsoll_lab.suite.spec import Role, Suite
 
 SHARED = ("connections", "requests", "connect_rate")
@@ -44,7 +43,7 @@ def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Add
     port = host.free_port()
     words = {"{dir}": suite.directory, "{port}": str(port), "{address}": host.addresses[0]}
     command = []
-    for word in cast("tuple[str, ...]", settings["command"]):
+    for word in texts(settings, "command"):
         filled = resolve(word, addresses) if "{role:" in word else word
         for name, text in words.items():
             filled = filled.replace(name, text)
@@ -59,8 +58,7 @@ def forward_command(host: Host, binary: str, settings: Settings, addresses: Addr
     """The forwarder's command."""
     flags = {key: value for key, value in settings.items() if key not in {"target", "mappings"}}
     if "mappings" in settings:
-        given = settings["mappings"]
-        mappings = [given] if isinstance(given, str) else list(cast("tuple[str, ...]", given))
+        mappings = list(texts(settings, "mappings"))
     else:
         mappings = [f"{host.addresses[0]}:0={settings['target']}"]
     resolved = [resolve(each, addresses) for each in mappings]
@@ -102,13 +100,13 @@ def share(settings: Settings, number: int, of: int) -> Settings:
     own.setdefault("connections", 64)
     for key in SHARED:
         if key in own:
-            whole = units.count(cast("str | int", own[key]))
+            whole = units.count(quantity(own, key))
             own[key] = max(1, whole // of + (1 if number < whole % of else 0))
     if "rate" in own:
         ends = [units.count(end) / of for end in str(own["rate"]).split(":", 1)]
         own["rate"] = ":".join(f"{end:g}" for end in ends)
     # Alike payloads and phases would march in step.
-    own["seed"] = units.count(cast("str | int", own.get("seed", 1))) + number
+    own["seed"] = units.count(quantity(own, "seed", 1)) + number
     return own
 
 
@@ -122,7 +120,5 @@ def with_warm_up(command: list[str], suite: Suite, settings: Settings, role: Rol
     return [*command, "--warm-up", suite.run.warm_up] if suite.run.warm_up else command
 
 
-def _in_folder(value: object, suite: Suite) -> str | int | float | bool | tuple[str, ...]:
-    if isinstance(value, str):
-        return value.replace("{dir}", suite.directory)
-    return cast("int | float | bool | tuple[str, ...]", value)
+def _in_folder(value: Value, suite: Suite) -> Value:
+    return value.replace("{dir}", suite.directory) if isinstance(value, str) else value

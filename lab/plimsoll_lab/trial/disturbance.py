@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
-
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.program_output import LinkWindow
+from plimsoll_lab.store.records import Doubt
 
 LATE_TOLERATED = 0.002
 """The part of the packets that may be late by the emulator's fault. A request is two packets or
@@ -15,13 +13,13 @@ LATE_LEAST = 3
 """So few packets move no figure of a trial that is long enough to have any."""
 
 
-def too_disturbed(network: Json | None) -> str | None:
+def too_disturbed(network: LinkWindow | None) -> str | None:
     """Why the trial is no result, where the emulator was at fault too often; such a trial is made
     again.
     """
     if network is None:
         return None
-    if network.get("silent"):
+    if network.silent:
         return "the emulator of the links said nothing after the window: it hung, or ended"
     delivered, late, lost = _sums(network)
     if lost:
@@ -31,13 +29,13 @@ def too_disturbed(network: Json | None) -> str | None:
     return None
 
 
-def network_doubts(network: Json | None) -> list[Doubt]:
+def network_doubts(network: LinkWindow | None) -> list[Doubt]:
     """The moments that are marked in a trial."""
-    moments = cast("Sequence[Mapping[str, float]]", (network or {}).get("disturbances") or ())
-    if network is None or not moments:
+    if network is None or not network.disturbances:
         return []
+    moments = network.disturbances
     delivered, late, _ = _sums(network)
-    worst_us = max(each["worst_us"] for each in moments)
+    worst_us = max(each.worst_us for each in moments)
     return [
         Doubt(
             code="link_disturbed",
@@ -50,12 +48,11 @@ def network_doubts(network: Json | None) -> list[Doubt]:
     ]
 
 
-def _sums(network: Json) -> tuple[int, int, int]:
+def _sums(network: LinkWindow) -> tuple[int, int, int]:
     """Packets handed to hosts, those of them that were late, and packets lost by the emulator's
     fault on any link.
     """
-    every = cast("Sequence[Mapping[str, int]]", network.get("links") or ())
     # Only a packet for a host can be late: between links a frame goes on at the moment it was due.
-    to_hosts = [way for way in every if str(way["to"]).endswith("-eth0")]
-    delivered, late = (sum(way.get(key, 0) for way in to_hosts) for key in ("delivered", "released_late"))
-    return delivered, late, sum(way.get("dropped_by_fault", 0) for way in every)
+    to_hosts = [way for way in network.links if way.end.endswith("-eth0")]
+    delivered, late = sum(way.delivered for way in to_hosts), sum(way.released_late for way in to_hosts)
+    return delivered, late, sum(way.dropped_by_fault for way in network.links)

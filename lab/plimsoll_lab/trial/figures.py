@@ -5,16 +5,23 @@ here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.stats.backlog import batch_growth
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.program_output import (
+    CaptureSummary,
+    ConnectionResult,
+    HostRow,
+    LoadSummary,
+    Second,
+    read_output,
+)
+from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES
 from plimsoll_lab.suite.rack import LOCAL
-from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
 from plimsoll_lab.trial.window import Window
 
@@ -30,17 +37,17 @@ Figures = dict[str, float]
 class Told:
     """The records that a trial's figures are made of."""
 
-    load: Json
+    load: MeasuredLoadRecord
     """Of the measured generators, together."""
     connections: Sequence[Json]
     """What became of each connection, where the suite asks for that."""
     seconds: Sequence[Sequence[Json]]
     """Of each measured generator, what it completed in each second."""
-    server: Json
+    server: ServerRecord
     """Of the server under test."""
-    roles: Sequence[Json]
+    roles: Sequence[RoleRecord]
     """Of each further part."""
-    hosts: Json
+    hosts: HostsRecord
     """Of every host over the window."""
     captures: Sequence[Json]
     """Of each capture."""
@@ -50,9 +57,10 @@ class Told:
 
 def trial_figures(told: Told, point: Point) -> Figures:
     """Each figure by its path; one that nothing told is absent."""
-    summary = _table(told.load, "summary")
-    figures = pick(summary, (each.name for each in FIGURES))
-    if summary:
+    printed = _table(told.load, "summary")
+    figures = pick(printed, (each.name for each in FIGURES))
+    summary = read_output(LoadSummary, printed, "the generator")
+    if printed:
         figures |= _due(summary, point) | _fetches(summary)
     figures |= sequences(told.connections) | _backlog(told.seconds, summary)
     figures |= pick({"server": told.server.get("summary")}, (each.name for each in FIGURES))
@@ -63,16 +71,16 @@ def trial_figures(told: Told, point: Point) -> Figures:
     figures |= _host(told, host) | _network(told, host) | _captured(told.captures)
     for each in told.roles:
         figures |= _part(f"role.{each['name']}", _table(each, "summary"), each)
-    for each in cast("Sequence[Json]", told.load.get("generators") or ()):
-        own = _table(each, "summary")
-        figures |= _part(f"client.{each['host']}", own, _table(own, "generator"))
+    for generator in told.load.get("generators") or ():
+        own = _table(generator, "summary")
+        figures |= _part(f"client.{generator['host']}", own, _table(own, "generator"))
     return figures
 
 
-def pick(record: Mapping[str, object], names: object) -> Figures:
+def pick(record: Mapping[str, object], names: Iterable[str]) -> Figures:
     """The numbers of a record by their paths."""
     found: Figures = {}
-    for name in cast("Sequence[str]", names):
+    for name in names:
         value: object = record
         for key in name.split("."):
             value = value.get(key) if isinstance(value, dict) else None
@@ -87,13 +95,18 @@ def sequences(connections: Sequence[Json]) -> Figures:
     """
     if not connections:
         return {}
-    succeeded = [each for each in connections if each["success"]]
+    results = [read_output(ConnectionResult, each, "the generator") for each in connections]
+    succeeded = [each for each in results if each.success]
     figures: Figures = {"tcpbenchmark.success": len(succeeded)}
-    counters = {"connect": "connects", "send_recv_loop": "sequences", "send_recv": "requests"}
-    for name, key in counters.items():
-        figures[f"tcpbenchmark.failed_{name}"] = sum(cast("int", each[f"failed_{key}"]) for each in connections)
-    for name, key in (("connect", "establishment_time_us"), ("send_recv", "service_time_total_us")):
-        seconds = [cast("float", each[key]) / 1e6 for each in succeeded]
+    figures["tcpbenchmark.failed_connect"] = sum(each.failed_connects for each in results)
+    figures["tcpbenchmark.failed_send_recv_loop"] = sum(each.failed_sequences for each in results)
+    figures["tcpbenchmark.failed_send_recv"] = sum(each.failed_requests for each in results)
+    times = {
+        "connect": [each.establishment_time_us for each in succeeded],
+        "send_recv": [each.service_time_total_us for each in succeeded],
+    }
+    for name, times_us in times.items():
+        seconds = [each / 1e6 for each in times_us]
         figures |= {f"tcpbenchmark.{name}_time_s.{part}": value for part, value in _statistics(seconds).items()}
     return figures
 
@@ -110,46 +123,45 @@ def _statistics(samples: Sequence[float]) -> Figures:
     }
 
 
-def _due(summary: Json, point: Point) -> Figures:
+def _due(summary: LoadSummary, point: Point) -> Figures:
     """What the suite asked for beside what was done; a window of a stated length has no number of
     requests due.
     """
     load = point.load
-    asked = units.count(cast("str | int", load.get("connections", 64)))
-    established = _table(summary, "connections").get("established")
+    asked = units.count(quantity(load, "connections", 64))
+    established = summary.connections.established
     figures: Figures = {}
-    if isinstance(established, int):
+    if established is not None:
         figures["connections.never_established"] = max(0, asked - established)
     due = _requests_due(load, asked)
     if due is not None:
         figures["requests.due"] = due
         if load.get("protocol", "echo") == "echo":
-            figures["bytes_due"] = due * units.size_bytes(cast("str | int", load.get("size", 64)))
+            figures["bytes_due"] = due * units.size_bytes(quantity(load, "size", 64))
     return figures
 
 
 def _requests_due(load: Settings, connections: int) -> int | None:
     if "each" in load:
-        return connections * units.count(cast("str | int", load["each"]))
-    return units.count(cast("str | int", load["requests"])) if "requests" in load else None
+        return connections * units.count(quantity(load, "each"))
+    return units.count(quantity(load, "requests")) if "requests" in load else None
 
 
-def _backlog(generators: Sequence[Sequence[Json]], summary: Json) -> Figures:
+def _backlog(generators: Sequence[Sequence[Json]], summary: LoadSummary) -> Figures:
     """The growth of an open loop's backlog, as a part of the offered rate.
 
     The mean backlog of a second is the sum of the response times of the requests answered in it, as
     by Little's law. The window's first and last second are seldom whole, and left out.
     """
-    offered = summary.get("offered_rate")
-    if summary.get("intended_rate") is None or not isinstance(offered, int | float) or not all(generators):
+    offered = summary.offered_rate
+    if summary.intended_rate is None or offered is None or not all(generators):
         return {}
     sums: dict[int, float] = {}
     for rows in generators:
-        for row in rows:
-            if row.get("phase") == "window":
-                times = cast("dict[str, float]", row["response_time_us"])
-                second = cast("int", row["second"])
-                sums[second] = sums.get(second, 0.0) + times["count"] * times["mean"] / 1e6
+        for row in (read_output(Second, each, "the generator") for each in rows):
+            if row.phase == "window":
+                times = row.response_time_us
+                sums[row.second] = sums.get(row.second, 0.0) + times.count * (times.mean or 0.0) / 1e6
     first, last = min(sums, default=0), max(sums, default=0)
     backlog = [sums.get(second, 0.0) for second in range(first + 1, last)]
     growth = batch_growth(backlog, interval_s=1.0, offered_rate=offered)
@@ -158,26 +170,24 @@ def _backlog(generators: Sequence[Sequence[Json]], summary: Json) -> Figures:
     return {"backlog_growth.low": growth.low, "backlog_growth.high": growth.high}
 
 
-def _fetches(summary: Json) -> Figures:
+def _fetches(summary: LoadSummary) -> Figures:
     """Connection and transmission time a fetch: all that a connection carried share what connecting
     took.
     """
-    opened, sent = _table(summary, "establishment_time_us"), _table(summary, "transmission_time_us")
-    count = cast("float", sent.get("count") or 0)
-    if not count:
+    opened, sent = summary.establishment_time_us, summary.transmission_time_us
+    if not sent.count or sent.mean is None:
         return {}
-    connecting = cast("float", opened.get("mean") or 0.0) * cast("float", opened.get("count") or 0)
-    return {"connection_and_transmission_us": connecting / count + cast("float", sent["mean"])}
+    connecting = (opened.mean or 0.0) * opened.count
+    return {"connection_and_transmission_us": connecting / sent.count + sent.mean}
 
 
-def _server_cost(window: Window, summary: Json) -> Figures:
+def _server_cost(window: Window, summary: LoadSummary) -> Figures:
     if window.first is None or window.last is None or window.length_s <= 0:
         return {}
     cpu_s = window.last.cpu_s - window.first.cpu_s
     figures = {"server.cpu_cores": cpu_s / window.length_s}
-    completed = _table(summary, "requests").get("completed")
-    if completed:
-        figures["server.cpu_us_per_request"] = cpu_s * 1e6 / cast("int", completed)
+    if summary.requests.completed:
+        figures["server.cpu_us_per_request"] = cpu_s * 1e6 / summary.requests.completed
     memory = [sample.memory_bytes for sample in window.samples if sample.memory_bytes is not None]
     if memory:
         figures["server.memory_bytes"] = max(memory)
@@ -191,18 +201,19 @@ def _host(told: Told, host: str) -> Figures:
     figures: Figures = {}
     busy = told.window.machine().get("busy_cores")
     if busy is not None:
-        figures["host.cpu_cores"] = cast("float", busy)
-    here = {str(each["name"]) for each in told.roles if (each.get("host") or LOCAL) == host} | {"server"}
+        figures["host.cpu_cores"] = busy
+    here = {each["name"] for each in told.roles if (each.get("host") or LOCAL) == host} | {"server"}
     peaks, loads = [], []
-    for row in cast("Sequence[Json]", told.hosts.get("timeline") or ()):
-        sockets = _table(_table(row, "hosts"), host).get("socket_memory_bytes")
-        parts = [_table(_table(row, "parts"), name).get("memory_bytes") for name in here]
-        if sockets is not None and all(each is not None for each in parts):
-            peaks.append(cast("float", sockets) + sum(cast("list[float]", parts)))
-        loads.append(_table(row, "machine").get("load_average"))
+    for row in (read_output(HostRow, each, "a host") for each in told.hosts.get("timeline") or ()):
+        sockets = row.hosts.get(host, {}).get("socket_memory_bytes")
+        parts = [row.parts.get(name, {}).get("memory_bytes") for name in here]
+        known = [each for each in parts if each is not None]
+        if sockets is not None and len(known) == len(parts):
+            peaks.append(sockets + sum(known))
+        loads.append(row.machine.get("load_average"))
     if peaks:
         figures["host.memory_bytes"] = max(peaks)
-    averages = [cast("float", each) for each in loads if each is not None]
+    averages = [each for each in loads if each is not None]
     if averages:
         figures["host.load_average"] = max(averages)
     return figures
@@ -212,7 +223,7 @@ def _network(told: Told, host: str) -> Figures:
     """What TCP and the interface of the server's host counted; on the local host, the whole
     machine's.
     """
-    counters = cast("dict[str, int]", _table(_table(told.hosts, "counters"), host))
+    counters = told.hosts.get("counters", {}).get(host, {})
     figures: Figures = {f"tcp.{name}": counters[name] for name in TCP if name in counters}
     if "packets_sent" in counters:
         # Loopback counts a packet on either side of it.
@@ -225,11 +236,11 @@ def _network(told: Told, host: str) -> Figures:
 
 def _captured(captures: Sequence[Json]) -> Figures:
     summary = _table(captures[0], "summary") if captures else {}
+    known = read_output(CaptureSummary, summary, "the capture")
     figures = pick(summary, ("endpoints",))
     figures |= {f"capture.{name}": value for name, value in pick(summary, ("packets",)).items()}
     figures |= {f"capture.{name}": value for name, value in pick(_table(summary, "tcp"), CAPTURED).items()}
-    length_s = cast("float", summary.get("interval_s") or 1.0)
-    rates = [cast("int", each["packets"]) / length_s for each in cast("Sequence[Json]", summary.get("interval") or ())]
+    rates = [each.packets / (known.interval_s or 1.0) for each in known.interval]
     if rates:
         figures["capture.packets_per_s_max"] = max(rates)
     # The first and the last interval are seldom whole.
@@ -246,4 +257,4 @@ def _part(prefix: str, summary: Json, cost: Mapping[str, object]) -> Figures:
 
 def _table(record: Mapping[str, object], key: str) -> Json:
     value = record.get(key)
-    return cast("Json", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, Process
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import Json, Outcome
 from plimsoll_lab.suite.rack import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_warm_up
@@ -42,9 +42,9 @@ EMULATOR = "link"
 class TrialFailure(Exception):  # noqa: N818 - an outcome, not an error
     """The trial ended early; the reason is the record's."""
 
-    def __init__(self, reason: str, *, outcome: str = "failed") -> None:
+    def __init__(self, reason: str, *, outcome: Outcome = "failed") -> None:
         super().__init__(reason)
-        self.outcome = outcome
+        self.outcome: Outcome = outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

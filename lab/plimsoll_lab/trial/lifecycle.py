@@ -14,19 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.hosts.external_server import external_server
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import HostLost, StartError
 from plimsoll_lab.store.form import record_of
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Ready, ServerSummary, read_output
 from plimsoll_lab.store.records import (
     Doubt,
     HostsRecord,
     Json,
-    MachineRecord,
     MeasuredLoadRecord,
-    Outcome,
     RoleRecord,
     ServerRecord,
     TrialRecord,
@@ -140,17 +138,16 @@ def run_trial(
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
             judgement = _measure(stage, binary, suite, point, seen, file, Live(seen.records, outputs.tell))
         except TrialFailure as failure:
-            outcome = cast("Outcome", failure.outcome)
-            judgement = Judgement(outcome=outcome, reason=str(failure), warnings=())
+            judgement = Judgement(outcome=failure.outcome, reason=str(failure), warnings=())
         except HostLost as lost:
             judgement = host_lost(lost.host, lost.reason)
     told = Told(
-        load=seen.load,
+        load=record_of(MeasuredLoadRecord, seen.load),
         connections=seen.connections,
         seconds=seen.seconds,
-        server=seen.server,
-        roles=seen.roles,
-        hosts=seen.hosts,
+        server=record_of(ServerRecord, seen.server),
+        roles=tuple(record_of(RoleRecord, each) for each in seen.roles),
+        hosts=record_of(HostsRecord, seen.hosts | ({"captures": seen.captures} if seen.captures else {})),
         captures=seen.captures,
         window=seen.window,
     )
@@ -172,13 +169,13 @@ def run_trial(
         figures=figures,
         started_unix_s=started_unix_s,
         elapsed_s=time.monotonic() - started,
-        server=record_of(ServerRecord, seen.server),
-        load=record_of(MeasuredLoadRecord, seen.load),
-        machine=record_of(MachineRecord, seen.window.machine()),
+        server=told.server,
+        load=told.load,
+        machine=seen.window.machine(),
         samples=tuple(seen.window.samples),
-        roles=tuple(record_of(RoleRecord, each) for each in seen.roles),
+        roles=told.roles,
         network=seen.network or None,
-        hosts=record_of(HostsRecord, seen.hosts | ({"captures": seen.captures} if seen.captures else {})),
+        hosts=told.hosts,
     )
 
 
@@ -211,7 +208,7 @@ def _measure(
         measured = [each for each in generators if each.measured]
         seen.load.update(merge_summaries(binary, measured))
         seen.connections += [each for one in measured for each in _told_connections(one, seen.records)]
-        seen.roles += [_generator_record(each, seen.window) for each in generators if each.role is not None]
+        seen.roles += [_generator_record(each, each.role, seen.window) for each in generators if each.role is not None]
         died = server.exit_code()
         if capture is not None:
             seen.captures.append(capture.stop())
@@ -228,24 +225,25 @@ def _measure(
         seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
-    load_summary = cast("Json | None", seen.load["summary"])
+    load, ended = record_of(MeasuredLoadRecord, seen.load), record_of(ServerRecord, seen.server)
+    printed, totals = load["summary"], ended["summary"]
     machine = seen.window.machine()
     return judge(
         Observation(
             server_exit=died,
-            server_stderr=cast("str", seen.server["stderr_tail"]),
-            server_summary=cast("Json | None", seen.server["summary"]),
-            load_exit=cast("int", seen.load["exit_code"]),
-            load_stderr=cast("str", seen.load["stderr_tail"]),
-            load_summary=load_summary,
+            server_stderr=ended["stderr_tail"],
+            server_summary=None if totals is None else read_output(ServerSummary, totals, "the server"),
+            load_exit=load["exit_code"],
+            load_stderr=load["stderr_tail"],
+            load_summary=None if printed is None else read_output(LoadSummary, printed, "the generator"),
             foreign_cores=None if "address" in point.server else _foreign_cores(stage, point, generators, seen.window),
-            steal_cores=cast("float | None", machine.get("steal_cores")),
+            steal_cores=machine.get("steal_cores"),
             window_s=seen.window.length_s or None,
             lag_s=seen.window.lag_s,
             think_s=_think_s(point),
-            throttled_s=cast("float | None", machine.get("throttled_s")),
+            throttled_s=machine.get("throttled_s"),
             samples=() if seen.server["metering"] == "proc" else tuple(seen.window.samples),
-            network=seen.network or None,
+            network=read_output(LinkWindow, seen.network, "the emulator") if seen.network else None,
             doubts=tuple(doubts),
         )
     )
@@ -315,7 +313,7 @@ def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: flo
         ready = last_event(process.take_lines(), "ready")
         if ready is not None and probe is None:
             seen["ready"] = ready
-            return _reachable(str(cast("list[str]", ready["addresses"])[0]), host)
+            return _reachable(read_output(Ready, ready, who).addresses[0], host)
         code = process.exit_code()
         if code is not None:
             raise TrialFailure(f"{who} ended before it was ready: {ending(code, process.stderr_tail())}")
@@ -361,8 +359,7 @@ def _told_connections(generator: Generator, records: Path) -> list[Json]:
     return generator.connections
 
 
-def _generator_record(generator: Generator, window: Window) -> Json:
-    role = cast("Role", generator.role)
+def _generator_record(generator: Generator, role: Role, window: Window) -> Json:
     return {
         "name": generator.name,
         "kind": role.kind,
@@ -383,7 +380,11 @@ def _cost(name: str, window: Window) -> Json:
 def _foreign_cores(stage: Stage, point: Point, generators: Sequence[Generator], window: Window) -> float | None:
     """CPU of the server's machine that no part of the trial used."""
     machine = stage.host(point.place.server).machine
-    here = [each.summary or {} for each in generators if each.measured and each.host.machine == machine]
+    here = [
+        read_output(LoadSummary, each.summary or {}, each.name)
+        for each in generators
+        if each.measured and each.host.machine == machine
+    ]
     homes = {role.name: stage.host(role.on) for role in point.roles}
     elsewhere = {name for name, host in homes.items() if host.machine != machine}
     return window.foreign_cores(here, elsewhere)

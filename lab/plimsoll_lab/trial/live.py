@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
+from plimsoll_lab.store.program_output import Second, read_output
 from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.trial.window import Window
 
@@ -40,7 +40,7 @@ class Live:
             return
         for file in sorted(self._records.glob(f"*{SUFFIX}")):
             for line in self._lines(file):
-                self._tell(second_event(line, file.name.removesuffix(SUFFIX)))
+                self._tell(second_event(read_output(Second, line, "a generator"), file.name.removesuffix(SUFFIX)))
         if window.samples:
             self._cost(window.samples, self._tell)
 
@@ -51,7 +51,7 @@ class Live:
             added = opened.read()
         whole = added[: added.rfind(b"\n") + 1]
         self._read[file] = self._read.get(file, 0) + len(whole)
-        return [cast("Json", json.loads(line)) for line in whole.splitlines()]
+        return [json.loads(line) for line in whole.splitlines()]
 
     def _cost(self, samples: list[Sample], tell: Tell) -> None:
         """The server's CPU since the last time, in cores."""
@@ -65,20 +65,20 @@ class Live:
             self._sample = last
 
 
-def second_event(line: Json, part: str) -> Json:
+def second_event(second: Second, part: str) -> Json:
     """A generator's second as an event: counts of that second, response times in microseconds.
 
     A second in which nothing was completed has no response time.
     """
-    times = cast("Json", line["response_time_us"])
-    known = bool(times["count"])
+    times = second.response_time_us
+    known = bool(times.count)
     return {
         "event": "second",
         "part": part,
-        "at_s": line["second"],
-        "phase": line["phase"],
-        "completed": line["completed"],
-        "failed": cast("int", line["failed"]) + cast("int", line["timed_out"]),
-        "p50_us": times["p50"] if known else None,
-        "p99_us": times["p99"] if known else None,
+        "at_s": second.second,
+        "phase": second.phase,
+        "completed": second.completed,
+        "failed": second.failed + second.timed_out,
+        "p50_us": times.p50 if known else None,
+        "p99_us": times.p99 if known else None,
     }

@@ -7,11 +7,11 @@ and none of them is a slow result.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary
+from plimsoll_lab.store.records import Doubt, Outcome, Sample
 from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
 
 FAILED_RATIO_TOLERATED = 0.001
@@ -61,13 +61,13 @@ class Observation:
     """The server's exit code if it ended before it was asked to."""
     server_stderr: str
     """The end of what the server said."""
-    server_summary: Json | None
+    server_summary: ServerSummary | None
     """The server's totals; a foreign server has none."""
     load_exit: int
     """The generator's exit code."""
     load_stderr: str
     """The end of what the generator said."""
-    load_summary: Json | None
+    load_summary: LoadSummary | None
     """The generator's summary."""
     foreign_cores: float | None
     """CPU that neither the server nor the generator used, in cores."""
@@ -83,7 +83,7 @@ class Observation:
     """The server's tree over the window."""
     think_s: float | None = None
     """Closed loop over a stated time: the pause before each request; None of any other load."""
-    network: Json | None = None
+    network: LinkWindow | None = None
     """What the emulated links did over the window; None without a network."""
     doubts: tuple[Doubt, ...] = ()
     """Doubts that others have raised."""
@@ -124,8 +124,8 @@ def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str
         ("failed", _missing_summary(seen)),
         ("invalid", too_disturbed(seen.network)),
         *_invalid(seen, doubts),
-        ("generator_limited", _unsent(seen.load_summary or {})),
-        ("failed", _shortfall(seen.load_summary or {})),
+        ("generator_limited", _unsent(seen.load_summary or LoadSummary())),
+        ("failed", _shortfall(seen.load_summary or LoadSummary())),
     )
     return next(((outcome, reason) for outcome, reason in findings if reason is not None), ("ok", None))
 
@@ -146,7 +146,7 @@ def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome
     """The generator's own word on its measurement: it knows whether it, or something else, was in
     the way.
     """
-    if (seen.load_summary or {}).get("valid") is not False:
+    if seen.load_summary is None or seen.load_summary.valid:
         return []
     own = [doubt.message for doubt in doubts if doubt.code.startswith(GENERATOR_DOUBTS)]
     others = [doubt.message for doubt in doubts if doubt.code in MACHINE_DOUBTS]
@@ -159,41 +159,30 @@ def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome
     ]
 
 
-def _unsent(summary: Json) -> str | None:
+def _unsent(summary: LoadSummary) -> str | None:
     """Closed loop: a request that was due on a free connection and was not sent is the generator's
     doing alone.
     """
-    requests = cast("Mapping[str, int]", summary.get("requests") or {})
-    unsent, scheduled = requests.get("unsent", 0), requests.get("scheduled", 0)
-    if summary.get("intended_rate") is not None or unsent <= UNSENT_TOLERATED * scheduled:
+    unsent, scheduled = summary.requests.unsent, summary.requests.scheduled
+    if summary.intended_rate is not None or unsent <= UNSENT_TOLERATED * scheduled:
         return None
     return f"the generator never sent {unsent} of the {scheduled} requests that were due"
 
 
-def _shortfall(summary: Json) -> str | None:
+def _shortfall(summary: LoadSummary) -> str | None:
     """What was asked for and not done, by a server that neither died nor named a limit."""
-    connections = cast("Mapping[str, int]", summary.get("connections") or {})
-    requested, established = connections.get("requested", 0), connections.get("established", 0)
+    requested, established = summary.connections.requested, summary.connections.established or 0
     if established < requested:
         return (
             f"only {established} of {requested} connections were established, and the server names no limit of its own"
         )
-    requests = cast("Mapping[str, int]", summary.get("requests") or {})
-    completed = requests.get("completed", 0)
+    completed = summary.requests.completed
     if not completed:
         return "not one request was completed in the window"
-    failed = _failed(summary)
+    failed = summary.requests.lost
     if failed > FAILED_RATIO_TOLERATED * (completed + failed):
         return f"{failed} of {completed + failed} requests failed: {_causes(summary)}"
     return None
-
-
-def _failed(summary: Json) -> int:
-    """Requests that were sent and came to nothing; those a generator never sent are its own
-    lateness.
-    """
-    requests = cast("Mapping[str, int]", summary.get("requests") or {})
-    return requests.get("failed", 0) + requests.get("timed_out", 0)
 
 
 def ending(code: int, stderr: str) -> str:
@@ -203,39 +192,28 @@ def ending(code: int, stderr: str) -> str:
     return f"{how}, saying: {last}" if last else how
 
 
-def _server_limit(summary: Json | None) -> str | None:
+def _server_limit(summary: ServerSummary | None) -> str | None:
     if summary is None:
         return None
-    errors = cast("Mapping[str, int]", summary.get("errors") or {})
-    reasons = [words.format(n=errors[code]) for code, words in SERVER_LIMITS.items() if errors.get(code)]
-    refused = cast("int", summary.get("refused") or 0)
-    if not reasons and refused:
-        reasons = [f"it refused {refused} connections"]
+    reasons = [words.format(n=count) for code, words in SERVER_LIMITS.items() if (count := summary.errors.get(code))]
+    if not reasons and summary.refused:
+        reasons = [f"it refused {summary.refused} connections"]
     if not reasons:
         return None
-    held = (
-        f"the server held {summary['peak_connections']} connections at most: " if "peak_connections" in summary else ""
-    )
+    peak = summary.peak_connections
+    held = f"the server held {peak} connections at most: " if peak is not None else ""
     return held + "; ".join(reasons)
 
 
-def _causes(summary: Json) -> str:
-    errors = cast("Mapping[str, int]", summary.get("errors") or {})
-    return ", ".join(f"{count} {code}" for code, count in errors.items() if count) or "no cause given"
+def _causes(summary: LoadSummary) -> str:
+    return ", ".join(f"{count} {code}" for code, count in summary.errors.items() if count) or "no cause given"
 
 
 def _load_doubts(seen: Observation) -> list[Doubt]:
-    summary = seen.load_summary or {}
-    doubts = [
-        Doubt(
-            code=str(each.get("code", "generator")),
-            message=str(each.get("message", "")),
-            remedy=str(each.get("remedy", "")),
-        )
-        for each in cast("list[Json]", summary.get("warnings") or [])
-    ]
+    summary = seen.load_summary or LoadSummary()
+    doubts = [Doubt(code=each.code, message=each.message, remedy=each.remedy) for each in summary.warnings]
     doubts += _truncated(seen)
-    failed = _failed(summary)
+    failed = summary.requests.lost
     if failed:
         doubts.append(
             Doubt(
@@ -251,10 +229,9 @@ def _truncated(seen: Observation) -> list[Doubt]:
     """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, knows of
     them all the same.
     """
-    summary = seen.load_summary or {}
-    rate = cast("float", summary.get("completed_rate") or 0.0)
-    mean_us = cast("Mapping[str, float]", summary.get("response_time_us") or {}).get("mean")
-    established = cast("Mapping[str, int]", summary.get("connections") or {}).get("established", 0)
+    summary = seen.load_summary or LoadSummary()
+    rate, mean_us = summary.completed_rate or 0.0, summary.response_time_us.mean
+    established = summary.connections.established or 0
     if seen.think_s is None or not seen.window_s or not rate or not mean_us:
         return []
     implied_s = established / rate - seen.think_s

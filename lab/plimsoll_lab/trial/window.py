@@ -7,12 +7,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from plimsoll_lab.hosts.host import Host, Process, read_usage
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
-from plimsoll_lab.store.records import Json, Sample
+from plimsoll_lab.store.program_output import LoadSummary
+from plimsoll_lab.store.records import MachineRecord, Sample
 
 SAMPLE_EVERY_S = 0.1
 """Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one
@@ -95,30 +95,29 @@ class Window:
             return None
         return (last.cpu_s - first.cpu_s) / self.length_s
 
-    def machine(self) -> Json:
+    def machine(self) -> MachineRecord:
         """What the whole machine did over the window."""
         first, last = self.machine_first, self.machine_last
         if first is None or last is None or self.length_s <= 0:
             return {}
-        throttled_s = None
+        record = MachineRecord(
+            window_s=self.length_s,
+            sample_lag_s=self.lag_s,
+            busy_cores=(last.busy_s - first.busy_s) / self.length_s,
+            steal_cores=(last.steal_s - first.steal_s) / self.length_s,
+        )
         if last.throttled_s is not None and first.throttled_s is not None:
-            throttled_s = last.throttled_s - first.throttled_s
-        return {
-            "window_s": self.length_s,
-            "sample_lag_s": self.lag_s,
-            "busy_cores": (last.busy_s - first.busy_s) / self.length_s,
-            **({} if throttled_s is None else {"throttled_s": throttled_s}),
-            "steal_cores": (last.steal_s - first.steal_s) / self.length_s,
-        }
+            record["throttled_s"] = last.throttled_s - first.throttled_s
+        return record
 
-    def foreign_cores(self, generators: Sequence[Json], elsewhere: Collection[str]) -> float | None:
+    def foreign_cores(self, generators: Sequence[LoadSummary], elsewhere: Collection[str]) -> float | None:
         """CPU of the server's machine that no part of the trial used; of the generators there, by
         their summaries. Parts that run elsewhere do not count.
         """
         machine = self.machine()
-        used = [cast("Mapping[str, float]", each.get("generator") or {}).get("cpu_cores") for each in generators]
+        used = [each.generator.cpu_cores for each in generators]
         if not machine or self.first is None or self.last is None or None in used:
             return None
         ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s + sum(each for each in used if each is not None)
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
-        return max(0.0, cast("float", machine["busy_cores"]) - ours)
+        return max(0.0, machine["busy_cores"] - ours)

@@ -4,11 +4,9 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
-
 from plimsoll_lab.hosts.host import Process
 from plimsoll_lab.hosts.netns import Network
+from plimsoll_lab.store.program_output import LinkTotals, read_output
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.trial.window import Window
 
@@ -66,11 +64,10 @@ class Wire:
 
 
 def _difference(before: Json | None, after: Json) -> list[Json]:
-    earlier = cast("Sequence[Mapping[str, int]]", before["links"] if before else ())
+    now, then = (read_output(LinkTotals, each, "the emulator").links if each else [] for each in (after, before))
     links: list[Json] = []
-    for number, way in enumerate(cast("Sequence[Mapping[str, int]]", after["links"])):
-        base = earlier[number] if earlier else dict.fromkeys(COUNTS, 0)
-        links.append(
-            {"from": way["from"], "to": way["to"], **{key: way[key] - base[key] for key in COUNTS if key in way}}
-        )
+    for number, way in enumerate(now):
+        base = then[number].counts if then else {}
+        difference = {key: way.counts[key] - base.get(key, 0) for key in COUNTS if key in way.counts}
+        links.append({"from": way.start, "to": way.end, **difference})
     return links

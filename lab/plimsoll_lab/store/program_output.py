@@ -1,0 +1,210 @@
+"""What programs and hosts tell of a trial, as far as the laboratory reads it.
+
+Records keep what was told whole. These models give what is read of it names and types; what they
+do not name is passed over, as programs may tell more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plimsoll_lab.problem import ENVIRONMENT, LabError
+from plimsoll_lab.store.records import Counts
+
+Number = int | float
+"""As it was written: a whole number remains one."""
+
+
+class Output(BaseModel):
+    """A part of what a program printed. What it did not print has a default."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+OutputT = TypeVar("OutputT", bound=Output)
+
+
+class Times(Output):
+    """Percentiles of a time, in microseconds."""
+
+    count: int = 0
+    mean: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+
+
+class Connections(Output):
+    """Connections of a generator."""
+
+    requested: int = 0
+    established: int | None = None
+
+
+class Requests(Output):
+    """Requests of a generator over its window."""
+
+    scheduled: int = 0
+    completed: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    unsent: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Requests that were sent and came to nothing; unsent ones are the generator's lateness."""
+        return self.failed + self.timed_out
+
+
+class GeneratorCost(Output):
+    """What a generator used itself."""
+
+    cpu_cores: float | None = None
+
+
+class GeneratorWarning(Output):
+    """A doubt of the generator's own."""
+
+    code: str = "generator"
+    message: str = ""
+    remedy: str = ""
+
+
+class LoadSummary(Output):
+    """The summary of `plimsoll load`."""
+
+    valid: bool = True
+    warnings: Sequence[GeneratorWarning] = ()
+    connections: Connections = Connections()
+    requests: Requests = Requests()
+    errors: Counts = Field(default_factory=dict)
+    completed_rate: float | None = None
+    """Requests a second."""
+    offered_rate: float | None = None
+    intended_rate: float | None = None
+    """Of an open loop alone."""
+    response_time_us: Times = Times()
+    establishment_time_us: Times = Times()
+    transmission_time_us: Times = Times()
+    generator: GeneratorCost = GeneratorCost()
+
+
+class ServerSummary(Output):
+    """The summary of `plimsoll serve`."""
+
+    refused: int = 0
+    peak_connections: int | None = None
+    errors: Counts = Field(default_factory=dict)
+
+
+class Ready(Output):
+    """What a server or forwarder prints once it can be connected to."""
+
+    addresses: Sequence[str] = Field(min_length=1)
+
+
+class Second(Output):
+    """A generator's line about one second."""
+
+    phase: str
+    second: int
+    completed: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    response_time_us: Times = Times()
+
+
+class ConnectionResult(Output):
+    """What became of one connection; times in microseconds."""
+
+    success: bool
+    failed_connects: int
+    failed_sequences: int
+    failed_requests: int
+    establishment_time_us: float = 0.0
+    service_time_total_us: float = 0.0
+
+
+class CaptureInterval(Output):
+    """One interval of a capture."""
+
+    packets: int = 0
+
+
+class CaptureSummary(Output):
+    """The summary of `plimsoll capture`."""
+
+    interval_s: float | None = None
+    interval: Sequence[CaptureInterval] = ()
+    kernel_drops: int | None = None
+
+
+class LinkCounts(Output):
+    """Packets of one direction of an emulated link since it began, or over a window."""
+
+    start: str = Field(alias="from")
+    end: str = Field(alias="to")
+    delivered: int = 0
+    released_late: int = 0
+    dropped_by_fault: int = 0
+
+
+class LinkTotal(Output):
+    """All that the emulator has counted of one direction of a link."""
+
+    model_config = ConfigDict(extra="allow")
+
+    start: str = Field(alias="from")
+    end: str = Field(alias="to")
+
+    @property
+    def counts(self) -> Counts:
+        """Each count by its name."""
+        return {key: value for key, value in (self.model_extra or {}).items() if isinstance(value, int)}
+
+
+class LinkTotals(Output):
+    """An event `counters` of `plimsoll link`."""
+
+    links: Sequence[LinkTotal]
+
+
+class Disturbance(Output):
+    """A moment at which the emulator was late."""
+
+    from_unix_s: float = 0.0
+    to_unix_s: float = 0.0
+    worst_us: float
+
+
+class LinkWindow(Output):
+    """What the emulated links did over a window."""
+
+    silent: bool = False
+    """Whether the emulator said nothing after the window."""
+    links: Sequence[LinkCounts] = ()
+    disturbances: Sequence[Disturbance] = ()
+
+
+class HostRow(Output):
+    """A row of a trial's timeline: the machine, each host's sockets, each part's cost."""
+
+    at_s: float = 0.0
+    machine: Mapping[str, Number | None] = Field(default_factory=dict)
+    hosts: Mapping[str, Mapping[str, Number | None]] = Field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, Number | None]] = Field(default_factory=dict)
+
+
+def read_output(form: type[OutputT], told: object, who: str) -> OutputT:
+    """What was told, in its form. Raises `LabError` where a program tells something else."""
+    try:
+        return form.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(each) for each in first["loc"])
+        raise LabError(
+            f"cannot read what {who} printed: {where}: {first['msg']}; use plimsoll and plimsoll-lab of one version",
+            exit_code=ENVIRONMENT,
+        ) from None
