@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll_lab.suite import shipped, units
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.expand import contender_path, expand, trial_s
+from plimsoll_lab.suite.expand import contender_path, expand
 from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.flags import MODELS, as_arguments
 from plimsoll_lab.suite.foresight import too_short
@@ -230,11 +230,6 @@ def test_settings_become_arguments() -> None:
     settings: dict[str, Value] = {"think": "1s", "barrier": True, "lockstep": False, "connections": 5}
     assert as_arguments(settings) == ["--think", "1s", "--barrier", "--connections", "5"]
     assert as_arguments({"source_ip": ("a", "b")}) == ["--source-ip", "a", "--source-ip", "b"]
-
-
-def test_the_prediction_follows_the_window() -> None:
-    assert trial_s({"duration": "3s"}) == pytest.approx(3.0, abs=0.2)
-    assert trial_s({"each": 60, "think": "1s", "connections": 100}) == pytest.approx(60, abs=1)
 
 
 def test_no_shipped_server_keeps_its_pid_in_a_device() -> None:

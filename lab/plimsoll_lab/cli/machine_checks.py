@@ -18,7 +18,7 @@ from typing import Literal
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.suite.expand import connections, predicted_s
+from plimsoll_lab.suite.prediction import connections, predicted_s
 from plimsoll_lab.suite.spec import Plan, Point
 
 Level = Literal["ok", "warn", "refuse"]

@@ -19,7 +19,7 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, GateOutcome, RunSummary
-from plimsoll_lab.suite.expand import predicted_s
+from plimsoll_lab.suite.prediction import predicted_s
 from plimsoll_lab.suite.spec import Plan
 
 Machines = LocalHost | RayCluster

@@ -12,7 +12,8 @@ from typing import cast
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.suite.expand import as_text, predicted_s
+from plimsoll_lab.suite.expand import as_text
+from plimsoll_lab.suite.prediction import predicted_s
 from plimsoll_lab.suite.spec import Plan, SearchSettings
 
 TOLD = ("event", "number", "of", "point", "outcome", "reason")

@@ -14,9 +14,10 @@ from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything, detectable_ratio
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary
 from plimsoll_lab.store.records import Doubt
-from plimsoll_lab.suite.expand import as_text, connections, contender_path, predicted_s
+from plimsoll_lab.suite.expand import as_text, contender_path
 from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.foresight import too_short
+from plimsoll_lab.suite.prediction import connections, predicted_s
 from plimsoll_lab.suite.spec import Plan
 
 SUPPOSED_NOISE = 0.03

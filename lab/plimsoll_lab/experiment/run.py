@@ -31,8 +31,9 @@ from plimsoll_lab.store.run_record import (
 )
 from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.drawn import Quantity, quantity
-from plimsoll_lab.suite.expand import contender_path, trial_s
+from plimsoll_lab.suite.expand import contender_path
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
+from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
@@ -294,4 +295,4 @@ def carry_out(
 def _started(planned: PlannedTrial, point: Point, total: int, coming: list[Json]) -> Json:
     """A trial that begins, and which come after it."""
     about = {"number": planned.number, "of": total, "block": planned.block, "point": dict(point.setting)}
-    return {"event": "trial_started", **about, "predicted_s": trial_s(point.load), "next": coming}
+    return {"event": "trial_started", **about, "predicted_s": trial_s(point), "next": coming}

@@ -36,7 +36,7 @@ from plimsoll_lab.store.run_record import (
     Status,
 )
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.expand import trial_s
+from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
@@ -183,7 +183,7 @@ class SearchRun:
             )
         if trial is None:
             about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
-            self._events.tell({"event": "trial_started", **about, "predicted_s": trial_s(point.load), "next": []})
+            self._events.tell({"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []})
             trial = self._trial(self._plan, point, planned, made)
             missed = broken_by(trial, self._plan.suite) if lost_part(trial, self._plan.suite) else ""
             self.trials.append(trial)

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from plimsoll_lab.suite import units
 from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.rack import real_network, settle, vary
 from plimsoll_lab.suite.read import check_documents, check_point, compete_along
 from plimsoll_lab.suite.settings import Settings, Value
-from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, SearchSettings, Suite
-
-TRIAL_OVERHEAD_S = 0.03
-"""Start, readiness, connecting and stopping of a trial with few connections, as measured on two
-cores."""
-SEARCH_TRIALS = 45
-"""First, short trials of a search of 2 % with five trials a load."""
-CONFIRMING_TRIALS = 8
-"""Longer ones at the answer; a longer trial warms up for half its length."""
-LONGER = 1.5
-CONNECTION_COST_S = 60e-6
-"""What one more connection adds to a trial: it is established and closed at about 16,000 a
-second."""
+from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Suite
 
 
 def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None = None, cluster: bool = False) -> Plan:
@@ -61,47 +47,6 @@ def _controls(suite: Suite, points: Sequence[Point]) -> list[Point]:
 def contender_path(plan: Plan) -> str | None:
     """The path whose values compete; None where nothing does."""
     return compete_along(plan.suite)
-
-
-def predicted_s(plan: Plan) -> float:
-    """How long the run will take, roughly."""
-    warm_up = units.duration_s(plan.suite.run.warm_up) if plan.suite.run.warm_up else 0.0
-    points = {point.number: point for point in plan.points}
-    search = plan.suite.search
-    if search is not None:
-        middle = {search.key: round(math.sqrt(search.lowest * search.highest))}
-        load = {point.number: {**point.load, **middle} for point in plan.points}
-        return sum(_search_s(search, load[each.point], warm_up) for each in plan.trials)
-    return sum(warm_up + trial_s(points[trial.point].load) for trial in plan.trials)
-
-
-def _search_s(search: SearchSettings, load: Settings, warm_up_s: float) -> float:
-    """How long a search takes at least: its trials become longer where they have to."""
-    first_s = units.duration_s(str(load["duration"])) if "duration" in load else 1.0
-    searching_s = SEARCH_TRIALS * (warm_up_s + trial_s(load))
-    return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
-
-
-def connections(load: Settings) -> int:
-    """How many connections a generator opens; 64 where the suite does not say."""
-    return units.count(str(load.get("connections", 64)))
-
-
-def trial_s(load: Settings) -> float:
-    """How long one trial with this load will take, roughly; a count without think time is taken at
-    20,000 a second.
-    """
-    think_text = str(load.get("think", "0")).removeprefix("exp:")
-    think = units.duration_s(think_text)
-    window = 0.0
-    if "duration" in load:
-        window = units.duration_s(str(load["duration"]))
-    elif "each" in load:
-        each = units.count(str(load["each"]))
-        window = each * max(think, connections(load) / 20_000)
-    elif "requests" in load:
-        window = units.count(str(load["requests"])) / max(1.0, min(20_000.0, connections(load) / max(think, 1e-4)))
-    return TRIAL_OVERHEAD_S + connections(load) * CONNECTION_COST_S + window
 
 
 def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -> list[Point]:

@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.expand import connections
 from plimsoll_lab.suite.figures import figure_named
-from plimsoll_lab.suite.settings import Settings
-from plimsoll_lab.suite.spec import Limit, Plan
+from plimsoll_lab.suite.prediction import connections, requests_per_s
+from plimsoll_lab.suite.spec import Limit, Plan, Point
 
 RULE_OF_THREE = 3.0
 """Without one failure in n requests the ratio is below 3 / n with 95 % (Hanley and Lippman-Hand,
 JAMA 1983)."""
 BEYOND_A_PERCENTILE = 10
 """Requests that have to lie beyond a percentile before it is more than the luck of a few."""
-BUSY_RATE = 20_000.0
-"""Requests a second that a closed loop without think time is taken to complete: of this no more
-than a guess."""
 
 _PERCENTILE = re.compile(r"\.p(\d+)(?:_(\d+))?$")
 
@@ -37,18 +34,14 @@ def requests_needed(limit: Limit) -> int:
     return 0
 
 
-def requests_expected(load: Settings) -> float:
-    """How many requests a window of this load will hold, roughly, from a server that keeps up."""
+def requests_expected(point: Point) -> float:
+    """How many requests a window of this point will hold, roughly, from a server that keeps up."""
+    load = point.load
     if "each" in load:
         return float(connections(load) * units.count(str(load["each"])))
     if "requests" in load:
         return float(units.count(str(load["requests"])))
-    window_s = units.duration_s(str(load.get("duration", "0")))
-    if "rate" in load:
-        low, _, high = str(load["rate"]).partition(":")
-        return window_s * (units.count(low) + units.count(high or low)) / 2
-    think_s = units.duration_s(str(load.get("think", "0")).removeprefix("exp:"))
-    return window_s * (min(BUSY_RATE, connections(load) / think_s) if think_s else BUSY_RATE)
+    return units.duration_s(str(load.get("duration", "0"))) * requests_per_s(point)
 
 
 def too_short(plan: Plan) -> list[tuple[Limit, int, float]]:
@@ -56,6 +49,8 @@ def too_short(plan: Plan) -> list[tuple[Limit, int, float]]:
     window holds.
     """
     search = plan.suite.search
-    loads = [{**point.load, search.key: search.lowest} if search else point.load for point in plan.points]
-    fewest = min((requests_expected(load) for load in loads), default=0.0)
+    points = [
+        replace(point, load={**point.load, search.key: search.lowest}) if search else point for point in plan.points
+    ]
+    fewest = min((requests_expected(point) for point in points), default=0.0)
     return [(limit, needed, fewest) for limit in plan.suite.limits if (needed := requests_needed(limit)) > fewest]

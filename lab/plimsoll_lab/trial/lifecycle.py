@@ -29,7 +29,7 @@ from plimsoll_lab.store.records import (
     ServerRecord,
     TrialRecord,
 )
-from plimsoll_lab.suite.expand import trial_s
+from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.rack import LOCAL, SERVER, start_order
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
@@ -409,4 +409,4 @@ def _timeout_s(suite: Suite, point: Point) -> float:
     """Generous: ten times the prediction and a minute, for a slow server is a result and a hung one
     is not.
     """
-    return suite.run.trial_timeout or 60.0 + 10 * trial_s(point.load)
+    return suite.run.trial_timeout or 60.0 + 10 * trial_s(point)

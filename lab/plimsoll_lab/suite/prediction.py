@@ -1,0 +1,227 @@
+"""How long a trial and a run take, roughly: from the requests asked for, their bytes, the links on
+the way and the CPU that others ask of the server.
+
+Pure: a prediction, and the generous time limit that follows from it, need nothing to run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll_lab.suite import units
+from plimsoll_lab.suite.rack import LOAD, LOCAL, SERVER, references
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Plan, Point, Role, SearchSettings
+from plimsoll_lab.suite.topology import Shape
+from plimsoll_lab.suite.units import bits_per_s, duration_s
+
+TRIAL_OVERHEAD_S = 0.03
+"""Start, readiness, connecting and stopping of a trial with few connections, as measured on two
+cores."""
+OTHER_LOAD_S = 1.0
+"""What a load that is not measured adds: it begins before the measured one and ends after it."""
+CONNECTION_COST_S = 60e-6
+"""What one more connection adds to a trial: it is established and closed at about 16,000 a
+second."""
+BUSY_RATE = 20_000.0
+"""Requests a second that a closed loop without think time is taken to complete: of this no more
+than a guess."""
+BYTES_PER_S = 800e6
+"""Payload that generator, server and links without a rate are taken to move together, as measured
+on two cores."""
+CORES = 2
+"""CPUs that a server is taken to have: the plan of a suite is the same on every machine."""
+FRAME_OVERHEAD = 1514 / 1448
+"""Bytes of full frames of Ethernet over their bytes of payload, with TCP's time stamps."""
+INITIAL_WINDOW_BYTES = 10 * 1448
+"""What a new connection sends in its first round trip (RFC 6928); twice as much in each further
+one."""
+SEARCH_TRIALS = 45
+"""First, short trials of a search of 2 % with five trials a load."""
+CONFIRMING_TRIALS = 8
+"""Longer ones at the answer; a longer trial warms up for half its length."""
+LONGER = 1.5
+
+ONE_PROCESS_A_CONNECTION = ("fork", "threads")
+"""Models whose connections share the CPUs alike; every other one serves them in turn."""
+
+_SYNTHETIC = re.compile(r"/(?:bytes|burn/(?P<burn>[^/]+))/(?P<size>\d+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """What one request of a load asks of links and server."""
+
+    sent_bytes: int
+    """Payload to the server."""
+    received_bytes: int
+    """Payload from it."""
+    work_s: float
+    """CPU that it burns on purpose."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saturation:
+    """What the loads that are not measured ask of the server, as long as they find CPU and link."""
+
+    connections: int = 0
+    """How many they have."""
+    work_s: float = 0.0
+    """CPU that one round of all of them burns on purpose."""
+    bits_per_s: float = 0.0
+    """What the server sends them, where the CPU alone limits them."""
+
+
+def connections(load: Settings) -> int:
+    """How many connections a generator opens; 64 where the suite does not say."""
+    return units.count(str(load.get("connections", 64)))
+
+
+def predicted_s(plan: Plan) -> float:
+    """How long the run will take, roughly."""
+    warm_up = duration_s(plan.suite.run.warm_up) if plan.suite.run.warm_up else 0.0
+    search = plan.suite.search
+    if search is not None:
+        middle = {search.key: round(math.sqrt(search.lowest * search.highest))}
+        points = {each.number: replace(each, load={**each.load, **middle}) for each in plan.points}
+        return sum(_search_s(search, points[each.point], warm_up) for each in plan.trials)
+    times = {point.number: warm_up + trial_s(point) for point in plan.points}
+    return sum(times[trial.point] for trial in plan.trials)
+
+
+def _search_s(search: SearchSettings, point: Point, warm_up_s: float) -> float:
+    """How long a search takes at least: its trials become longer where they have to."""
+    first_s = duration_s(str(point.load["duration"])) if "duration" in point.load else 1.0
+    searching_s = SEARCH_TRIALS * (warm_up_s + trial_s(point))
+    return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
+
+
+def trial_s(point: Point) -> float:
+    """How long one trial of a point will take, roughly."""
+    load = point.load
+    window = 0.0
+    if "duration" in load:
+        window = duration_s(str(load["duration"]))
+    elif "each" in load:
+        window = connections(load) * units.count(str(load["each"])) / requests_per_s(point)
+    elif "requests" in load:
+        window = units.count(str(load["requests"])) / requests_per_s(point)
+    others = sum(role.kind == LOAD and not role.measured for role in point.roles)
+    return TRIAL_OVERHEAD_S + OTHER_LOAD_S * others + connections(load) * CONNECTION_COST_S + window
+
+
+def requests_per_s(point: Point) -> float:
+    """The rate of a server that keeps up: what is asked for, or what CPU and links leave of it."""
+    load = point.load
+    if "rate" in load:
+        low, _, high = str(load["rate"]).partition(":")
+        return max(1e-3, (units.count(low) + units.count(high or low)) / 2)
+    count, asked, other = connections(load), _exchange(point, load), _saturation(point)
+    think_s = duration_s(str(load.get("think", "0")).removeprefix("exp:"))
+    alone_s = think_s + _alone_s(point, asked)
+    rates = [_cpu_rate(point, asked, other, count, think_s)]
+    rates += [count / alone_s] if alone_s else []
+    forth, back = _narrowest(_path(point)), _narrowest(_path(point, back=True))
+    if forth is not None:
+        rates.append(forth / _bits(asked.sent_bytes))
+    if back is not None:
+        # The saturator's answers take their part of the link, and at most their connections' share.
+        share = count / (count + other.connections)
+        rates.append(max(share * back, back - other.bits_per_s) / _bits(asked.received_bytes))
+    return min(rates)
+
+
+def _cpu_rate(point: Point, asked: Exchange, other: Saturation, count: int, think_s: float) -> float:
+    """What the CPUs leave to the measured load."""
+    base_s = 1 / BUSY_RATE + (asked.sent_bytes + asked.received_bytes) / BYTES_PER_S
+    rate = 1 / (base_s + asked.work_s / CORES)
+    if not other.connections:
+        return rate
+    if point.server.get("model", "epoll") in ONE_PROCESS_A_CONNECTION:
+        return rate * count / (count + other.connections)
+    # An event loop serves every connection once before it serves one twice, and an answer longer
+    # than the window needs several turns.
+    turns_s = _trips(point, asked) * other.work_s / _loops(point)
+    return min(rate, count / (think_s + turns_s + count / rate))
+
+
+def _loops(point: Point) -> int:
+    return min(CORES, units.count(str(point.server.get("workers", CORES))))
+
+
+def _exchange(point: Point, load: Settings) -> Exchange:
+    work_s = duration_s(str(point.server.get("work", "0")))
+    if load.get("protocol", point.server.get("protocol")) == "http":
+        found = _SYNTHETIC.fullmatch(str(load.get("path", "")))
+        if found is None:
+            return Exchange(sent_bytes=0, received_bytes=0, work_s=work_s)
+        burnt_s = duration_s(found["burn"]) if found["burn"] else 0.0
+        return Exchange(sent_bytes=0, received_bytes=int(found["size"]), work_s=work_s + burnt_s)
+    size = units.size_bytes(str(load.get("size", 64)))
+    return Exchange(sent_bytes=size, received_bytes=size, work_s=work_s)
+
+
+def _saturation(point: Point) -> Saturation:
+    """Of the closed loops without think time that burn the server's CPU beside the measured one."""
+    found = Saturation()
+    for role in point.roles:
+        if role.kind != LOAD or role.measured or not {"rate", "think"}.isdisjoint(role.settings):
+            continue
+        aims = [name for name, _ in references(role.settings)] or [SERVER]
+        asked, count = _exchange(point, role.settings), connections(role.settings)
+        if SERVER in aims and asked.work_s:
+            found = Saturation(
+                connections=found.connections + count,
+                work_s=found.work_s + count * asked.work_s,
+                bits_per_s=found.bits_per_s + CORES / asked.work_s * _bits(asked.received_bytes),
+            )
+    return found
+
+
+def _alone_s(point: Point, asked: Exchange) -> float:
+    """What a request takes with the links and the server to itself."""
+    forth, back = _path(point), _path(point, back=True)
+    round_trip_s = sum(duration_s(str(shape.get("delay", "0"))) for shape in (*forth, *back))
+    sending_s = sum(
+        _bits(size) / rate
+        for size, path in ((asked.sent_bytes, forth), (asked.received_bytes, back))
+        if (rate := _narrowest(path)) is not None
+    )
+    return _trips(point, asked) * round_trip_s + sending_s + asked.work_s
+
+
+def _trips(point: Point, asked: Exchange) -> float:
+    """Round trips of a request; a new connection each has a handshake too, and its window grows
+    from the first one again.
+    """
+    if point.load.get("http") != "1.0" and not point.load.get("reconnect"):
+        return 1.0
+    return 2 + math.log2(1 + max(asked.sent_bytes, asked.received_bytes) / INITIAL_WINDOW_BYTES)
+
+
+def _path(point: Point, *, back: bool = False) -> list[Shape]:
+    """The links from the first generator to the server, by way of the parts that it aims at."""
+    if point.network is None or point.place.server is None or not point.place.load:
+        return []
+    roles: Mapping[str, Role] = {role.name: role for role in point.roles}
+    hosts, settings, met = [point.place.load[0]], point.load, set[str]()
+    while (aim := next((name for name, _ in references(settings)), SERVER)) in roles and aim not in met:
+        met.add(aim)
+        hosts.append(roles[aim].on or LOCAL)
+        settings = roles[aim].settings
+    hosts.append(point.place.server)
+    pairs = [(start, end) for start, end in itertools.pairwise(hosts) if start != end]
+    return [shape for start, end in pairs for shape in point.network.path(*((end, start) if back else (start, end)))]
+
+
+def _narrowest(path: Sequence[Shape]) -> float | None:
+    return min((bits_per_s(str(shape["rate"])) for shape in path if "rate" in shape), default=None)
+
+
+def _bits(payload_bytes: int) -> float:
+    """On the wire; a message without payload is a frame of headers all the same."""
+    return 8 * (payload_bytes * FRAME_OVERHEAD + 66)

@@ -1,0 +1,101 @@
+"""How long trials are predicted to take: bytes over links, and a server that others keep busy."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll_lab.suite import shipped
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.prediction import predicted_s, trial_s
+from plimsoll_lab.suite.read import read_file, read_text
+from plimsoll_lab.suite.spec import Point
+
+ECHO = '[server]\nprotocol = "echo"\n[load]\nprotocol = "echo"\n'
+HTTP = (
+    '[server]\nprotocol = "http"\nmodel = "fork"\nsynthetic = true\n[load]\nprotocol = "http"\n'
+    'requests = 100\nconnections = 5\npath = "/bytes/524288"\n'
+)
+SATURATOR = (
+    '[[role]]\nname = "saturator"\nkind = "load"\non = "h3"\nprotocol = "http"\ntarget = "role:server"\n'
+    'path = "/burn/20ms/75672"\nconnections = 15\nmeasured = false\n'
+)
+
+
+def point(text: str) -> Point:
+    text = f'name = "it"\nquestion = "Well?"\n{text}'
+    return expand(read_text(text, source="it.toml", directory="/here"), seed=1).points[0]
+
+
+def network(rate: str = "", delay: str = "1ms") -> str:
+    shaped = f'rate = "{rate}"\n' if rate else ""
+    return f'[network]\ntopology = "single,3"\ndelay = "{delay}"\n{shaped}'
+
+
+def test_a_prediction_follows_a_window_and_a_think_time() -> None:
+    assert trial_s(point(ECHO + 'duration = "3s"\n')) == pytest.approx(3.0, abs=0.2)
+    slow = point(ECHO + 'each = 60\nthink = "1s"\nconnections = 100\n')
+    assert trial_s(slow) == pytest.approx(60, abs=1)
+    assert trial_s(point(ECHO + 'requests = "100k"\n')) == pytest.approx(5, abs=0.2)
+    assert trial_s(point(ECHO + "requests = 1000\nrate = 100\n")) == pytest.approx(10, abs=0.2)
+
+
+def test_bytes_take_the_time_of_the_narrowest_link() -> None:
+    # 100 files of 512 KiB are 419 Mbit, and with their headers 439.
+    assert trial_s(point(HTTP + network("10Mbit"))) == pytest.approx(43.9, rel=0.03)
+    assert trial_s(point(HTTP + network("100Mbit"))) == pytest.approx(4.4, rel=0.1)
+    # The two ways of an echo do not wait for each other.
+    echoes = ECHO + 'requests = 1000\nconnections = 8\nsize = "100KB"\n' + network("10Mbit", "0ms")
+    assert trial_s(point(echoes)) == pytest.approx(84, rel=0.05)
+
+
+def test_each_way_has_a_rate_of_its_own() -> None:
+    links = "".join(
+        f'[[network.link]]\nends = ["{host}", "s1"]\nrate = "100Mbit"\nreverse = {{ rate = "{back}" }}\n'
+        for host, back in (("h1", "100Mbit"), ("h2", "10Mbit"))
+    )
+    # Answers come to h2 by the slow way; requests without a body would not notice it.
+    assert trial_s(point(HTTP + links)) == pytest.approx(43.9, rel=0.03)
+
+
+def test_a_round_trip_is_paid_by_each_request_and_more_of_them_by_each_new_connection() -> None:
+    kept = trial_s(point(HTTP + network(delay="50ms")))
+    new = trial_s(point(HTTP.replace("path =", 'http = "1.0"\npath =') + network(delay="50ms")))
+    # 20 requests a connection, 200 ms there and back; a new connection shakes hands first, and its
+    # window doubles five times until half a megabyte fits.
+    assert kept == pytest.approx(4, rel=0.1)
+    assert new == pytest.approx(4 * (2 + 5.2), rel=0.1)
+
+
+def test_a_way_through_a_forwarder_has_its_links_too() -> None:
+    role = '[[role]]\nname = "fwd"\nkind = "forward"\non = "h3"\nmappings = ["*:7000=role:server"]\n'
+    straight = ECHO + 'each = 100\nconnections = 1\nthink = "0"\n' + network(delay="10ms")
+    by_way = straight.replace("each", 'target = "role:fwd:7000"\neach') + role
+    assert trial_s(point(straight)) == pytest.approx(4, rel=0.05)
+    assert trial_s(point(by_way)) == pytest.approx(8, rel=0.05)
+
+
+def test_a_saturator_takes_its_part_of_the_cpu_and_of_the_link() -> None:
+    small = HTTP.replace("requests = 100", 'requests = "10k"').replace("524288", "65536")
+    quiet, busy = (trial_s(point(small + network(delay="0ms") + role)) for role in ("", SATURATOR))
+    assert busy - 1 == pytest.approx(4 * quiet, rel=0.1)
+    # An event loop burns for every saturating connection before it serves a measured one again.
+    turns = trial_s(point(HTTP.replace('"fork"', '"select"\nworkers = 1') + network(delay="0ms") + SATURATOR))
+    assert turns == pytest.approx(20 * 15 * 0.02, rel=0.2)
+    anew = HTTP.replace('"fork"', '"select"').replace("path =", 'http = "1.0"\npath =')
+    # A run on two cores took 65 s with 30 saturating connections, and 1.4 s with one.
+    ladder = [SATURATOR.replace("15", str(count)) for count in (30, 1)]
+    many, one = (trial_s(point(anew + network(delay="0ms") + role)) for role in ladder)
+    assert 40 < many < 90
+    assert 1 < one < 4
+    # At 10 Mbit/s its answers fill the link, and the measured ones have 5 of 20 parts.
+    narrow = trial_s(point(HTTP + network("10Mbit") + SATURATOR))
+    assert narrow == pytest.approx(4 * 43.9, rel=0.05)
+
+
+def test_the_experiment_at_10_mbit_a_second_is_no_matter_of_seconds() -> None:
+    suite = read_file(shipped.find("http-saturation-bandwidth"))
+    plan = expand(suite, seed=1)
+    times = {(str(each.setting["network.rate"]), each.setting["network.delay"]): trial_s(each) for each in plan.points}
+    assert times["10Mbit", "1ms"] > 40
+    assert predicted_s(plan) > 3600
+    assert predicted_s(plan) == pytest.approx(sum(20 * trial_s(each) for each in plan.points))
