@@ -17,6 +17,7 @@ import pytest
 from conftest import Done, run_lab
 from hdrh.histogram import HdrHistogram
 
+from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.data_files import hgrm_files, markdown, openmetrics
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.store.records import Json
@@ -72,8 +73,8 @@ def test_every_sample_of_openmetrics_is_a_figure_of_the_summary(exported: RunFol
 
 
 def test_labels_and_cells_cannot_be_broken_out_of(exported: RunFolder) -> None:
-    run, summary = exported.read_run().to_json(), summary_of(exported)
-    odd = summary | {"suite": 'a"} 1\n# x \\', "question": "<img src=x> | [a](b)\n## no"}
+    run, summary = exported.read_run(), summarise_run(exported)
+    odd = summary.model_copy(update={"suite": 'a"} 1\n# x \\', "question": "<img src=x> | [a](b)\n## no"})
     line = openmetrics(run, odd).splitlines()[2]
     assert line.startswith('plimsoll_lab_completed_rate{suite="a\\"} 1\\n# x \\\\",run=')
     head = markdown(run, odd).splitlines()[0]
@@ -90,7 +91,7 @@ def test_response_times_of_several_trials_are_one_distribution(exported: RunFold
             every.append(1_000_000 * step * (place + 1))
         summary = {"histograms": {"response_time_ns": histogram.encode().decode()}}
         made.append(replace(trial, load={"summary": cast("Json", summary)}))
-    files = hgrm_files(exported, exported.read_run().to_json(), made)
+    files = hgrm_files(exported, exported.read_run(), made)
     assert [file.name for file in files] == ["point-0000.hgrm"]
     text = files[0].read_text()
     rows = [line.split() for line in io.StringIO(text) if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d", line)]

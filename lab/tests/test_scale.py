@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from made_records import run_record
 
 from plimsoll_lab.analysis.scale import generators_needed
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import HostRecord
 
-RUN: Json = {
-    "environment": {"cpus": 4, "memory": "8388608 kB", "ip_local_port_range": "32768 60999"},
-}
+HOST = {"memory": "8388608 kB", "ip_local_port_range": "32768 60999"}
+RUN = run_record()
+RUN = RUN.model_copy(update={"environment": RUN.environment.model_copy(update=HOST | {"cpus": 4})})
 
 
 def summary(rate: float, cpu_us: float, bytes_each: int = 904) -> dict[str, Any]:
@@ -36,12 +38,14 @@ def trial(number: int, point: int, *summaries: dict[str, Any], outcome: str = "o
 def test_each_bound_has_its_number_and_the_largest_is_the_answer() -> None:
     found = generators_needed(RUN, [trial(1, 0, summary(1e5, 5.6))], connections=10_000_000, rate=5_000_000)
     # 28 cores over 2.8 each; 50 GB over 4.3 each; ten million over 28,232 ports each.
-    assert found["needs"] == {"cpu": 10, "memory": 12, "ports": 355}
-    assert found["generators"] == 355
+    assert found is not None
+    assert found.needs == {"cpu": 10, "memory": 12, "ports": 355}
+    assert found.generators == 355
     more = generators_needed(
         RUN, [trial(1, 0, summary(1e5, 5.6))], connections=10_000_000, rate=5_000_000, addresses=100
     )
-    assert (more["needs"]["ports"], more["generators"]) == (4, 12)  # type: ignore[index]
+    assert more is not None
+    assert (more.needs["ports"], more.generators) == (4, 12)
 
 
 def test_the_cost_is_that_of_the_busiest_point_and_of_valid_trials_alone() -> None:
@@ -52,16 +56,20 @@ def test_the_cost_is_that_of_the_busiest_point_and_of_valid_trials_alone() -> No
         trial(4, 2, summary(9e5, 1.0), outcome="generator_limited"),
     ]
     found = generators_needed(RUN, trials, connections=1, rate=1)
-    assert found["measured"]["cpu_us_per_request"] == pytest.approx(6.0)  # type: ignore[index]
-    assert found["generators"] == 1
-    assert generators_needed(RUN, trials[3:], connections=1, rate=1)["generators"] is None
+    assert found is not None
+    assert found.measured.cpu_us_per_request == pytest.approx(6.0)
+    assert found.generators == 1
+    assert generators_needed(RUN, trials[3:], connections=1, rate=1) is None
 
 
 def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
     hosts = [
-        {"name": f"h{n}", "environment": {"cpus": cpus, "memory": "8388608 kB", "ip_local_port_range": "32768 60999"}}
+        HostRecord(
+            name=f"h{n}", address="", called=(), labels={}, machine="", versions={}, environment=HOST | {"cpus": cpus}
+        )
         for n, cpus in ((1, 1), (2, 8), (3, 2))
     ]
     trials = [trial(1, 0, summary(2e5, 9.9), summary(1e5, 5.6))]
-    found = generators_needed(RUN | {"hosts": hosts}, trials, connections=1, rate=1_000_000)
-    assert found["host"]["cpus"] == 2  # type: ignore[index]
+    found = generators_needed(RUN.model_copy(update={"hosts": hosts}), trials, connections=1, rate=1_000_000)
+    assert found is not None
+    assert found.host.cpus == 2

@@ -7,79 +7,129 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.suite.figures import Figure
 
 SEED = 1
 """Of the permutations: the same runs show the same changes."""
 
 
-def find_history(folders: Sequence[RunFolder], suite: str) -> Json:
-    """The history of a suite.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryRun:
+    """A run of the suite."""
 
-    `runs` has a row a run: number, time, build. `series` has a row a figure and point: `values`, a
-    list of run, median, low, high and n; `changes`, the runs at which a new level begins. Runs that
-    searched, and control points, are left out.
-    """
-    runs: list[Json] = []
-    series: dict[tuple[str, str], Json] = {}
+    run: str
+    started_unix_s: float
+    build: str
+    """The version of plimsoll, and the beginning of its binary's SHA-256."""
+    environment: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryValue:
+    """A figure in one run: the median, and the ends of its 95 % interval where it has one."""
+
+    order: int
+    """The place of its run among `runs`."""
+    median: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A run at which a new level begins."""
+
+    order: int
+    """The place of that run among `runs`."""
+    ratio: float
+    """The new level over the one before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """A figure at a point, over the runs that have it."""
+
+    figure: Figure
+    at: str
+    values: Sequence[HistoryValue]
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """The runs of a suite, the oldest first, and the series of its judged figures."""
+
+    suite: str
+    runs: Sequence[HistoryRun]
+    series: Sequence[Series]
+    least: int
+    """Change points need so many runs with a result."""
+
+
+def find_history(folders: Sequence[RunFolder], suite: str) -> History:
+    """The history of a suite. Runs that searched, and control points, are left out."""
+    runs: list[HistoryRun] = []
+    found: dict[tuple[str, str], tuple[Figure, list[HistoryValue]]] = {}
     for folder in folders:
-        record = folder.read_run().to_json()
-        if cast("Json", record["suite"])["name"] != suite or record.get("search"):
+        record = folder.read_run()
+        if record.suite.name != suite or record.search is not None:
             continue
         runs.append(_run(folder, record))
         for figure, place, value in _values(record, folder.read_trials(), len(runs) - 1):
-            key = (str(figure["name"]), place)
-            row = series.setdefault(key, {"figure": figure, "at": place, "values": []})
-            cast("list[Json]", row["values"]).append(value)
-    for row in series.values():
-        row["changes"] = _changes(cast("list[Json]", row["values"]))
-    return {"suite": suite, "runs": runs, "series": list(series.values()), "least": LEAST_VALUES}
+            found.setdefault((figure.name, place), (figure, []))[1].append(value)
+    series = [
+        Series(figure=figure, at=place, values=values, changes=_changes(values))
+        for (_, place), (figure, values) in found.items()
+    ]
+    return History(suite=suite, runs=runs, series=series, least=LEAST_VALUES)
 
 
-def _run(folder: RunFolder, record: Json) -> Json:
-    versions = cast("dict[str, str]", record["versions"])
-    return {
-        "run": folder.path.name,
-        "started_unix_s": record["started_unix_s"],
-        "build": f"{versions.get('plimsoll', '')} {versions.get('plimsoll_sha256', '')[:8]}".strip(),
-        "environment": record["environment"],
-    }
+def _run(folder: RunFolder, record: RunRecord) -> HistoryRun:
+    versions = record.versions
+    return HistoryRun(
+        run=folder.path.name,
+        started_unix_s=record.started_unix_s,
+        build=f"{versions.get('plimsoll', '')} {versions.get('plimsoll_sha256', '')[:8]}".strip(),
+        environment=record.environment.to_json(),
+    )
 
 
-def _values(record: Json, trials: Sequence[TrialRecord], order: int) -> list[tuple[Json, str, Json]]:
+def _values(record: RunRecord, trials: Sequence[TrialRecord], order: int) -> list[tuple[Figure, str, HistoryValue]]:
     """Each judged figure at each point: figure, point, value."""
-    judged = cast("list[str]", cast("Json", record["family"])["figures"])
-    figures = {str(each["name"]): each for each in cast("list[Json]", record["figures"])}
+    figures = {each.name: each for each in record.figures}
     found = []
-    for point in cast("list[Json]", record["points"]):
-        if point.get("control"):
+    for point in record.points:
+        if point.control:
             continue
-        valid = [each for each in trials if each.point == point["number"] and each.outcome == "ok"]
-        for name in judged:
+        valid = [each for each in trials if each.point == point.number and each.outcome == "ok"]
+        for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
             if values and name in figures:
-                place = formatting.setting(cast("Mapping[str, object]", point["setting"])) or "all"
+                place = formatting.setting(point.setting) or "all"
                 found.append((figures[name], place, _value(values, order)))
     return found
 
 
-def _value(values: Sequence[float], order: int) -> Json:
+def _value(values: Sequence[float], order: int) -> HistoryValue:
     summary = summarise(values)
     low, high = summary.median_ci95 or (None, None)
-    return {"order": order, "median": summary.median, "low": low, "high": high, "n": summary.n}
+    return HistoryValue(order=order, median=summary.median, low=low, high=high, n=summary.n)
 
 
-def _changes(values: Sequence[Json]) -> list[Json]:
+def _changes(values: Sequence[HistoryValue]) -> list[Change]:
     """Where a new level begins, and by how much; on a logarithmic scale, as figures differ by
     factors.
     """
-    medians = [cast("float", each["median"]) for each in values]
+    medians = [each.median for each in values]
     if min(medians) <= 0:
         return []
     places = change_points([math.log(each) for each in medians], seed=SEED)
@@ -89,6 +139,6 @@ def _changes(values: Sequence[Json]) -> list[Json]:
         for start, end in itertools.pairwise(edges)
     ]
     return [
-        {"order": values[place]["order"], "ratio": after / before}
+        Change(order=values[place].order, ratio=after / before)
         for place, before, after in zip(places, levels, levels[1:], strict=False)
     ]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import cast
+from dataclasses import asdict, dataclass
 
+from plimsoll_lab.store.program_output import LoadSummary, read_output
 from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
 
 CPU_SHARE = 0.7
 """Of a host's CPUs, what a generator may use: busier, it begins to send late, and is the limit
@@ -23,36 +25,74 @@ KERNEL_BYTES = 4096
 ends)."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """What generators used, at the point where each was busiest."""
+
+    rate_per_generator: float
+    """Requests a second."""
+    cpu_us_per_request: float
+    bytes_each: float
+    """Memory per connection."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeneratorHost:
+    """A host of a generator; on a cluster the smallest of them."""
+
+    cpus: int
+    memory_bytes: int
+    ports: int
+    """To one address of the server, from one of theirs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """How many generators a target needs."""
+
+    connections: int
+    rate: float
+    """Requests a second."""
+    addresses: int
+    """Of each generator."""
+    measured: Cost
+    host: GeneratorHost
+    needs: Mapping[str, int]
+    """Hosts, by what bounds each of them: `cpu`, `memory`, `ports`."""
+    generators: int
+    """The largest of these."""
+
+    def to_json(self) -> Json:
+        """As it is printed."""
+        return asdict(self)
+
+
 def generators_needed(
-    run: Json, trials: Sequence[TrialRecord], *, connections: int, rate: float, addresses: int = 1
-) -> Json:
+    run: RunRecord, trials: Sequence[TrialRecord], *, connections: int, rate: float, addresses: int = 1
+) -> Scale | None:
     """Hosts like those of the run that `connections` and `rate` requests a second need for their
-    generators, by what each of them is bounded by; None where the run has no valid trial.
+    generators; None where the run has no valid trial, or does not record memory and ports.
     """
-    cost = _cost(trials)
-    if cost is None:
-        return {"measured": None, "needs": {}, "generators": None}
-    host = _host(run, trials)
-    cpus, memory = cast("int", host["cpus"]), _bytes(str(host["memory"]))
-    low, high = (int(each) for each in str(host["ip_local_port_range"]).split())
-    each_bytes = cast("float", cost["bytes_each"]) + KERNEL_BYTES
+    cost, host = _cost(trials), _host(run, trials)
+    if cost is None or host is None:
+        return None
     needs = {
-        "cpu": math.ceil(rate * cast("float", cost["cpu_us_per_request"]) / 1e6 / (CPU_SHARE * cpus)),
-        "memory": math.ceil(connections * each_bytes / (MEMORY_SHARE * memory)),
-        "ports": math.ceil(connections / ((high - low + 1) * addresses)),
+        "cpu": math.ceil(rate * cost.cpu_us_per_request / 1e6 / (CPU_SHARE * host.cpus)),
+        "memory": math.ceil(connections * (cost.bytes_each + KERNEL_BYTES) / (MEMORY_SHARE * host.memory_bytes)),
+        "ports": math.ceil(connections / (host.ports * addresses)),
     }
-    return {
-        "connections": connections,
-        "rate": rate,
-        "addresses": addresses,
-        "measured": cost,
-        "host": {"cpus": cpus, "memory_bytes": memory, "ports": high - low + 1},
-        "needs": needs,
-        "generators": max(1, *needs.values()),
-    }
+    return Scale(
+        connections=connections,
+        rate=rate,
+        addresses=addresses,
+        measured=cost,
+        host=host,
+        needs=needs,
+        generators=max(1, *needs.values()),
+    )
 
 
-def _cost(trials: Sequence[TrialRecord]) -> Json | None:
+def _cost(trials: Sequence[TrialRecord]) -> Cost | None:
     """What a request and a connection cost a generator, at the point where each was busiest."""
     by_point: dict[int, list[tuple[float, float, float]]] = {}
     for trial in trials:
@@ -64,28 +104,36 @@ def _cost(trials: Sequence[TrialRecord]) -> Json | None:
     if not measured:
         return None
     rate, cpu_us, bytes_each = max(measured)
-    return {"rate_per_generator": rate, "cpu_us_per_request": cpu_us, "bytes_each": bytes_each}
+    return Cost(rate_per_generator=rate, cpu_us_per_request=cpu_us, bytes_each=bytes_each)
 
 
 def _costs(trial: TrialRecord) -> list[tuple[float, float, float]]:
     """Rate, CPU us per request and bytes per connection of each generator of a trial."""
     several = [each["summary"] for each in trial.load.get("generators") or ()]
     found = []
-    for summary in several or [trial.load.get("summary")]:
-        own = cast("Mapping[str, float]", (summary or {}).get("generator") or {})
-        connected = cast("Mapping[str, float]", (summary or {}).get("connections") or {})
-        rate = cast("float | None", (summary or {}).get("completed_rate"))
-        if rate and "cpu_us_per_request" in own:
-            found.append((rate, own["cpu_us_per_request"], float(connected.get("bytes_each", 0))))
+    for printed in several or [trial.load.get("summary")]:
+        summary = read_output(LoadSummary, printed or {}, "the generator")
+        cpu_us = summary.generator.cpu_us_per_request
+        if summary.completed_rate and cpu_us is not None:
+            found.append((summary.completed_rate, cpu_us, summary.connections.bytes_each))
     return found
 
 
-def _host(run: Json, trials: Sequence[TrialRecord]) -> Mapping[str, object]:
-    """The environment of a generator's host: on a cluster the smallest of them."""
+def _host(run: RunRecord, trials: Sequence[TrialRecord]) -> GeneratorHost | None:
+    """The host of a generator: on a cluster the one with the fewest CPUs."""
     names = {each["host"] for trial in trials for each in trial.load.get("generators") or ()}
-    hosts = cast("list[Json]", run.get("hosts") or [])
-    here = [cast("Json", each["environment"]) for each in hosts if not names or each["name"] in names]
-    return min(here, key=lambda each: cast("int", each["cpus"])) if here else cast("Json", run["environment"])
+    environments = [each.environment for each in run.hosts if not names or each.name in names]
+    found = [_host_of(each) for each in environments or [run.environment.to_json()]]
+    known = [each for each in found if each is not None]
+    return min(known, key=lambda each: each.cpus) if len(known) == len(found) else None
+
+
+def _host_of(environment: Mapping[str, object]) -> GeneratorHost | None:
+    cpus, memory, ports = (environment.get(key) for key in ("cpus", "memory", "ip_local_port_range"))
+    if not isinstance(cpus, int) or not isinstance(memory, str) or not isinstance(ports, str):
+        return None
+    low, high = (int(each) for each in ports.split())
+    return GeneratorHost(cpus=cpus, memory_bytes=_bytes(memory), ports=high - low + 1)
 
 
 def _bytes(memory: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import DONE, Verb, colour, say
@@ -12,8 +13,10 @@ from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import open_run
-from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.units import count
+
+if TYPE_CHECKING:
+    from plimsoll_lab.analysis.scale import Scale
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -25,7 +28,7 @@ def _plan(options: argparse.Namespace) -> int:
     refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
     if options.json:
-        say(json.dumps(described.to_json() | ({} if scaled is None else {"scale": scaled})))
+        say(json.dumps(described.to_json() | ({} if scaled is None else {"scale": scaled.to_json()})))
     else:
         said = render_plan(described, colour=colour(options))
         say(said if scaled is None else f"{said}\n{render_scale(scaled)}")
@@ -39,19 +42,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target-rate", default="5M", metavar="N", help="of --scale, requests/s (default: 5M)")
 
 
-def _scale(options: argparse.Namespace) -> Json:
+def _scale(options: argparse.Namespace) -> Scale:
     """How many generators the target needs, each with one address."""
     from plimsoll_lab.analysis.scale import generators_needed  # noqa: PLC0415 - only where it is asked for
 
     folder = open_run(Path(options.scale))
     found = generators_needed(
-        folder.read_run().to_json(),
+        folder.read_run(),
         folder.read_trials(),
         connections=count(options.target_connections),
         rate=count(options.target_rate),
     )
-    if found["measured"] is None:
-        raise LabError(f"{folder.path}: it has no valid trial to reckon with; name another run after --scale")
+    if found is None:
+        raise LabError(
+            f"{folder.path}: it has no valid trial, or does not record the memory and ports of its hosts; "
+            "name another run after --scale"
+        )
     return found
 
 

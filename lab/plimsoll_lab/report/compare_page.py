@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import compare_runs
@@ -20,6 +19,9 @@ from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import ComparisonSummary
+from plimsoll_lab.suite.figures import Figure
 
 SIDES = ("A", "B")
 EVER_CHANGING = {"load_average"}
@@ -33,19 +35,19 @@ MOST_CURVES = 12
 def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: Sequence[tuple[str, str]] = ()) -> str:
     """The page of the runs of B beside those of A."""
     compared = compare_runs(a, b)
-    summary, record = compared.to_json(), b[0].read_run().to_json()
-    figures = {str(each["name"]): each for each in cast("list[Json]", record["figures"])}
+    record = b[0].read_run()
+    figures = {each.name: each for each in record.figures}
     names = [", ".join(each.path.name for each in side) for side in (a, b)]
     sections = [
-        _environment(a[0].read_run().to_json(), record, summary),
-        _figures(summary, figures),
-        _forest(summary, figures),
+        _environment(a[0].read_run(), record, compared),
+        _figures(compared, figures),
+        _forest(compared, figures),
         _curves(a[0], b[0]),
     ]
     return render_plain(
         Plain(
             title=f"{names[0]} and {names[1]}",
-            line=f"{cast('Json', record['suite'])['name']} · A is run {names[0]}, B is run {names[1]}",
+            line=f"{record.suite.name} · A is run {names[0]}, B is run {names[1]}",
             question="Is B worse than A?",
             answer=[answer_of(compared) + "."],
             contenders=SIDES,
@@ -55,12 +57,12 @@ def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: S
     )
 
 
-def _environment(a: Json, b: Json, summary: Json) -> Section:
+def _environment(a: RunRecord, b: RunRecord, compared: ComparisonSummary) -> Section:
     """What differs, before any figure: a difference of machines is no difference of builds."""
-    sides = [{**cast("Json", each["versions"]), **cast("Json", each["environment"])} for each in (a, b)]
+    sides = [{**each.versions, **each.environment.to_json()} for each in (a, b)]
     names = (name for name in dict.fromkeys([*sides[0], *sides[1]]) if name not in EVER_CHANGING)
     differing = [name for name in names if sides[0].get(name) != sides[1].get(name)]
-    parts: list[Part] = [Text(text=f"Not comparable: {each}.") for each in cast("list[str]", summary["not_comparable"])]
+    parts: list[Part] = [Text(text=f"Not comparable: {each}.") for each in compared.not_comparable]
     if differing:
         rows = tuple(
             (Cell(text=name.replace("_", " "), heading=True), *(Cell(text=_shown(side.get(name))) for side in sides))
@@ -69,7 +71,7 @@ def _environment(a: Json, b: Json, summary: Json) -> Section:
         parts.append(Table(caption="What differs", head=("", *SIDES), rows=rows))
     else:
         parts.append(Text(text="Machine, settings and versions of both are the same."))
-    parts += [Text(text=f"{each['message']}; {each['remedy']}.") for each in cast("list[Json]", summary["warnings"])]
+    parts += [Text(text=f"{each.message}; {each.remedy}.") for each in compared.warnings]
     return Section(name="environment", title="What differs in the environment", parts=parts)
 
 
@@ -79,31 +81,29 @@ def _shown(value: object) -> str:
     return "not recorded" if value is None else str(value)
 
 
-def _figures(summary: Json, figures: Mapping[str, Json]) -> Section:
+def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Section:
     rows = []
-    verdicts = cast("list[Json]", summary["verdicts"])
-    reasons = {str(each["reason"]) for each in verdicts}
+    verdicts = compared.verdicts
+    reasons = {each.reason for each in verdicts}
     alike = reasons.pop() if len(reasons) == 1 and len(verdicts) > 1 else ""
     for each in verdicts:
-        ratio = cast("float | None", each["ratio"])
-        interval = cast("tuple[float, float] | None", each["ratio_ci95"])
-        label = str(figures[str(each["figure"])]["label"])
-        call = str(each["call"])
-        told = f"{each['winner']} better" if call == "better" else call
-        tone = "failed" if call == "better" and each["winner"] == "A" else call.replace(" ", "-")
+        ratio, interval, call = each.ratio, each.ratio_ci95, each.call
+        label = figures[each.figure].label
+        told = f"{each.winner} better" if call == "better" else call
+        tone = "failed" if call == "better" and each.winner == "A" else call.replace(" ", "-")
         rows.append(
             (
-                Cell(text=label, detail=f"{each['better']} is better", heading=True),
-                Cell(text=formatting.setting(cast("Json", each["at"]))),
+                Cell(text=label, detail=f"{each.better} is better", heading=True),
+                Cell(text=formatting.setting(each.at)),
                 Cell(text="-" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"),
                 Cell(text="-" if interval is None else " to ".join(f"{(end - 1) * 100:+.1f} %" for end in interval)),
-                Cell(text="", badge=told, tone=tone, detail="" if alike else str(each["reason"])),
+                Cell(text="", badge=told, tone=tone, detail="" if alike else each.reason),
             )
         )
     parts: list[Part] = [
-        Text(text=f"Lost: at {formatting.setting(cast('Json', each['point']))} A has a result and B has none: "
-             f"{each['reason']}.")
-        for each in cast("list[Json]", summary["lost"])
+        Text(text=f"Lost: at {formatting.setting(each.point)} A has a result and B has none: "
+             f"{each.reason}.")
+        for each in compared.lost
     ]  # fmt: skip
     parts += [Text(text=f"Of every figure: {alike}.")] if alike else []
     if rows:
@@ -118,28 +118,29 @@ def _figures(summary: Json, figures: Mapping[str, Json]) -> Section:
     )
 
 
-def _forest(summary: Json, figures: Mapping[str, Json]) -> Section:
+def _forest(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Section:
     rows = [
         {
-            "row": f"{figures[str(each['figure'])]['label']}, {formatting.setting(cast('Json', each['at']))}",
-            "change": round((cast("float", each["ratio"]) - 1) * 100, 3),
+            "row": f"{figures[each.figure].label}, {formatting.setting(each.at)}",
+            "change": round((each.ratio - 1) * 100, 3),
             "low": None if interval is None else round((interval[0] - 1) * 100, 3),
             "high": None if interval is None else round((interval[1] - 1) * 100, 3),
-            "better": f"{each['better']} is better",
+            "better": f"{each.better} is better",
         }
-        for each in cast("list[Json]", summary["verdicts"])
-        if each["ratio"] is not None
-        for interval in [cast("tuple[float, float] | None", each["ratio_ci95"])]
+        for each in compared.verdicts
+        if each.ratio is not None
+        for interval in [each.ratio_ci95]
     ]
     if not rows:
         return Section(name="forest", title="Changes and their intervals")
     y: Json = {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 420}}
     x: Json = {"field": "change", "type": "quantitative", "title": "B against A, %", "scale": {"zero": True}}
+    scale: Json = {"domain": ["higher is better", "lower is better"]}
     colour: Json = {
         "field": "better",
         "type": "nominal",
         "title": None,
-        "scale": {"domain": ["higher is better", "lower is better"]},
+        "scale": scale,
         "legend": {"orient": "top"},
     }
     spec: Json = {
@@ -160,7 +161,7 @@ def _forest(summary: Json, figures: Mapping[str, Json]) -> Section:
                     "y": y,
                     "x": x,
                     "color": colour,
-                    "shape": colour | {"scale": {**cast("Json", colour["scale"]), "range": ["triangle-up", "circle"]}},
+                    "shape": colour | {"scale": {**scale, "range": ["triangle-up", "circle"]}},
                 },
             },
         ],

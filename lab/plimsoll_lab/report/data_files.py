@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.warning_lines import WORDS
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.query import TABLES, write_table
-from plimsoll_lab.store.records import Json, Severity, TrialRecord
+from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -54,36 +56,30 @@ def parquet_files(folder: RunFolder) -> list[Path]:
     return [write_table(folder, table, folder.path / f"{table}.parquet") for table in TABLES]
 
 
-def markdown_file(folder: RunFolder, run: Json, summary: Json) -> list[Path]:
+def markdown_file(folder: RunFolder, run: RunRecord, summary: RunSummary) -> list[Path]:
     """The answer and the medians, for a comment on a pull request."""
     return [_write(folder.path / "report.md", markdown(run, summary))]
 
 
-def markdown(run: Json, summary: Json) -> str:
+def markdown(run: RunRecord, summary: RunSummary) -> str:
     """The question, the answer, a row a point, and the warnings."""
-    figures = {str(each["name"]): each for each in cast("list[Json]", run["figures"])}
+    figures = {each.name: each for each in run.figures}
     columns = [(name, heading) for name, heading in COLUMNS if name in figures]
-    trials = cast("Json", summary["trials"])
-    lines = [f"## {_cell(summary['question'])}", ""]
-    lines += [*(_cell(sentence) for sentence in cast("list[str]", summary["answer"])), ""]
+    trials = summary.trials
+    lines = [f"## {_cell(summary.question)}", ""]
+    lines += [*(_cell(sentence) for sentence in summary.answer), ""]
     lines += [f"| point | {' | '.join(heading for _, heading in columns)} | valid trials |"]
     lines += [f"|---|{'---:|' * (len(columns) + 1)}"]
-    for point in cast("list[Json]", summary["points"]):
-        found = cast("dict[str, Json]", point["figures"]) if point["outcome"] == "ok" else {}
+    for point in summary.points:
+        found = point.figures if point.outcome == "ok" else {}
         cells = [
-            formatting.number(cast("float", found[name]["median"]), str(figures[name]["unit"]))
-            if name in found
-            else "-"
-            for name, _ in columns
+            formatting.number(found[name].median, figures[name].unit) if name in found else "-" for name, _ in columns
         ]
-        valid = f"{point['valid_n']}/{point['n']}" if point["outcome"] == "ok" else _cell(point["outcome"])
-        lines.append(f"| {_cell(formatting.setting(cast('Json', point['point'])))} | {' | '.join(cells)} | {valid} |")
-    warnings = [
-        f"- {WORDS[cast('Severity', each['severity'])]}, `{each['code']}`: {_cell(each['message'])}"
-        for each in cast("list[Json]", summary["warnings"])
-    ]
+        valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else _cell(point.outcome)
+        lines.append(f"| {_cell(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")
+    warnings = [f"- {WORDS[each.severity]}, `{each.code}`: {_cell(each.message)}" for each in summary.warnings]
     lines += ["", *warnings] if warnings else []
-    lines += ["", f"{trials['valid']} of {trials['measured']} trials are valid results. Again: `{summary['command']}`"]
+    lines += ["", f"{trials.valid} of {trials.measured} trials are valid results. Again: `{summary.command}`"]
     return "\n".join(lines) + "\n"
 
 
@@ -92,13 +88,13 @@ def _cell(text: object) -> str:
     return re.sub(r"([\\|<>`*_\[\]])", r"\\\1", " ".join(str(text).split()))
 
 
-def hgrm_files(folder: RunFolder, run: Json, trials: Sequence[TrialRecord]) -> list[Path]:
+def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> list[Path]:
     """A file a point: the response times of all its valid trials, in microseconds."""
     home = folder.path / "hgrm"
     home.mkdir(exist_ok=True)
     written = []
-    for point in cast("list[Json]", run["points"]):
-        whole = _merged([each for each in trials if each.point == point["number"] and each.outcome == "ok"])
+    for point in run.points:
+        whole = _merged([each for each in trials if each.point == point.number and each.outcome == "ok"])
         if whole is not None:
             lines = io.BytesIO()
             whole.output_percentile_distribution(lines, US)
@@ -106,8 +102,8 @@ def hgrm_files(folder: RunFolder, run: Json, trials: Sequence[TrialRecord]) -> l
             mean, stdev = whole.get_mean_value() / US, whole.get_stddev() / US
             footer = f"#[Mean    = {mean:12.3f}, StdDeviation   = {stdev:12.3f}]"
             text = re.sub(r"#\[Mean .*\]", footer, lines.getvalue().decode())
-            path = home / f"point-{cast('int', point['number']):04d}.hgrm"
-            said = f"#[{formatting.setting(cast('Json', point['setting']))}; response time in us]\n"
+            path = home / f"point-{point.number:04d}.hgrm"
+            said = f"#[{formatting.setting(point.setting)}; response time in us]\n"
             written.append(_write(path, text + said))
     return written
 
@@ -115,42 +111,39 @@ def hgrm_files(folder: RunFolder, run: Json, trials: Sequence[TrialRecord]) -> l
 def _merged(trials: Sequence[TrialRecord]) -> HdrHistogram | None:
     from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only this export needs it
 
-    whole: Any = None
+    whole: HdrHistogram | None = None
     for trial in trials:
-        histograms = cast("Json", cast("Json", trial.load.get("summary") or {}).get("histograms") or {})
-        if HISTOGRAM in histograms:
+        histograms = (trial.load.get("summary") or {}).get("histograms")
+        if isinstance(histograms, dict) and HISTOGRAM in histograms:
             whole = whole or HdrHistogram(1, LONGEST_NS, DIGITS)
             whole.decode_and_add(str(histograms[HISTOGRAM]))
-    return cast("HdrHistogram | None", whole)
+    return whole
 
 
-def openmetrics_file(folder: RunFolder, run: Json, summary: Json) -> list[Path]:
+def openmetrics_file(folder: RunFolder, run: RunRecord, summary: RunSummary) -> list[Path]:
     """The medians for whoever keeps figures in a time-series database."""
     return [_write(folder.path / "metrics.txt", openmetrics(run, summary))]
 
 
-def openmetrics(run: Json, summary: Json) -> str:
+def openmetrics(run: RunRecord, summary: RunSummary) -> str:
     """The text format of OpenMetrics 1.0: a gauge a figure, a sample a point and statistic."""
     lines = []
-    points = [point for point in cast("list[Json]", summary["points"]) if point["outcome"] == "ok"]
-    common = {"suite": str(summary["suite"]), "run": str(run["run"])}
-    for figure in cast("list[Json]", run["figures"]):
-        name = "plimsoll_lab_" + re.sub(r"\W", "_", str(figure["name"]))
+    points = [point for point in summary.points if point.outcome == "ok"]
+    common = {"suite": summary.suite, "run": run.run}
+    for figure in run.figures:
+        name = "plimsoll_lab_" + re.sub(r"\W", "_", figure.name)
         samples = []
         for point in points:
-            found = cast("dict[str, Json]", point["figures"]).get(str(figure["name"]))
+            found = point.figures.get(figure.name)
             if found is None:
                 continue
-            labels = common | {
-                re.sub(r"\W", "_", path): formatting.value(value)
-                for path, value in cast("Json", point["point"]).items()
-            }
-            low, high = cast("tuple[float | None, float | None]", found["median_ci95"] or (None, None))
-            for statistic, value in (("median", found["median"]), ("median_low", low), ("median_high", high)):
+            labels = common | {re.sub(r"\W", "_", path): formatting.value(value) for path, value in point.point.items()}
+            low, high = found.median_ci95 or (None, None)
+            for statistic, value in (("median", found.median), ("median_low", low), ("median_high", high)):
                 if value is not None:
                     samples.append(f"{name}{_labels(labels | {'statistic': statistic})} {value!r}")
         if samples:
-            lines += [f"# TYPE {name} gauge", f"# HELP {name} {_escaped(str(figure['label']))}", *samples]
+            lines += [f"# TYPE {name} gauge", f"# HELP {name} {_escaped(figure.label)}", *samples]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 

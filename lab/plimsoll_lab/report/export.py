@@ -29,13 +29,13 @@ def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     if "json" in kinds:
         written += json_files(folder, summary.to_json())
     if "md" in kinds:
-        written += markdown_file(folder, run.to_json(), summary.to_json())
+        written += markdown_file(folder, run, summary)
     if "parquet" in kinds:
         written += parquet_files(folder)
     if "hgrm" in kinds:
-        written += hgrm_files(folder, run.to_json(), folder.read_trials())
+        written += hgrm_files(folder, run, folder.read_trials())
     if "openmetrics" in kinds:
-        written += openmetrics_file(folder, run.to_json(), summary.to_json())
+        written += openmetrics_file(folder, run, summary)
     if "csv" in kinds:
         written.append(_write(folder.path / "points.csv", points_csv(run, summary)))
         written.append(_write(folder.path / "trials.csv", trials_csv(run, folder.read_trials())))

@@ -6,33 +6,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import cast
 
+from plimsoll_lab.analysis.history import Change, History, HistoryRun, Series
 from plimsoll_lab.report.charts import AXES, SCHEMA, SHAPES
 from plimsoll_lab.report.compare_page import EVER_CHANGING
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.figures import Figure
 
 TOGETHER = 7
 """Points that share a chart: as many as there are colours."""
 
 
-def render_history_page(history: Json, links: Sequence[tuple[str, str]] = ()) -> str:
+def render_history_page(history: History, links: Sequence[tuple[str, str]] = ()) -> str:
     """The page of a suite's history."""
-    runs = cast("list[Json]", history["runs"])
-    series = cast("list[Json]", history["series"])
-    by_figure: dict[str, list[Json]] = {}
-    for each in series:
-        by_figure.setdefault(str(cast("Json", each["figure"])["name"]), []).append(each)
-    sections = [_figure(name, mine, runs, cast("int", history["least"])) for name, mine in by_figure.items()]
+    runs = history.runs
+    by_figure: dict[str, list[Series]] = {}
+    for each in history.series:
+        by_figure.setdefault(each.figure.name, []).append(each)
+    sections = [_figure(name, mine, runs, history.least) for name, mine in by_figure.items()]
     return render_plain(
         Plain(
-            title=f"History of {history['suite']}",
-            line=f"{history['suite']} · {len(runs)} runs",
-            question=f"How have the figures of {history['suite']} changed?",
-            answer=_answer(history, runs, series),
+            title=f"History of {history.suite}",
+            line=f"{history.suite} · {len(runs)} runs",
+            question=f"How have the figures of {history.suite} changed?",
+            answer=_answer(history),
             contenders=(),
             sections=[*sections, _runs(runs)] if runs else [],
             links=links,
@@ -40,78 +40,78 @@ def render_history_page(history: Json, links: Sequence[tuple[str, str]] = ()) ->
     )
 
 
-def _answer(history: Json, runs: Sequence[Json], series: Sequence[Json]) -> list[str]:
-    if not runs:
-        return [f"There is no run of {history['suite']} with trials."]
-    changed = [each for each in series if each["changes"]]
-    longest = max((len(cast("list[Json]", each["values"])) for each in series), default=0)
-    least = cast("int", history["least"])
-    if longest < least:
-        return [f"Change points need {least} runs with a result; there are {longest}."]
+def _answer(history: History) -> list[str]:
+    if not history.runs:
+        return [f"There is no run of {history.suite} with trials."]
+    changed = [each for each in history.series if each.changes]
+    longest = max((len(each.values) for each in history.series), default=0)
+    if longest < history.least:
+        return [f"Change points need {history.least} runs with a result; there are {longest}."]
     if not changed:
         return [f"No level has changed in {longest} runs."]
     told = [
-        f"{cast('Json', each['figure'])['label']} at {each['at']}: {_change(change)} from run {_name(runs, change)} on."
+        f"{each.figure.label} at {each.at}: {_change(change)} from run {_name(history.runs, change)} on."
         for each in changed
-        for change in cast("list[Json]", each["changes"])
+        for change in each.changes
     ]
     return told if len(told) <= TOGETHER else [f"{len(told)} levels have changed; the tables name them."]
 
 
-def _change(change: Json) -> str:
-    return f"{(cast('float', change['ratio']) - 1) * 100:+.1f} %"
+def _change(change: Change) -> str:
+    return f"{(change.ratio - 1) * 100:+.1f} %"
 
 
-def _name(runs: Sequence[Json], change: Json) -> str:
-    return str(runs[cast("int", change["order"])]["run"])
+def _name(runs: Sequence[HistoryRun], change: Change) -> str:
+    return runs[change.order].run
 
 
-def _figure(name: str, series: Sequence[Json], runs: Sequence[Json], least: int) -> Section:
-    figure = cast("Json", series[0]["figure"])
-    label = str(figure["label"])
+def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], least: int) -> Section:
+    figure = series[0].figure
+    label = figure.label
     parts: list[Part] = []
     for number in range(0, len(series), TOGETHER):
         some = series[number : number + TOGETHER]
         title = f"history-{name}-{number}"
         caption = (
-            f"{label[:1].upper()}{label[1:]}, in each run; {figure['better']} is better. The line through a mark is "
+            f"{label[:1].upper()}{label[1:]}, in each run; {figure.better} is better. The line through a mark is "
             "the median's 95 % interval; a dashed line marks a new level."
         )
         parts.append(Drawing(name=title, svg=draw(title, _spec(some, figure, runs), {}), caption=caption))
     rows = tuple(
-        (Cell(text=str(each["at"]), heading=True), Cell(text=_name(runs, change)), Cell(text=_change(change)))
+        (Cell(text=each.at, heading=True), Cell(text=_name(runs, change)), Cell(text=_change(change)))
         for each in series
-        for change in cast("list[Json]", each["changes"])
+        for change in each.changes
     )
     if rows:
         head = ("point", "from run", "change")
         parts.append(Table(caption=f"New levels of {label}", head=head, rows=rows, style="numbers"))
-    elif any(len(cast("list[Json]", each["values"])) >= least for each in series):
+    elif any(len(each.values) >= least for each in series):
         parts.append(Text(text="No change point."))
     return Section(name=name.replace(".", "-"), title=f"{label[:1].upper()}{label[1:]}", parts=parts)
 
 
-def _spec(series: Sequence[Json], figure: Json, runs: Sequence[Json]) -> Json:
-    factor, unit = AXES[cast("str", figure["unit"])] if "cpu_us" not in str(figure["name"]) else (1.0, "\u00b5s")
+def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) -> Json:
+    factor, unit = AXES[figure.unit] if "cpu_us" not in figure.name else (1.0, "\u00b5s")
     rows = [
-        {"at": each["at"], "run": runs[cast("int", value["order"])]["run"]}
-        | {key: _scaled(value[key], factor) for key in ("median", "low", "high")}
+        {
+            "at": each.at,
+            "run": runs[value.order].run,
+            "median": _scaled(value.median, factor),
+            "low": _scaled(value.low, factor),
+            "high": _scaled(value.high, factor),
+        }
         for each in series
-        for value in cast("list[Json]", each["values"])
+        for value in each.values
     ]
-    changes = [
-        {"at": each["at"], "run": _name(runs, change)}
-        for each in series
-        for change in cast("list[Json]", each["changes"])
-    ]
-    places = [str(each["at"]) for each in series]
+    changes = [{"at": each.at, "run": _name(runs, change)} for each in series for change in each.changes]
+    places = [each.at for each in series]
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(places))]
     x: Json = {
         "field": "run",
         "type": "ordinal",
         "title": "run",
-        "sort": [str(each["run"]) for each in runs],
-        "scale": {"domain": [str(each["run"]) for each in runs]},
+        "sort": [each.run for each in runs],
+        "scale": {"domain": [each.run for each in runs]},
         "axis": {"labelAngle": -45, "labelOverlap": True},
     }
     y: Json = {"field": "median", "type": "quantitative", "title": unit or None, "scale": {"zero": False, "nice": True}}
@@ -150,25 +150,25 @@ def _spec(series: Sequence[Json], figure: Json, runs: Sequence[Json]) -> Json:
     }
 
 
-def _scaled(value: object, factor: float) -> float | None:
-    return None if value is None else float(f"{cast('float', value) * factor:.6g}")
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else float(f"{value * factor:.6g}")
 
 
-def _runs(runs: Sequence[Json]) -> Section:
+def _runs(runs: Sequence[HistoryRun]) -> Section:
     """Which build each run is of, and where the environment is not the one before."""
     rows = []
     before: Mapping[str, object] | None = None
     for each in runs:
-        environment = cast("Mapping[str, object]", each["environment"])
+        environment = each.environment
         names = [
             key
             for key in environment
             if before is not None and key not in EVER_CHANGING and environment[key] != before.get(key)
         ]
-        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(cast("float", each["started_unix_s"])))
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(each.started_unix_s))
         changed = ", ".join(names).replace("_", " ") or "-"
-        cells = (Cell(text=when), Cell(text=str(each["build"])), Cell(text=changed))
-        rows.append((Cell(text=str(each["run"]), heading=True), *cells))
+        cells = (Cell(text=when), Cell(text=each.build), Cell(text=changed))
+        rows.append((Cell(text=each.run, heading=True), *cells))
         before = environment
     head = ("run", "began", "build", "differs from the run before")
     return Section(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.scale import Scale
 from plimsoll_lab.report.warning_lines import warning_lines
 from plimsoll_lab.store.plan_record import PlanSummary
-from plimsoll_lab.store.records import Json
 
 
 def render_plan(plan: PlanSummary, *, colour: bool) -> str:
@@ -44,15 +41,14 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def render_scale(scale: Json) -> str:
+def render_scale(scale: Scale) -> str:
     """How many generators a target needs, and why."""
-    needs, measured = cast("Mapping[str, int]", scale["needs"]), cast("Mapping[str, float]", scale["measured"])
-    host = cast("Mapping[str, int]", scale["host"])
+    needs, measured, host = scale.needs, scale.measured, scale.host
     return (
-        f"\n{scale['connections']:,} connections and {scale['rate']:,.0f} requests/s need {scale['generators']} "
-        f"generators on hosts of {host['cpus']} CPUs and {host['memory_bytes'] / 2**30:.0f} GiB:\n"
-        f"  {needs['cpu']} for their CPU: {measured['cpu_us_per_request']:.2f} us per request, as measured at "
-        f"{measured['rate_per_generator']:,.0f} requests/s a generator\n"
-        f"  {needs['memory']} for their memory: {measured['bytes_each']:.0f} bytes per connection and the kernel's\n"
-        f"  {needs['ports']} for their ports: {host['ports']:,} to one address of the server, from one of theirs"
+        f"\n{scale.connections:,} connections and {scale.rate:,.0f} requests/s need {scale.generators} "
+        f"generators on hosts of {host.cpus} CPUs and {host.memory_bytes / 2**30:.0f} GiB:\n"
+        f"  {needs['cpu']} for their CPU: {measured.cpu_us_per_request:.2f} us per request, as measured at "
+        f"{measured.rate_per_generator:,.0f} requests/s a generator\n"
+        f"  {needs['memory']} for their memory: {measured.bytes_each:.0f} bytes per connection and the kernel's\n"
+        f"  {needs['ports']} for their ports: {host.ports:,} to one address of the server, from one of theirs"
     )

@@ -41,6 +41,8 @@ class Connections(Output):
 
     requested: int = 0
     established: int | None = None
+    bytes_each: float = 0.0
+    """Memory per connection."""
 
 
 class Requests(Output):
@@ -62,6 +64,7 @@ class GeneratorCost(Output):
     """What a generator used itself."""
 
     cpu_cores: float | None = None
+    cpu_us_per_request: float | None = None
 
 
 class GeneratorWarning(Output):
