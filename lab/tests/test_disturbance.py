@@ -8,7 +8,7 @@ from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.topology import Link, join
-from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue, says
+from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
 from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
 
 
@@ -63,13 +63,13 @@ def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() 
         within=False,
         attempts=3,
     )
-    assert says(path) == (
+    assert path.in_words() == (
         "a round trip of 4.500 ms for 4.000 ms asked, a goodput of 99.00 Mbit/s for 100.00 Mbit/s asked"
     )
     with pytest.raises(LabError, match=r"from h2 to h1 is not what was asked for.*4\.500 ms") as refusal:
-        refuse_untrue([calibration(path)])
+        refuse_untrue([calibration(path)], [])
     assert refusal.value.exit_code == 5
-    refuse_untrue([calibration(path.model_copy(update={"within": True}))])
+    refuse_untrue([calibration(path.model_copy(update={"within": True}))], [])
 
 
 def calibration(path: PathRecord) -> CalibrationRecord:

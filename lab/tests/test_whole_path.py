@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from made_records import run_record
 
+from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.experiment.plan import Request, reproducing_command
+from plimsoll_lab.experiment.run import point_record
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.records import Outcome, TrialRecord
+from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan
+from plimsoll_lab.trial.calibration import refuse_untrue
 
 HEAD = """
 name = "it"
@@ -107,3 +115,79 @@ def test_a_path_that_cannot_be_is_refused_in_one_line(tmp_path: Path, name: str)
     assert said in str(refusal.value)
     assert str(refusal.value).startswith(str(tmp_path / "it.toml"))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_path_of_one_line_that_is_not_what_was_asked_for_does_not_stop_the_run(tmp_path: Path) -> None:
+    plan, _ = asked(tmp_path, "", "--rtt", "50ms")
+    refuse_untrue([UNTRUE], plan.points)
+    with pytest.raises(LabError, match=r"55\.000 ms for 50\.000 ms asked"):
+        refuse_untrue([UNTRUE], asked(tmp_path, '[network]\ntopology = "single,2"\ndelay = "12ms"\n')[0].points)
+
+
+UNTRUE = CalibrationRecord(
+    unix_s=0.0,
+    points=[0],
+    backend="tap",
+    large_segments=None,
+    priority=None,
+    paths=[
+        PathRecord(
+            start="h2",
+            end="h1",
+            asked=AskedRecord(one_way_us=25e3, round_trip_delay_us=50e3, round_trip_us=50e3, goodput_bits_per_s=None),
+            measured=MeasuredRecord(round_trip_us={"p50": 55e3}, goodput_bits_per_s=None),
+            off=OffRecord(round_trip=0.1, goodput=None),
+            within=False,
+            attempts=3,
+        )
+    ],
+)
+
+
+def trial(outcome: Outcome, rate: float) -> TrialRecord:
+    return TrialRecord(
+        number=1,
+        block=1,
+        point=0,
+        setting={},
+        outcome=outcome,
+        reason=None if outcome == "ok" else "late",
+        warnings=(),
+        figures={"completed_rate": rate},
+        started_unix_s=0.0,
+        elapsed_s=1.0,
+        server={},
+        load={},
+        machine={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "outcomes", "untrue", "doubtful", "median"),
+    [
+        (("--rtt", "50ms"), ("invalid", "invalid"), False, True, 15.0),
+        (("--rtt", "50ms"), ("invalid", "generator_limited"), False, True, 15.0),
+        (("--rtt", "50ms"), ("failed", "failed"), False, False, None),
+        (("--rtt", "50ms"), ("ok", "ok"), False, False, 15.0),
+        (("--rtt", "50ms"), ("ok", "ok"), True, True, 15.0),
+        ((), ("invalid", "invalid"), False, False, None),
+    ],
+)
+def test_over_a_network_in_one_line_there_are_figures_and_doubtful_ones_are_marked(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    outcomes: tuple[Outcome, Outcome],
+    untrue: Literal[True, False],
+    doubtful: Literal[True, False],
+    median: float | None,
+) -> None:
+    plan, _ = asked(tmp_path, '[network]\ntopology = "single,2"\n', *words)
+    trials = [trial(outcome, rate) for outcome, rate in zip(outcomes, (10.0, 20.0), strict=True)]
+    found = summarise_point(point_record(plan.points[0]), trials, (), untrue=untrue)
+    assert found.doubtful == doubtful
+    assert (found.figures["completed_rate"].median if found.figures else None) == median
+    run = run_record().model_copy(update={"calibrations": [UNTRUE] if untrue else []})
+    warnings = doubtful_figures(run, [found])
+    assert [each.code for each in warnings] == (["doubtful_figures"] if doubtful else [])
+    for each in warnings:
+        assert ("55.000 ms" if untrue else "late") in each.message

@@ -11,17 +11,21 @@ from plimsoll_lab.suite.settings import Settings
 
 def paths(run: RunRecord) -> list[NetworkPathRecord]:
     """Every path of the last calibration of each network of a run, with the points that use it."""
-    latest: dict[tuple[int, ...], CalibrationRecord] = {tuple(each.points): each for each in run.calibrations}
     settings = {point.number: point.setting for point in run.points}
     return [
         NetworkPathRecord(
             **dict(path),
-            setting=_common([settings[number] for number in numbers if number in settings]),
+            setting=_common([settings[number] for number in record.points if number in settings]),
             backend=record.backend,
         )
-        for numbers, record in latest.items()
+        for record in latest(run)
         for path in record.paths
     ]
+
+
+def latest(run: RunRecord) -> list[CalibrationRecord]:
+    """The last calibration of each network."""
+    return list({tuple(each.points): each for each in run.calibrations}.values())
 
 
 def _common(settings: Sequence[Settings]) -> Settings:

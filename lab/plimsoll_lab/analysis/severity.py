@@ -16,7 +16,7 @@ CONSEQUENCES: dict[Severity, str] = {
 VOIDS = frozenset(
     {
         *("no_result", "incomplete", "control_differs", "too_few_repetitions", "capture_failed", "unstable_window"),
-        *("failed_requests",),
+        *("failed_requests", "doubtful_figures"),
     }
 )
 NOTES = frozenset({"repeated", "discarded", "cpu_contended"})

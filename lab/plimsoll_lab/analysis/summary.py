@@ -49,7 +49,13 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
     limits = run.limits if run.search is None else ()
-    every = [_point(point, by_point.get(point.number, []), limits) for point in run.points]
+    untrue = {
+        number for each in network.latest(run) if not all(path.within for path in each.paths) for number in each.points
+    }
+    every = [
+        summarise_point(point, by_point.get(point.number, []), limits, untrue=point.number in untrue)
+        for point in run.points
+    ]
     controls = {point.number for point in run.points if point.control}
     points = [point for point in every if point.number not in controls]
     margin, seed = run.family.margin, run.seed
@@ -67,7 +73,8 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         valid = all(each.finished and each.limited_by in {None, "server"} for each in capacities)
     else:
         complete = len(trials) == len(run.trials)
-        valid = complete and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
+        valid = complete and not any(point.doubtful for point in points)
+        valid = valid and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
     # A search goes past every limit on purpose.
     stops = [] if capacities else _stops(run, points, by_point)
     evidence = Evidence(
@@ -120,13 +127,25 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     )
 
 
-def _point(point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit]) -> PointSummary:
+SPOILT = ("invalid", "generator_limited")
+"""Outcomes of a trial whose figures a network stated in one line shows all the same."""
+
+
+def summarise_point(
+    point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit], *, untrue: bool
+) -> PointSummary:
+    """A point over its trials; `untrue` where a path that it uses is not what was asked for."""
     valid = [trial for trial in trials if trial.outcome == "ok"]
     outcome, reason = _point_outcome(trials, valid)
-    names = dict.fromkeys(name for trial in valid for name in trial.figures)
+    shown = valid
+    one_line = bool((point.network or {}).get("one_line"))
+    spoilt = one_line and outcome in SPOILT
+    if spoilt and not valid:
+        shown = [trial for trial in trials if trial.outcome in SPOILT]
+    names = dict.fromkeys(name for trial in shown for name in trial.figures)
     figures = {}
     for name in names:
-        found = summarise([trial.figures[name] for trial in valid if name in trial.figures])
+        found = summarise([trial.figures[name] for trial in shown if name in trial.figures])
         cv = found.stdev / abs(found.mean) if found.stdev and found.mean else None
         figures[name] = FigureSummary(**asdict(found), cv=cv)
     return PointSummary(
@@ -137,6 +156,7 @@ def _point(point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[L
         outcome=outcome,
         reason=reason,
         figures=figures,
+        doubtful=bool(figures) and (spoilt or (one_line and untrue)),
         limits=[_limit(limit, figures, point) for limit in limits] if valid else [],
     )
 
@@ -296,6 +316,7 @@ def _warnings(
 ) -> list[Doubt]:
     warnings = []
     planned, searching = len(run.trials), run.search is not None
+    warnings += doubtful_figures(run, points)
     if len(trials) < planned and not searching:
         warnings.append(
             _warning(
@@ -350,6 +371,24 @@ def _of_trials(seen: Mapping[str, Sequence[tuple[TrialRecord, Doubt]]], trials: 
         message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {doubt.message}"
         warnings.append(_warning(code, message, doubt.remedy))
     return warnings
+
+
+def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Doubt]:
+    """Why figures over a network stated in one line are marked as doubtful."""
+    doubtful = [point for point in points if point.doubtful]
+    if not doubtful:
+        return []
+    untrue = [path for record in network.latest(run) for path in record.paths if not path.within]
+    causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in untrue[:1]]
+    causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
+    return [
+        _warning(
+            "doubtful_figures",
+            f"the figures of {len(doubtful)} of {len(points)} points are doubtful, and marked by ?: "
+            + "; ".join(causes),
+            "use a quieter machine, or ask for a longer round trip or less load",
+        )
+    ]
 
 
 def _unlike(controls: Sequence[Control]) -> list[Doubt]:

@@ -182,7 +182,7 @@ def stages_of(
         if measured:
             record.calibrations = [*record.calibrations, *measured]
             folder.write_run(record)
-            refuse_untrue(measured)
+            refuse_untrue(measured, plan.points)
         yield stages
 
 

@@ -71,9 +71,11 @@ def markdown(run: RunRecord, summary: RunSummary) -> str:
     lines += [f"| point | {' | '.join(heading for _, heading in columns)} | valid trials |"]
     lines += [f"|---|{'---:|' * (len(columns) + 1)}"]
     for point in summary.points:
-        found = point.figures if point.outcome == "ok" else {}
+        found = point.figures if point.outcome == "ok" or point.doubtful else {}
+        mark = "?" if point.doubtful else ""
         cells = [
-            formatting.number(found[name].median, figures[name].unit) if name in found else "-" for name, _ in columns
+            formatting.number(found[name].median, figures[name].unit) + mark if name in found else "-"
+            for name, _ in columns
         ]
         valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else _cell(point.outcome)
         lines.append(f"| {_cell(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")

@@ -106,11 +106,12 @@ def _tables(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
         setting = {path: value for path, value in point.point.items() if path != compare}
         name = formatting.value(point.point[compare]) if compare else formatting.setting(setting)
         group = formatting.setting(setting) if compare else "median of the trials"
-        if point.outcome == "ok":
+        if point.outcome == "ok" or point.doubtful:
             cells = [
                 formatting.number(
                     point.figures[figure].median if figure in point.figures else None, run.figure(figure).unit
                 )
+                + ("?" if point.doubtful else "")
                 for figure in SHOWN
             ]
         else:

@@ -75,14 +75,15 @@ def _by_setting(points: Sequence[PointSummary], compare: str | None) -> list[Poi
 
 
 def _values(point: PointSummary, columns: Sequence[tuple[Figure, str]]) -> Row:
-    if point.outcome != "ok":
+    if point.outcome != "ok" and not point.doubtful:
         badge, tone = OUTCOMES[point.outcome], point.outcome or ""
         return (Cell(text="", badge=badge, tone=tone, detail=str(point.reason), span=len(columns)),)
-    return tuple(_value(point.figures.get(figure.name), figure.unit) for figure, _ in columns)
+    mark = "?" if point.doubtful else ""
+    return tuple(_value(point.figures.get(figure.name), figure.unit, mark) for figure, _ in columns)
 
 
-def _value(found: FigureSummary | None, unit: str) -> Cell:
-    return Cell(text="-" if found is None else formatting.number(found.median, unit))
+def _value(found: FigureSummary | None, unit: str, mark: str) -> Cell:
+    return Cell(text="-" if found is None else formatting.number(found.median, unit) + mark)
 
 
 def _summaries(run: RunRecord, summary: RunSummary) -> list[Table]:

@@ -279,6 +279,21 @@ class PathRecord(Record):
     attempts: int
     """How often it was measured."""
 
+    def in_words(self) -> str:
+        """What was asked for and what was measured."""
+        asked, measured = self.asked, self.measured
+        times = measured.round_trip_us
+        parts = []
+        if times:
+            wanted_ms = asked.round_trip_us / 1e3
+            parts.append(f"a round trip of {times['p50'] / 1e3:.3f} ms for {wanted_ms:.3f} ms asked")
+        else:
+            parts.append("no echo came back")
+        if asked.goodput_bits_per_s is not None and measured.goodput_bits_per_s is not None:
+            rates = [each / 1e6 for each in (measured.goodput_bits_per_s, asked.goodput_bits_per_s)]
+            parts.append(f"a goodput of {rates[0]:.2f} Mbit/s for {rates[1]:.2f} Mbit/s asked")
+        return ", ".join(parts)
+
 
 class CalibrationRecord(Record):
     """An emulated network as it was measured before the first trial."""

@@ -78,6 +78,9 @@ class PointSummary(Record):
     """In words, where it is not `ok`."""
     figures: Mapping[str, FigureSummary]
     """By name; the name carries the unit."""
+    doubtful: bool = False
+    """Over a network stated in one line: whether the figures are of trials that are no results, or
+    of paths that are not what was asked for."""
     limits: Sequence[LimitSummary]
     """Each limit there."""
 
