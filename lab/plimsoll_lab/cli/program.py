@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from plimsoll_lab import __version__
 from plimsoll_lab.cli import (
@@ -97,7 +97,7 @@ def _run(arguments: Sequence[str]) -> int:
     if options.verb is None:
         parser.print_help()
         return USAGE
-    perform = cast("Callable[[argparse.Namespace], int]", options.perform)
+    perform: Callable[[argparse.Namespace], int] = options.perform
     return perform(options)
 
 

@@ -7,19 +7,42 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import cast
+
+from pydantic import BaseModel
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.expand import as_text
 from plimsoll_lab.suite.prediction import predicted_s
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan, SearchSettings
 
 TOLD = ("event", "number", "of", "point", "outcome", "reason")
 """What a trial's line of JSON has."""
 LOAD = "load"
 """The name of the only generator."""
+
+
+class TrialEvent(BaseModel):
+    """An event `trial`, as far as it is shown; `missed` and `left_s` are a search's."""
+
+    number: int
+    block: int
+    point: Settings
+    outcome: str
+    missed: str | None = None
+    left_s: float | None = None
+
+
+class SecondEvent(BaseModel):
+    """An event `second`."""
+
+    part: str
+    at_s: int
+    completed: int
+    failed: int
+    p99_us: float | None
 
 
 class Progress:
@@ -54,15 +77,15 @@ class Progress:
         if self._quiet:
             return
         elapsed_s = time.monotonic() - self._started
+        made = TrialEvent.model_validate(trial)
         left_s = elapsed_s / (self._done - self._before) * (total - self._done)
         line = f"{self._done}/{total} trials, {formatting.duration(left_s)} left"
         if self._rewrite:
-            point = cast("Json", trial["point"])
-            what = " ".join(as_text(value) for value in point.values())  # type: ignore[arg-type]
-            self._line = f"{line}  {what}: {trial['outcome']}"
+            what = " ".join(as_text(value) for value in made.point.values())
+            self._line = f"{line}  {what}: {made.outcome}"
             self._rewrite_line(self._line)
-        elif cast("int", trial["number"]) % len(self._plan.points) == 0:
-            print(f"block {trial['block']} of {self._plan.suite.run.repeat}: {line}", file=sys.stderr)
+        elif made.number % len(self._plan.points) == 0:
+            print(f"block {made.block} of {self._plan.suite.run.repeat}: {line}", file=sys.stderr)
 
     def _rewrite_line(self, line: str) -> None:
         sys.stderr.write(f"\r\x1b[K{line}")
@@ -84,12 +107,13 @@ class SearchProgress:
         """Say that a trial is on disk, and what it missed."""
         if self._quiet or event["event"] != "trial":
             return
-        setting, left_s = cast("Json", event["point"]), cast("float | None", event["left_s"])
+        trial = TrialEvent.model_validate(event)
+        setting, left_s = trial.point, trial.left_s
         others = [str(value) for path, value in setting.items() if path not in {self._over, "load.duration"}]
-        missed = f"{event['missed'] or 'met'}{', confirming' if 'load.duration' in setting else ''}"
+        missed = f"{trial.missed or 'met'}{', confirming' if 'load.duration' in setting else ''}"
         left = f"; {formatting.duration(left_s)} left" if left_s is not None else ""
         place = " ".join([*others, f"{setting[self._over]:,} {self._key}"])
-        print(f"trial {event['number']}: {place}: {missed}{left}", file=sys.stderr)
+        print(f"trial {trial.number}: {place}: {missed}{left}", file=sys.stderr)
 
 
 def second(event: Json) -> str:
@@ -97,9 +121,9 @@ def second(event: Json) -> str:
 
     A count and no rate: the first and the last second may be a part of one.
     """
-    p99, failed = cast("float | None", event["p99_us"]), event["failed"]
-    who = "" if event["part"] == LOAD else f"{event['part']}, "
-    parts = [f"{who}second {event['at_s']}: {event['completed']:,} completed"]
-    parts += [] if p99 is None else [f"p99 {formatting.number(p99, 'us')}"]
-    parts += [f"{failed:,} failed"] if failed else []
+    told = SecondEvent.model_validate(event)
+    who = "" if told.part == LOAD else f"{told.part}, "
+    parts = [f"{who}second {told.at_s}: {told.completed:,} completed"]
+    parts += [] if told.p99_us is None else [f"p99 {formatting.number(told.p99_us, 'us')}"]
+    parts += [f"{told.failed:,} failed"] if told.failed else []
     return ", ".join(parts)

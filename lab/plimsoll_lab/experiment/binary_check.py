@@ -10,7 +10,6 @@ from __future__ import annotations
 import selectors
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
-from typing import IO, cast
 
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.flags import DESTINATIONS, FILES, as_arguments, without_csv
@@ -70,7 +69,9 @@ def _refusal(command: Sequence[str]) -> str | None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
         selectors.DefaultSelector() as selector,
     ):
-        out, err = cast("IO[str]", process.stdout), cast("IO[str]", process.stderr)
+        out, err = process.stdout, process.stderr
+        assert out is not None
+        assert err is not None
         selector.register(out, selectors.EVENT_READ)
         silent = not selector.select(PATIENCE_S)
         # A process that closes its output without a word is about to end.

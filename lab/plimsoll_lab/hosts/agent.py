@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from plimsoll_lab import __version__
 from plimsoll_lab.hosts import path
@@ -202,7 +202,7 @@ class Agent:
 
     def ask(self, message: Message[AnswerT]) -> AnswerT:
         """Answer a message."""
-        answers: dict[type, Callable[[Any], object]] = {
+        answers: dict[type, Callable[[Any], Any]] = {
             Describe: self._describe,
             Start: self._start,
             Await: self._await,
@@ -222,7 +222,8 @@ class Agent:
             RemoveFolder: self._remove_folder,
             HasFolder: lambda asked: Path(asked.path).is_dir(),
         }
-        return cast("AnswerT", answers[type(message)](message))
+        answer: AnswerT = answers[type(message)](message)
+        return answer
 
     def _describe(self, asked: Describe) -> Description:
         place = self._places[asked.place]

@@ -19,7 +19,7 @@ import signal
 import struct
 import sys
 import time
-from typing import Any, cast
+from typing import Any
 
 from plimsoll_lab.hosts.agent import Agent, Place
 from plimsoll_lab.hosts.messages import Await, Message, ReadClock, ReadUsage, TakeSample
@@ -45,7 +45,7 @@ class Frames:
     def __init__(self) -> None:
         self._kept = bytearray()
 
-    def take(self, read: bytes) -> list[object]:
+    def take(self, read: bytes) -> list[Any]:
         """The values that are whole with what was read."""
         self._kept += read
         found = []
@@ -76,7 +76,7 @@ class Server:
                 read = os.read(self._read, 1 << 16)
                 if not read:
                     return
-                for number, message in cast("list[tuple[int, Message[Any]]]", frames.take(read)):
+                for number, message in frames.take(read):
                     self._take(number, message)
             if self._open is not None and (ready - {self._read} or time.monotonic() >= self._open[2]):
                 self._close()

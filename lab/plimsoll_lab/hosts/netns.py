@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.hosts.agent import Place, enter
 from plimsoll_lab.hosts.host import Host, HostProcess
@@ -73,7 +72,7 @@ class Network:
         deadline = time.monotonic() + timeout_s
         while True:
             self.listen()
-            if self.latest is not None and cast("float", self.latest["unix_s"]) >= after_unix_s:
+            if self.latest is not None and _unix_s(self.latest, "unix_s") >= after_unix_s:
                 return self.latest
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self.emulator.exit_code() is not None:
@@ -87,8 +86,16 @@ class Network:
         return [
             each
             for each in self._disturbances
-            if cast("float", each["from_unix_s"]) <= to_unix_s and cast("float", each["to_unix_s"]) >= from_unix_s
+            if _unix_s(each, "from_unix_s") <= to_unix_s and _unix_s(each, "to_unix_s") >= from_unix_s
         ]
+
+
+def _unix_s(event: Json, key: str) -> float:
+    """A time in an emulator's event, in seconds since 1970."""
+    value = event.get(key)
+    if not isinstance(value, int | float):
+        raise LabError(f"the emulator's event {event.get('event')} has no {key}; use programs of one version")
+    return value
 
 
 @contextlib.contextmanager

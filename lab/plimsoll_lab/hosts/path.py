@@ -18,7 +18,7 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from plimsoll_lab.problem import LabError
 
@@ -88,8 +88,8 @@ def _echo(pinger: socket.socket, number: int) -> float | None:
             if (kind, identity, sequence) == (0, own, number):
                 for level, what, told in extra:
                     if (level, what) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
-                        seconds, nanoseconds = cast("tuple[int, int]", struct.unpack("=qq", told))
-                        return (seconds * 1_000_000_000 + nanoseconds - sent_ns) / 1e9
+                        stamp: tuple[int, int] = struct.unpack("=qq", told)
+                        return (stamp[0] * 1_000_000_000 + stamp[1] - sent_ns) / 1e9
     return None
 
 
@@ -162,6 +162,7 @@ def tcp_goodput(here: End, there: End, round_trip_s: float) -> float:
         listener.bind((there.addresses[0], 0))
         listener.listen(CONNECTIONS)
         selector = stack.enter_context(selectors.DefaultSelector())
+        ends: dict[int, socket.socket] = {}
         for _ in range(CONNECTIONS):
             source = stack.enter_context(here.socket(socket.AF_INET, socket.SOCK_STREAM))
             source.connect(listener.getsockname())
@@ -170,12 +171,13 @@ def tcp_goodput(here: End, there: End, round_trip_s: float) -> float:
             for each, event in ((source, selectors.EVENT_WRITE), (sink, selectors.EVENT_READ)):
                 each.settimeout(0)
                 selector.register(each, event)
+                ends[each.fileno()] = each
         buffer = bytearray(len(CHUNK))
         opens = time.monotonic() + SETTLE_S + 10 * round_trip_s
         received, opened_at = 0, None
         while True:
             for key, event in selector.select(1.0):
-                end = cast("socket.socket", key.fileobj)
+                end = ends[key.fd]
                 with contextlib.suppress(BlockingIOError):
                     if event & selectors.EVENT_READ:
                         received += end.recv_into(buffer)

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import sys
-from typing import cast
 
 from plimsoll_lab.hosts.agent_process import Frames, frame
 
@@ -65,7 +64,7 @@ class AgentActor:
             raise AssertionError("the agent has been started")
         frames = Frames()
         while read := await self._agent.stdout.read(1 << 16):
-            for number, answer, error in cast("list[tuple[int, object, object]]", frames.take(read)):
+            for number, answer, error in frames.take(read):
                 asked = self._asked.pop(number, None)
                 if asked is not None and not asked.done():
                     asked.set_result((answer, error))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from plimsoll_lab import __version__
 from plimsoll_lab.hosts.binary import binary_digest, binary_version
@@ -227,7 +227,7 @@ class RayCluster:
         return Placed(node=node, host=host, connection=connection, inspection=inspection)
 
     def _nodes(self) -> list[Node]:
-        return [_node(each) for each in cast("list[dict[str, Any]]", self._ray.nodes()) if each["Alive"]]
+        return [_node(each) for each in self._ray.nodes() if each["Alive"]]
 
     def _refuse_open_cluster(self) -> None:
         """Whoever reaches a cluster without tokens runs programs on all of its machines."""

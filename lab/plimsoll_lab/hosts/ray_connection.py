@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from plimsoll_lab.hosts.host import Watching
 from plimsoll_lab.hosts.messages import AnswerT, Await, Message, ReadClock, ReadUsage, Report, Stop, TakeSample
@@ -67,7 +67,8 @@ class RayConnection:
         if self._open is not None and not isinstance(message, ReadClock | ReadUsage | TakeSample):
             # The agent answers the open question first: what it tells comes before this answer.
             self._collect()
-        answer, error = cast("tuple[AnswerT, LabError | None]", self._result(asked, least_s + ANSWER_S))
+        reply: tuple[AnswerT, LabError | None] = self._result(asked, least_s + ANSWER_S)
+        answer, error = reply
         if error is not None:
             raise error
         return answer
@@ -134,12 +135,13 @@ class RayConnection:
         """Deliver what the open question brings."""
         opened, deliver = self._open, self._deliver
         self._open = None
-        answer, error = cast("tuple[Sequence[Report], LabError | None]", self._result(opened, ANSWER_S))
+        reply: tuple[Sequence[Report], LabError | None] = self._result(opened, ANSWER_S)
+        answer, error = reply
         if error is not None:
             raise error
         deliver(answer)
 
-    def _result(self, reference: Any, most_s: float) -> object:  # noqa: ANN401 - as above
+    def _result(self, reference: Any, most_s: float) -> Any:  # noqa: ANN401 - as above
         """What a call brings, while the host gives signs."""
         deadline = time.monotonic() + most_s
         while True:

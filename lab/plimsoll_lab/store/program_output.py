@@ -131,7 +131,9 @@ class ConnectionResult(Output):
 
 
 class CaptureInterval(Output):
-    """One interval of a capture."""
+    """One interval of a capture, with every figure that it has."""
+
+    model_config = ConfigDict(extra="allow")
 
     packets: int = 0
 

@@ -12,8 +12,8 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
+from plimsoll_lab.store.program_output import CaptureSummary, HostRow, Second, read_output
 from plimsoll_lab.store.records import Json, TrialRecord
 
 REQUESTS_KEPT = 200_000
@@ -45,31 +45,33 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
         if sample.memory_bytes is not None:
             yield trial.number, sample.at_s, "server", "memory_bytes", sample.memory_bytes
     for row in trial.hosts.get("timeline") or ():
-        at_s = cast("float", row["at_s"])
-        yield from _flat(trial.number, at_s, "machine", row.get("machine"))
-        for kind in ("hosts", "parts"):
-            for part, values in cast("Mapping[str, object]", row.get(kind) or {}).items():
-                if (kind, part) != ("parts", "server"):  # its samples stand above, ten times as many
-                    yield from _flat(trial.number, at_s, part if kind == "parts" else f"host {part}", values)
+        read = read_output(HostRow, row, "a host")
+        yield from _flat(trial.number, read.at_s, "machine", read.machine)
+        for host, values in read.hosts.items():
+            yield from _flat(trial.number, read.at_s, f"host {host}", values)
+        for part, values in read.parts.items():
+            if part != "server":  # its samples stand above, ten times as many
+                yield from _flat(trial.number, read.at_s, part, values)
     yield from _captured(trial)
     for file in sorted(records.glob("*.timeseries.jsonl")):
         part = file.name.removesuffix(".timeseries.jsonl")
         for line in file.read_text(encoding="utf-8").splitlines():
-            values = cast("Json", json.loads(line))
-            values.pop("unix_s", None)  # every row has its time from the run's start
+            told: Json = json.loads(line)
+            told.pop("unix_s", None)  # every row has its time from the run's start
             # A second has a line for each phase that it touches: what is not of the window says so
             # in its path.
-            phase = str(values.pop("phase", "window"))
-            at_s = cast("float", values.pop("second", 0))
-            yield from _flat(trial.number, at_s, part, values, "" if phase == "window" else phase)
+            second = read_output(Second, {"phase": "window", "second": 0} | told, part)
+            phase = second.phase
+            figures = {key: value for key, value in told.items() if key not in {"phase", "second"}}
+            yield from _flat(trial.number, float(second.second), part, figures, "" if phase == "window" else phase)
 
 
 def _captured(trial: TrialRecord) -> Iterator[Row]:
     for capture in trial.hosts.get("captures") or ():
-        summary = cast("Json", capture.get("summary") or {})
-        length_s = cast("float", summary.get("interval_s") or 1.0)
-        for number, each in enumerate(cast("Sequence[Json]", summary.get("interval") or ())):
-            yield from _flat(trial.number, number * length_s, f"capture {capture['host']}", each)
+        summary = read_output(CaptureSummary, capture.get("summary") or {}, "the capture")
+        length_s = summary.interval_s or 1.0
+        for number, each in enumerate(summary.interval):
+            yield from _flat(trial.number, number * length_s, f"capture {capture['host']}", each.model_dump())
 
 
 def _flat(trial: int, at_s: float, part: str, values: object, path: str = "") -> Iterator[Row]:
@@ -110,7 +112,7 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
         database.execute(_UP)
-        count = cast("tuple[int]", database.execute("SELECT count(*) FROM log").fetchone())[0]
+        ((count,),) = database.execute("SELECT count(*) FROM log").fetchall()
         # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw
         # come again.
         draw = f"USING SAMPLE reservoir({REQUESTS_KEPT} ROWS) REPEATABLE (1)" if count > REQUESTS_KEPT else ""

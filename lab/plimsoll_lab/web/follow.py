@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
@@ -38,7 +37,8 @@ def read_events(folder: RunFolder, offset: int = 0) -> list[At]:
         if not line.endswith(b"\n"):
             break
         offset += len(line)
-        found.append(At(offset, cast("Json", json.loads(line))))
+        event: Json = json.loads(line)
+        found.append(At(offset, event))
     return found
 
 
