@@ -16,7 +16,7 @@ from plimsoll_lab.experiment.run import again, lasting_causes
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
-from plimsoll_lab.trial.suspicion import suspicion
+from plimsoll_lab.trial.retry import retry_reason
 from plimsoll_lab.trial.validity import Observation, judge
 
 GOOD_LOAD: Json = {
@@ -204,18 +204,18 @@ def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
 
 
 def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
-    assert suspicion(trial("invalid", "machine_busy")) == "it was so"
-    assert suspicion(trial("invalid")) is None
-    assert suspicion(trial("ok", "machine_busy")) == "machine_busy was seen"
-    assert suspicion(trial("ok", "link_disturbed")) == "link_disturbed was seen"
-    assert suspicion(trial("ok", "unstable_window")) is None
-    assert suspicion(trial("ok", "machine_busy", window_s=0.05)) is None
-    assert suspicion(trial("hard_limit", "steal")) is None
-    assert suspicion(trial("ok")) is None
+    assert retry_reason(trial("invalid", "machine_busy")) == "it was so"
+    assert retry_reason(trial("invalid")) is None
+    assert retry_reason(trial("ok", "machine_busy")) == "machine_busy was seen"
+    assert retry_reason(trial("ok", "link_disturbed")) == "link_disturbed was seen"
+    assert retry_reason(trial("ok", "unstable_window")) is None
+    assert retry_reason(trial("ok", "machine_busy", window_s=0.05)) is None
+    assert retry_reason(trial("hard_limit", "steal")) is None
+    assert retry_reason(trial("ok")) is None
 
 
 def test_a_generator_at_its_limit_is_not_asked_again_for_that_would_choose_among_the_fastest() -> None:
-    assert suspicion(trial("generator_limited", "machine_busy")) is None
+    assert retry_reason(trial("generator_limited", "machine_busy")) is None
 
 
 def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from made_records import ENVIRONMENT
 
-from plimsoll_lab.analysis.search_trial import broken_by, lost_part, reading_of, what_broke
+from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, reading_of, what_broke
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
 from plimsoll_lab.suite.read import read_text
 
@@ -48,19 +48,19 @@ def figures(**changed: float) -> Mapping[str, float]:
 
 
 def test_a_limit_that_is_missed_is_a_loss_and_one_that_is_met_is_none() -> None:
-    assert lost_part(GOOD, SUITE) == 0
-    assert 0.3 < lost_part(BAD, SUITE) < 0.5
+    assert loss_ratio(GOOD, SUITE) == 0
+    assert 0.3 < loss_ratio(BAD, SUITE) < 0.5
     assert broken_by(BAD, SUITE) == "response time, p99 at 80.0 ms"
 
 
 def test_requests_that_were_due_and_not_answered_are_lost() -> None:
     summary: Json = {"requests": {"scheduled": 1000, "failed": 5, "timed_out": 5, "unsent": 10}}
-    assert lost_part(replace(GOOD, load={"summary": summary}), SUITE) == 0.02
+    assert loss_ratio(replace(GOOD, load={"summary": summary}), SUITE) == 0.02
 
 
 def test_a_window_that_saw_only_the_quick_requests_is_a_loss() -> None:
     short = replace(GOOD, warnings=(Doubt(code="window_too_short", message="too short", remedy="longer"),))
-    assert lost_part(short, SUITE) == 0.5
+    assert loss_ratio(short, SUITE) == 0.5
     assert broken_by(short, SUITE) == "too short"
 
 

@@ -49,7 +49,7 @@ EVIDENCE = (
 """What is shown of both bounds, so that a reader sees what changed between them."""
 
 
-def lost_part(trial: TrialRecord, suite: Suite) -> float:
+def loss_ratio(trial: TrialRecord, suite: Suite) -> float:
     """0 where every limit was met; else how far off it was, which only guides where the search
     looks next.
     """
@@ -67,7 +67,7 @@ def lost_part(trial: TrialRecord, suite: Suite) -> float:
 
 def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
     """What a trial says to the search."""
-    met = lost_part(trial, suite) == 0
+    met = loss_ratio(trial, suite) == 0
     excess = None
     if trial.outcome == "ok" and not _truncated(trial):
         every = [each for limit in suite.limits if (each := _excess(trial, limit)) is not None]

@@ -37,8 +37,8 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
+from plimsoll_lab.trial.retry import passing_cause, retry_reason
 from plimsoll_lab.trial.stage import Machines, Stage, open_stages
-from plimsoll_lab.trial.suspicion import passing_cause, suspicion
 
 ATTEMPTS = 2
 """Times a suspect trial is made again: a passing disturbance is over by then, a machine too small
@@ -146,7 +146,7 @@ def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
     """
     attempt = Attempt(
         outcome=discarded.outcome,
-        reason=suspicion(discarded),
+        reason=retry_reason(discarded),
         started_unix_s=discarded.started_unix_s,
         elapsed_s=discarded.elapsed_s,
         figures=dict(discarded.figures),

@@ -14,7 +14,7 @@ import numpy as np
 from plimsoll_lab.analysis.search_trial import (
     EVIDENCE,
     broken_by,
-    lost_part,
+    loss_ratio,
     medians,
     misses_a_limit,
     reading_of,
@@ -40,8 +40,8 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
+from plimsoll_lab.trial.retry import SUSPECT, retry_reason
 from plimsoll_lab.trial.stage import Machines, Stage, network_key, place_point
-from plimsoll_lab.trial.suspicion import SUSPECT, suspicion
 
 NEAR_CEILING = 0.8
 """Above this part of what the generator gets from a null server, it cannot be told from the
@@ -185,7 +185,7 @@ class SearchRun:
             about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
             self._events.tell({"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []})
             trial = self._trial(self._plan, point, planned, made)
-            missed = broken_by(trial, self._plan.suite) if lost_part(trial, self._plan.suite) else ""
+            missed = broken_by(trial, self._plan.suite) if loss_ratio(trial, self._plan.suite) else ""
             self.trials.append(trial)
             left_s = self._left_s(hunt)
             self._events.tell(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
@@ -229,7 +229,7 @@ class SearchRun:
         spent = sum(len(each.attempts) for each in self.trials)
         at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
-        while suspicion(trial) and left > 0:
+        while retry_reason(trial) and left > 0:
             left -= 1
             trial = again(trial, self._once(plan, point, planned))
             self._folder.write_trial(trial)
@@ -321,7 +321,7 @@ class SearchRun:
     ) -> tuple[LimitedBy, BreakRecord]:
         """Who stopped the rise, and what broke first."""
         suite = self._plan.suite
-        bad = [trial for trial in self._at(base, upper, trials) if lost_part(trial, suite) > 0]
+        bad = [trial for trial in self._at(base, upper, trials) if loss_ratio(trial, suite) > 0]
         broke = what_broke(suite, bad, trials, self._record.environment)
         outcomes = [trial.outcome for trial in bad]
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
@@ -339,7 +339,7 @@ class SearchRun:
         null = [self._null(base, load) for _ in range(NULL_TRIALS)]
         # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it.
         # The growth of a backlog in a short window is a matter of one request then.
-        missed = [misses_a_limit(trial, suite) if far_below else lost_part(trial, suite) > 0 for trial in null]
+        missed = [misses_a_limit(trial, suite) if far_below else loss_ratio(trial, suite) > 0 for trial in null]
         if 2 * sum(missed) > len(missed):
             too = "the generator misses the limits against a null server too"
             return "generator", broke.model_copy(update={"near_ceiling": too})
@@ -360,7 +360,7 @@ class SearchRun:
         for load in sorted({load for number, load, _ in self.points if number == base.number}):
             made = self._at(base, load, trials)
             if made:
-                good = sum(lost_part(trial, suite) == 0 for trial in made)
+                good = sum(loss_ratio(trial, suite) == 0 for trial in made)
                 rows.append(LoadRecord(load=load, trials=len(made), good=good, medians=medians(made, names)))
         return rows
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.rack import LOAD, LOCAL, SERVER, references
+from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, references
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan, Point, Role, SearchSettings
 from plimsoll_lab.suite.topology import Shape

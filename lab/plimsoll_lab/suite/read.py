@@ -20,7 +20,7 @@ from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import lay_fast
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
-from plimsoll_lab.suite.rack import change_role, check_references, read_place, read_roles, start_order
+from plimsoll_lab.suite.placement import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Suite, VerdictSettings

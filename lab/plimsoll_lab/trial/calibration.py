@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from plimsoll_lab.hosts.path import DATAGRAM_BYTES, OVERLOAD, PING_FRAME_BYTES, SEGMENT_BYTES
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
-from plimsoll_lab.suite.rack import paths
+from plimsoll_lab.suite.placement import paths
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import FULL_FRAME_BYTES, Topology
 from plimsoll_lab.suite.units import bits_per_s, ratio

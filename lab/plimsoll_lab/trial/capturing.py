@@ -12,7 +12,7 @@ from pathlib import Path
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 from plimsoll_lab.store.records import Doubt, Json
-from plimsoll_lab.trial.said import events, last_event
+from plimsoll_lab.trial.events import events, last_event
 from plimsoll_lab.trial.validity import ending
 
 READY_S = 30.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, without_csv
-from plimsoll_lab.suite.rack import LOAD, SERVER, resolve
+from plimsoll_lab.suite.placement import LOAD, SERVER, resolve
 from plimsoll_lab.suite.settings import Settings, Value, quantity, texts
 from plimsoll_lab.suite.spec import Role, Suite
 

@@ -20,7 +20,7 @@ from plimsoll_lab.store.program_output import (
 from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES
-from plimsoll_lab.suite.rack import LOCAL
+from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
 from plimsoll_lab.trial.window import Window

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.store.records import Json, Outcome
-from plimsoll_lab.suite.rack import LOAD, LOCAL
+from plimsoll_lab.suite.placement import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_warm_up
+from plimsoll_lab.trial.events import events, last_event, unix_s
+from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live
-from plimsoll_lab.trial.said import events, last_event, unix_s
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage
 from plimsoll_lab.trial.window import Window
-from plimsoll_lab.trial.wire import Wire
 
 AFTER_DEATH_S = 2.0
 """How long a generator may go on after its server has died: its requests can only fail."""
@@ -51,7 +51,7 @@ class TrialFailure(Exception):  # noqa: N818 - an outcome, not an error
 class Watch:
     """Who watches while the generators run."""
 
-    wire: Wire
+    links: LinkMonitor
     """The emulator."""
     sampler: Sampler
     """The hosts."""
@@ -138,9 +138,9 @@ def run_loads(
             now = time.monotonic()
             server.take_lines()  # a foreign server may talk; unread, its pipe would fill and stop it
             for process in others.values():
-                if process is not watch.wire.emulator:
+                if process is not watch.links.emulator:
                     process.take_lines()
-            watch.wire.listen()
+            watch.links.listen()
             _take_turn(generators, server, metered, window, watch)
             watch.live.turn(window, now)
             if all(each.ended for each in generators if each.measured):
@@ -157,7 +157,7 @@ def run_loads(
                     window.sample(watch.server_host, server, now),
                     watch.sampler.turn({"server": server, **metered}, now),
                 )
-            stage.wait(_watched(server, others, generators, watch.wire), pause_s)
+            stage.wait(_watched(server, others, generators, watch.links), pause_s)
         _stop_rest(generators)
         watch.live.end(window)
 
@@ -197,7 +197,7 @@ def _take_turn(
                 at = each.host.own_time(unix_s(event))
                 each.window[kind] = at
                 if kind == "window_opened" and all(kind in one.window for one in measured):
-                    watch.wire.begin()
+                    watch.links.begin()
                     window.begin(watch.server_host, server, metered, at)
                     watch.sampler.begin({"server": server, **metered})
                 elif kind == "window_closed" and window.open:
@@ -239,11 +239,11 @@ def _stop_rest(generators: Sequence[Generator]) -> None:
 
 
 def _watched(
-    server: Process, others: Mapping[str, Process], generators: Sequence[Generator], wire: Wire
+    server: Process, others: Mapping[str, Process], generators: Sequence[Generator], links: LinkMonitor
 ) -> list[Process]:
     """Who may have something to say; one that has ended would wake the loop for ever."""
     running = [_process(each) for each in generators if not each.ended]
-    alive = [each for each in (server, *others.values()) if each is not wire.emulator and each.exit_code() is None]
+    alive = [each for each in (server, *others.values()) if each is not links.emulator and each.exit_code() is None]
     return running + alive
 
 

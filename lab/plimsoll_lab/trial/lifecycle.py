@@ -29,14 +29,15 @@ from plimsoll_lab.store.records import (
     ServerRecord,
     TrialRecord,
 )
+from plimsoll_lab.suite.placement import LOCAL, SERVER, start_order
 from plimsoll_lab.suite.prediction import trial_s
-from plimsoll_lab.suite.rack import LOCAL, SERVER, start_order
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
+from plimsoll_lab.trial.events import last_event, seconds_of
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.far_hosts import FarHosts, refuse_missing_folder
 from plimsoll_lab.trial.figures import Told, trial_figures
@@ -50,13 +51,12 @@ from plimsoll_lab.trial.generators import (
     run_loads,
     windows_record,
 )
+from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live, Tell
-from plimsoll_lab.trial.said import last_event, seconds_of
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage, as_stage, place_point
 from plimsoll_lab.trial.validity import Judgement, Observation, ending, host_lost, judge
 from plimsoll_lab.trial.window import Window
-from plimsoll_lab.trial.wire import Wire
 
 DRAIN_S = 10.0
 """A server of ours drains for at most five seconds; twice that, and it hangs."""
@@ -197,7 +197,7 @@ def _measure(
         server_host = stage.host(point.place.server)
         watched = {name: host for name, host in stage.hosts.items() if stage.network is None or name != LOCAL}
         sampler = Sampler(watched, server_host, addresses[SERVER])
-        watch = Watch(wire=Wire(stage.network), sampler=sampler, server_host=server_host, live=live)
+        watch = Watch(links=LinkMonitor(stage.network), sampler=sampler, server_host=server_host, live=live)
         capture = stack.enter_context(capturing(server_host, binary, file)) if file is not None else None
         others = {name: part.process for name, part in parts.items() if name != SERVER}
         if stage.network is not None:
@@ -215,7 +215,7 @@ def _measure(
             doubts += capture_doubts(seen.captures[-1])
         fallen = _fallen(parts)
         _stop_parts(parts, seen.window)
-        seen.network.update(watch.wire.record(seen.window))
+        seen.network.update(watch.links.record(seen.window))
         seen.hosts.update(watch.sampler.record(seen.window.length_s) | windows_record(generators))
         if far is not None:
             doubts += far.collect(seen.records, file)

@@ -14,7 +14,7 @@ from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.netns import Network, open_network
 from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.problem import ENVIRONMENT, LabError
-from plimsoll_lab.suite.rack import LOCAL
+from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import Topology
 

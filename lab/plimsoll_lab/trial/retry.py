@@ -19,7 +19,7 @@ SHORTEST_S = 0.2
 is sure."""
 
 
-def suspicion(trial: TrialRecord) -> str | None:
+def retry_reason(trial: TrialRecord) -> str | None:
     """Why this trial is worth making again; None where it is not."""
     cause = passing_cause(trial)
     if cause is None:

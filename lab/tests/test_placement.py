@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
-from plimsoll_lab.suite.rack import paths, resolve, start_order
+from plimsoll_lab.suite.placement import paths, resolve, start_order
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan

@@ -21,7 +21,7 @@ COUNTS = (
 )
 
 
-class Wire:
+class LinkMonitor:
     """Watches the emulator over one trial; without a network there is nothing to watch."""
 
     def __init__(self, network: Network | None) -> None:
