@@ -7,6 +7,7 @@ import pytest
 from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
@@ -171,3 +172,15 @@ measured = false
     )
     names = {each.name for each in figures_of(suite)}
     assert {"role.saturator.cpu_cores", "client.h2.completed_rate", "client.h3.elapsed_s"} <= names
+
+
+def test_hosts_that_a_suite_only_counts_have_figures_by_name() -> None:
+    suite = read_text(
+        'name = "it"\nquestion = "Well?"\n[server]\n[load]\nduration = "1s"\n[network]\ntopology = "single,4"\n'
+        '[place]\nload = "2 hosts"\n',
+        source="it.toml",
+        directory="/here",
+    )
+    names = {each.name for each in figures_of(suite, expand(suite, seed=1).points)}
+    assert {"client.h2.completed_rate", "client.h3.elapsed_s"} <= names
+    assert not [each for each in names if each.startswith(("client.h1.", "client.h4."))]

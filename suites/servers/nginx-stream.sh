@@ -1,4 +1,4 @@
-# The stream module of nginx as a TCP forwarder: nginx-stream.sh LISTEN SERVER, addresses with ports.
+# The stream module of nginx as a TCP forwarder: nginx-stream.sh LISTEN SERVER FOLDER, addresses with ports.
 # nginx reads its configuration from its input. It removes its pid file as it ends.
 module=/usr/lib/nginx/modules/ngx_stream_module.so
 if [ ! -e "$module" ]; then
@@ -9,7 +9,7 @@ exec nginx -e stderr -c /dev/stdin <<END
 load_module $module;
 daemon off;
 master_process off;
-pid /tmp/plimsoll-nginx-stream-$$.pid;
+pid $3/nginx-stream.pid;
 worker_rlimit_nofile $(ulimit -Hn);
 events { worker_connections $(ulimit -Hn); }
 stream { server { listen $1 backlog=65535; tcp_nodelay on; proxy_pass $2; } }

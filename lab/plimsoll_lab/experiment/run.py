@@ -54,7 +54,7 @@ def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering
     secrets.
     """
     suite, search = plan.suite, plan.suite.search
-    figures, judged = figures_of(suite), suite.verdict.figures
+    figures, judged = figures_of(suite, plan.points), suite.verdict.figures
     record = RunRecord(
         run=folder.path.name,
         status="running",

@@ -14,7 +14,7 @@ from typing import Literal
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.spec import Limit, SearchSettings, Suite
+from plimsoll_lab.suite.spec import Limit, Point, SearchSettings, Suite
 
 Unit = Literal["per_s", "bits_per_s", "us", "s", "s2", "bytes", "cores", "ratio", "count"]
 
@@ -159,11 +159,12 @@ def figure_named(name: str) -> Figure | None:
     return next((each for each in part_figures(match[1], match[2]) if each.name == name), None)
 
 
-def figures_of(suite: Suite) -> tuple[Figure, ...]:
+def figures_of(suite: Suite, points: Iterable[Point] = ()) -> tuple[Figure, ...]:
     """Every figure that a trial of a suite may have: those of all trials, of its roles and of its
-    generators' hosts.
+    generators' hosts. A suite may only count these; its points name them.
     """
-    clients = suite.place.load if len(suite.place.load) > 1 else ()
+    loads = (suite.place.load, *(point.place.load for point in points))
+    clients = dict.fromkeys(host for load in loads if len(load) > 1 for host in load)
     of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
     return (*FIGURES, *of_roles, *(each for host in clients for each in part_figures("client", host)))
 
