@@ -5,6 +5,7 @@ request.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,22 @@ def test_a_timeline_has_every_number_that_was_read_and_told(tmp_path: Path) -> N
         (2.0, "load", "warm_up.completed", 3.0),
     ]
     assert not records.exists(), "what has become a table is removed"
+
+
+def test_the_seconds_of_a_generator_count_from_the_opening_of_its_window(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    rows = [{"second": 0, "unix_s": 1000.0, "phase": "warm_up", "completed": 1}]
+    rows += [{"second": number, "unix_s": 1000.0 + number, "completed": 2} for number in (0, 1)]
+    (records / "load.timeseries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trial = replace(TRIAL, load={"summary": {"window": {"opened_unix_s": 1000.25}}}, samples=(), hosts={})
+    timelines.write_timelines(tmp_path, records, trial)
+    assert [(at_s, figure, value) for _, at_s, _, figure, value in timelines.read_timeline(tmp_path, 3)] == [
+        (-0.25, "completed", 2.0),
+        (0.75, "completed", 2.0),
+        (-0.25, "warm_up.completed", 1.0),
+    ]
+    assert timelines.read_timeline(tmp_path, 4) == []
 
 
 def log(records: Path, rows: list[tuple[float, int, int, float]]) -> None:

@@ -55,15 +55,40 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
     yield from _captured(trial)
     for file in sorted(records.glob("*.timeseries.jsonl")):
         part = file.name.removesuffix(".timeseries.jsonl")
+        opened = _opened_unix_s(trial, part)
         for line in file.read_text(encoding="utf-8").splitlines():
             told: Json = json.loads(line)
-            told.pop("unix_s", None)  # every row has its time from the run's start
+            began = told.pop("unix_s", None)
             # A second has a line for each phase that it touches: what is not of the window says so
             # in its path.
             second = read_output(Second, {"phase": "window", "second": 0} | told, part)
             phase = second.phase
             figures = {key: value for key, value in told.items() if key not in {"phase", "second"}}
-            yield from _flat(trial.number, float(second.second), part, figures, "" if phase == "window" else phase)
+            # The generator counts seconds from its own start, before its warm-up. One that printed
+            # no summary has not said when its window opened.
+            at_s = began - opened if opened is not None and isinstance(began, float) else float(second.second)
+            yield from _flat(trial.number, at_s, part, figures, "" if phase == "window" else phase)
+
+
+def _opened_unix_s(trial: TrialRecord, part: str) -> float | None:
+    """When the window of a generator opened, by its own clock; None where it did not say."""
+    own = {each["name"]: each["summary"] for each in trial.load.get("generators") or ()}
+    summary = own.get(part) or trial.load.get("summary") or {}
+    window = summary.get("window")
+    opened = window.get("opened_unix_s") if isinstance(window, Mapping) else None
+    return opened if isinstance(opened, float) else None
+
+
+def read_timeline(run: Path, trial: int) -> list[Row]:
+    """The rows of a trial's timeline, by part, figure and time; empty where it has none."""
+    import duckdb  # noqa: PLC0415
+
+    path = run / "timelines" / f"{trial:0{DIGITS}d}.parquet"
+    if not path.is_file():
+        return []
+    with duckdb.connect() as database:
+        sql = f"SELECT trial, at_s, part, figure, value FROM '{_quoted(path)}' ORDER BY part, figure, at_s"
+        return cast("list[Row]", database.execute(sql).fetchall())
 
 
 def _captured(trial: TrialRecord) -> Iterator[Row]:

@@ -47,12 +47,16 @@ def read_counters(pid: int | None, interface: str) -> dict[str, int]:
 
 
 def read_states(pid: int | None) -> dict[str, int]:
-    """Connections by state, as far as the kernel keeps totals: no walk over the connections."""
+    """Connections by state, as far as the kernel keeps totals: no walk over the connections. With
+    them the segments retransmitted so far, which the same file has.
+    """
     folder = Path(f"/proc/{pid or 'self'}/net")
-    found = {}
-    established = _table(folder / "snmp", "Tcp:").get("CurrEstab")
-    if established is not None:
-        found["established"] = established
+    tcp = _table(folder / "snmp", "Tcp:")
+    found = {
+        name: tcp[key]
+        for name, key in (("established", "CurrEstab"), ("retransmitted_segments", "RetransSegs"))
+        if key in tcp
+    }
     for line in _lines(folder / "sockstat"):
         # `TCP: inuse 27 orphan 0 tw 12 alloc 35 mem 3`: in use here, and of the whole machine
         # allocated and pages.
