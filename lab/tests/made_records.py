@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.store.records import Outcome
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import (
     DescriptorLimits,
     EnvironmentRecord,
     FamilyRecord,
+    PointRecord,
     RequestRecord,
     RunRecord,
     SuiteRecord,
 )
 from plimsoll_lab.store.summary_record import FigureSummary, PointSummary
+from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.settings import Settings
-from plimsoll_lab.suite.spec import RunSettings
+from plimsoll_lab.suite.spec import Axis, PlannedTrial, RunSettings
 
 ENVIRONMENT = EnvironmentRecord(
     system="Linux 6.1",
@@ -50,6 +56,49 @@ def run_record() -> RunRecord:
         family=FamilyRecord(compare=None, figures=(), margin=0.05),
         figures=(),
     )
+
+
+def stored_run(
+    path: Path, models: Sequence[str] = ("epoll",), repeat: int = 1, outcome: Outcome = "ok", window_s: float = 1.0
+) -> RunFolder:
+    """A run on disk: models in blocks, each trial a little apart from the last."""
+    (path / "trials").mkdir(parents=True)
+    folder = RunFolder(path=path)
+    order = [(block, number) for block in range(1, repeat + 1) for number in range(len(models))]
+    compare = "server.model" if len(models) > 1 else None
+    names = ("completed_rate", "response_time_us.p50")
+    run = run_record()
+    run.points = tuple(
+        PointRecord(number=number, setting={"server.model": model}, server={"model": model}, load={"connections": 10})
+        for number, model in enumerate(models)
+    )
+    run.axes = (Axis(path="server.model", values=tuple(models)),)
+    run.trials = tuple(
+        PlannedTrial(number=place, block=block, point=number) for place, (block, number) in enumerate(order, 1)
+    )
+    run.family = FamilyRecord(compare=compare, figures=names if compare else (), margin=0.05)
+    run.figures = FIGURES
+    folder.write_run(run)
+    for place, (block, number) in enumerate(order, 1):
+        figures = {"completed_rate": 1000.0 + 100 * number + block % 7, "response_time_us.p50": 200.0 + block % 5}
+        folder.write_trial(
+            TrialRecord(
+                number=place,
+                block=block,
+                point=number,
+                setting={"server.model": models[number]},
+                outcome=outcome,
+                reason=None if outcome == "ok" else "the server <ended> with code 1",
+                warnings=(),
+                figures=figures if outcome == "ok" else {},
+                started_unix_s=float(place),
+                elapsed_s=window_s,
+                server={},
+                load={"summary": {"intended_rate": None}},
+                machine={"window_s": window_s},
+            )
+        )
+    return folder
 
 
 def point_summary(

@@ -109,7 +109,9 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
     shape = shape_of(run)
     axes = axes_over(run, shape.compare)
     found = []
-    for name in shown(run):
+    measured = {name for point in summary.points if point.outcome == "ok" for name in point.figures}
+    # A search's figures are those of its loads, which its points do not have.
+    for name in (each for each in shown(run) if run.search is not None or each in measured):
         figure = run.figure(name)
         for number, over in enumerate(each for each in axes if asked(run, name, each)):
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"

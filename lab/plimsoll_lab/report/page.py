@@ -18,9 +18,10 @@ import jinja2
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.over_time import courses
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.severity import CONSEQUENCES
-from plimsoll_lab.report import documents, environment, figures, hosts, method, network, trials
+from plimsoll_lab.report import documents, environment, figures, hosts, method, network, timelines, trials
 from plimsoll_lab.report.charts import SHAPES, Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.engine import chart_engine
@@ -84,6 +85,9 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
     found = curves(summary.points, made)
     percentiles = percentile_charts(found, shape)
     specs |= {name: spec for name, (spec, _) in percentiles.items()}
+    over_time = {} if run.search is not None else courses(run, folder.path, made)
+    timed = timelines.timeline_charts(over_time, shape)
+    specs |= {name: spec for name, (spec, _) in timed.items()}
     stills = {name: draw(name, spec, data) for name, spec in specs.items()}
     opening: list[Part] = (
         [] if first is None else [Drawing(name="headline", svg=stills["headline"], caption=first.caption)]
@@ -109,7 +113,10 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
             shape,
             made,
             stills,
-            figures.sections(run, summary, found, {name: told for name, (_, told) in percentiles.items()}, stills),
+            [
+                *figures.sections(run, summary, found, {name: told for name, (_, told) in percentiles.items()}, stills),
+                timelines.section(run, over_time, {name: told for name, (_, told) in timed.items()}, stills),
+            ],
         ),
         # `<` could end the element it stands in; JSON may write it otherwise.
         data=Markup(json.dumps(embedded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704

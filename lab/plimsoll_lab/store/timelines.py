@@ -88,7 +88,8 @@ def read_timeline(run: Path, trial: int) -> list[Row]:
         return []
     with duckdb.connect() as database:
         sql = f"SELECT trial, at_s, part, figure, value FROM '{_quoted(path)}' ORDER BY part, figure, at_s"
-        return cast("list[Row]", database.execute(sql).fetchall())
+        rows: list[Row] = database.execute(sql).fetchall()
+    return rows
 
 
 def _captured(trial: TrialRecord) -> Iterator[Row]:

@@ -21,6 +21,7 @@
       title: { color: colour("--ink"), font: "system-ui, sans-serif" },
       text: { color: colour("--ink") },
       axis: { ...text, gridColor: colour("--line"), domainColor: colour("--line"), tickColor: colour("--line") },
+      legend: text,
       range: { category: [0, 1, 2, 3, 4, 5, 6].map((place) => colour(`--c${place}`)) },
     };
   }
@@ -28,7 +29,10 @@
   async function draw(element, spec) {
     const canvas = document.createElement("div");
     const room = Math.max(160, element.clientWidth - MARGIN);
-    const width = typeof spec.width === "number" ? { width: Math.min(MOST, room) } : {};
+    const fitted = { width: Math.min(MOST, room) };
+    const width = spec.vconcat
+      ? { vconcat: spec.vconcat.map((each) => ({ ...each, ...fitted })) }
+      : typeof spec.width === "number" ? fitted : {};
     const drawn = await vegaEmbed(canvas, { ...spec, ...width, datasets: data.rows }, {
       ast: true, // no eval: the page's Content-Security-Policy forbids it
       config: look(),

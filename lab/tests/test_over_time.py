@@ -1,0 +1,98 @@
+"""The course of a trial on one time axis, and the section of the page that shows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import stored_run
+
+from plimsoll_lab.analysis.over_time import Course, courses
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.charts import shape_of
+from plimsoll_lab.report.page import render_page
+from plimsoll_lab.report.timelines import _chosen, section, timeline_charts
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import MeasuredLoadRecord, Sample
+from plimsoll_lab.store.timelines import write_timelines
+
+TIMES = {"count": 100, "min": 50.0, "p50": 100.0, "p75": 150.0, "p90": 200.0, "p99": 400.0, "max": 900.0}
+MODELS = ("epoll", "threads")
+
+
+def second(number: int, completed: int, phase: str = "window", failed: int = 0) -> str:
+    line = {"second": number, "unix_s": 1000.0 + number, "phase": phase, "completed": completed, "failed": failed}
+    return json.dumps(line | {"response_time_us": TIMES}) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """Two models, windows of 2 s that open half a second after the generator began."""
+    made = stored_run(tmp_path / "0001", MODELS, repeat=3, window_s=2.0)
+    for trial in made.read_trials():
+        records = made.records(trial.number)
+        lines = [second(0, 50, "warm_up"), second(0, 60), second(1, 100), second(2, 45, failed=5)]
+        (records / "load.timeseries.jsonl").write_text("".join(lines))
+        samples = tuple(Sample(at_s=at / 2, cpu_s=at * 0.25, memory_bytes=2**20) for at in range(5))
+        states = [{"at_s": float(at), "hosts": {"local": {"established": 20}}} for at in range(3)]
+        load: MeasuredLoadRecord = {"summary": {"intended_rate": 110.0, "window": {"opened_unix_s": 1000.5}}}
+        timed = replace(trial, samples=samples, load=load, hosts={"timeline": states})
+        made.write_trial(timed)
+        write_timelines(made.path, records, timed)
+    return made
+
+
+def of(folder: RunFolder) -> dict[str, list[Course]]:
+    return courses(folder.read_run(), folder.path, folder.read_trials())
+
+
+def test_a_rate_counts_only_the_part_of_a_second_that_lies_in_its_phase(folder: RunFolder) -> None:
+    (here,) = of(folder).values()
+    epoll = here[0]
+    assert (epoll.contender, epoll.trial, epoll.starts_s, epoll.ends_s) == ("epoll", 3, -0.5, 2.0)
+    # 50 in the half second before the window, 60 in its first half second, 45 in its last.
+    assert epoll.series["completed"] == [(-0.25, 100.0), (0.25, 120.0), (1.0, 100.0), (1.75, 90.0)]
+    assert epoll.series["failed"] == [(-0.25, 0.0), (0.25, 0.0), (1.0, 0.0), (1.75, 10.0)]
+    assert epoll.series["cpu"] == [(0.25, 0.5), (0.75, 0.5), (1.25, 0.5), (1.75, 0.5)]
+    assert epoll.series["connections"] == [(0.0, 20.0), (1.0, 20.0), (2.0, 20.0)]
+    assert "retransmissions" not in epoll.series
+
+
+def test_each_second_has_its_requests_from_the_fastest_to_the_slowest(folder: RunFolder) -> None:
+    (here,) = of(folder).values()
+    first = [each for each in here[0].bands if each.at_s == 0]
+    assert [(each.low_us, each.high_us, each.share) for each in first] == [
+        (50, 100, 50), (100, 150, 25), (150, 200, 15), (200, 400, 9), (400, 900, 1),
+    ]  # fmt: skip
+    assert {(each.at_s, each.to_s) for each in here[0].bands} == {(0.0, 0.5), (0.5, 1.5), (1.5, 2.0)}
+
+
+def test_the_panels_share_one_axis_and_what_is_absent_has_a_reason(folder: RunFolder) -> None:
+    run = folder.read_run()
+    found = of(folder)
+    made = timeline_charts(found, shape_of(run))
+    assert list(made) == ["timelines-0", "heat-0"]
+    panels = made["timelines-0"][0]["vconcat"]
+    assert isinstance(panels, list)
+    assert len(panels) == 5
+    assert {json.dumps(panel["layer"][-1]["encoding"]["x"]["scale"]) for panel in panels} == {
+        json.dumps({"domain": [-0.5, 2.0], "nice": False})
+    }
+    page = render_page(folder, summarise_run(folder))
+    assert "Not drawn: retransmissions (the window is too short for two samples" in page
+    assert 'data-chart="heat-0"' in page
+
+
+def test_a_run_without_timelines_says_so_instead_of_an_empty_chart(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001")
+    assert of(folder) == {}
+    (part,) = section(folder.read_run(), {}, {}, {}).parts
+    assert part.kind == "text"
+    assert 'data-chart="timelines' not in render_page(folder, summarise_run(folder))
+
+
+def test_of_many_settings_the_first_the_middle_and_the_last_are_shown() -> None:
+    assert _chosen([str(number) for number in range(9)]) == ["0", "4", "8"]
+    assert _chosen(["a", "b"]) == ["a", "b"]

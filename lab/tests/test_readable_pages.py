@@ -1,0 +1,54 @@
+"""Runs at the edges give a page that can be read: one second, one trial, nothing but failures, and
+five hundred trials.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from made_records import stored_run
+
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.page import render_page
+from plimsoll_lab.store.folder import RunFolder
+
+MOST_BYTES = int(2.5 * 2**20)
+
+
+def page_of(folder: RunFolder) -> str:
+    page = render_page(folder, summarise_run(folder))
+    assert page == render_page(folder, summarise_run(folder)), "the same run gives the same bytes"
+    assert len(page.encode()) <= MOST_BYTES
+    for place in re.findall(r'data-chart="[^"]+"[^>]*>(.{0,5})', page):
+        assert place.startswith("<svg"), "a chart has its still picture"
+    return page
+
+
+def answer_of(page: str) -> list[str]:
+    return re.findall(r'<p class="answer">(.+?)</p>', page)
+
+
+@pytest.mark.parametrize("window_s", [1.0, 10.0], ids=["one second", "one trial"])
+def test_one_trial_has_an_answer_and_its_figure(tmp_path: Path, window_s: float) -> None:
+    page = page_of(stored_run(tmp_path / "0001", window_s=window_s))
+    assert answer_of(page)
+    assert "1 of 1 trials are valid results" in page
+    assert "1001" in page
+
+
+def test_a_run_of_failures_says_why_and_draws_nothing(tmp_path: Path) -> None:
+    page = page_of(stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=3, outcome="failed"))
+    assert "0 of 6 trials are valid results" in page
+    assert "the server &lt;ended&gt; with code 1" in page
+    assert "data-chart=" not in page
+    assert answer_of(page)
+
+
+def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
+    models = ("epoll", "threads", "poll", "select", "uring")
+    page = page_of(stored_run(tmp_path / "0001", models, repeat=100))
+    assert "500 of 500 trials are valid results" in page
+    assert "uring" in answer_of(page)[0]
+    assert page.count('<tr><th scope="row">') >= 500
