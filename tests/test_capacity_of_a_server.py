@@ -19,7 +19,16 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
     with subprocess.Popen([*server, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["addresses"][0]
-        search = ["--range", "1:500" if over == "connections" else "20:2000", "--width", "30%", "--trials", "1"]
+        search = [
+            "--range",
+            "1:500" if over == "connections" else "20:2000",
+            "--width",
+            "30%",
+            "--trials",
+            "1",
+            "--hold",
+            "2s",
+        ]
         load = ["--over", over, "--duration", "400ms", "--warm-up", "50ms", "--limit", "response_time.p50 < 100ms"]
         done = subprocess.run(
             [sys.executable, "-m", "plimsoll_lab", "capacity", "echo", address, *search, *load, "--json"],
