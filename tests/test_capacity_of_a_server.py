@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("over", ["connections", "rate"])
+@pytest.mark.parametrize("over", ["connections", pytest.param("rate", marks=pytest.mark.measures)])
 def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> None:
     server = [os.environ["PLIMSOLL_BIN"], "serve", "echo", "--workers", "1", "--work", "5ms", "--json"]
     with subprocess.Popen([*server, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
