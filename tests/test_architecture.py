@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -124,6 +126,15 @@ def test_statistics_know_no_file_no_clock_and_no_hidden_randomness() -> None:
     for path in modules("stats"):
         names = {name.split(".")[0] for name in imports(path)}
         assert not names & OUTSIDE_WORLD, f"{path.relative_to(LAB)} imports {sorted(names & OUTSIDE_WORLD)}"
+
+
+def test_the_program_starts_with_one_thread() -> None:
+    """unshare(2) refuses a user namespace to a process of several; numpy starts some as it is
+    loaded.
+    """
+    script = "import os, plimsoll_lab.cli.program; print(len(os.listdir('/proc/self/task')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "1\n"
 
 
 def test_the_guard_runs_without_the_rest_of_the_lab() -> None:

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import queues
 from conftest import FAKE, Lab
+from scipy import special
 
-from plimsoll_lab.stats.backlog import batch_growth
+from plimsoll_lab.stats.backlog import BATCHES, CONFIDENCE, STUDENT, batch_growth
 from plimsoll_lab.stats.capacity import (
     CONFIRMATIONS,
     Bounds,
@@ -263,6 +264,10 @@ def backlog_of(load: int, seed: int, window_s: int) -> list[float]:
     kept = done < window_s
     sums = np.bincount(done[kept].astype(np.int64), weights=times[kept], minlength=window_s)
     return [float(each) for each in sums[1 : window_s - 1]]
+
+
+def test_the_quantile_written_down_is_that_of_students_t() -> None:
+    assert pytest.approx(special.stdtrit(BATCHES - 2, CONFIDENCE), rel=1e-12) == STUDENT
 
 
 def test_a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() -> None:

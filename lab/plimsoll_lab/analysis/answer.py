@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.scores import Score
+from plimsoll_lab.stats.results import Score
 from plimsoll_lab.store.summary_record import OtherRecord, PointSummary, StopRecord, VerdictRecord
 from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.knee import Knee, Load, find_knee
+from plimsoll_lab.stats.knee import Load, find_knee
+from plimsoll_lab.stats.results import Knee
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import KneeRecord

@@ -17,7 +17,8 @@ from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Value, can_say_anything
-from plimsoll_lab.stats.control import Control, control_verdicts
+from plimsoll_lab.stats.control import control_verdicts
+from plimsoll_lab.stats.results import Control
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts

@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from scipy import special
+from statistics import fmean
 
 GROWTH_TOLERATED = 0.005
 """The part of the offered rate by which a backlog may grow: a queue that grows has no response time
@@ -23,6 +21,9 @@ CONFIDENCE = 0.95
 """Of each bound alone."""
 BATCHES = 8
 """Few and long: eight leave six degrees of freedom, and each spans an eighth of the trial."""
+STUDENT = 1.9431802805153042
+"""The quantile of Student's t at CONFIDENCE with BATCHES - 2 degrees of freedom; a trial would load
+scipy for this number."""
 CORRELATED = 0.5
 """Neighbouring batches whose correlation is beyond this are shorter than the correlation itself."""
 BIAS = 0.25
@@ -58,21 +59,28 @@ def batch_growth(backlog: Sequence[float], *, interval_s: float, offered_rate: f
     if not each or offered_rate <= 0:
         return UNKNOWN
     # What does not fill a batch is left out at the start, where the backlog may still settle.
-    means = np.asarray(backlog[-each * BATCHES :], dtype=np.float64).reshape(BATCHES, each).mean(axis=1)
-    at_s = (np.arange(BATCHES) - (BATCHES - 1) / 2) * each * interval_s
-    slope = float(at_s @ means / (at_s @ at_s))
-    residuals = means - means.mean() - slope * at_s
-    squares = float(residuals @ residuals)
+    kept = backlog[-each * BATCHES :]
+    means = [fmean(kept[at : at + each]) for at in range(0, len(kept), each)]
+    at_s = [(place - (BATCHES - 1) / 2) * each * interval_s for place in range(BATCHES)]
+    spread = _dot(at_s, at_s)
+    slope = _dot(at_s, means) / spread
+    middle = fmean(means)
+    residuals = [mean - middle - slope * at for at, mean in zip(at_s, means, strict=True)]
+    squares = _dot(residuals, residuals)
     if squares <= 0:
         return Growth(low=slope / offered_rate, high=slope / offered_rate)
-    correlation = max(0.0, float(residuals[1:] @ residuals[:-1]) / squares + BIAS)
+    correlation = max(0.0, _dot(residuals[1:], residuals[:-1]) / squares + BIAS)
     if correlation > CORRELATED:
         return UNKNOWN
     # Positive correlation makes a mean vary more than independent batches would (an AR(1) process).
     inflation = (1 + correlation) / (1 - correlation)
-    error = math.sqrt(squares / (BATCHES - 2) * inflation / float(at_s @ at_s))
-    beyond = float(special.stdtrit(BATCHES - 2, CONFIDENCE)) * error
+    error = math.sqrt(squares / (BATCHES - 2) * inflation / spread)
+    beyond = STUDENT * error
     return Growth(low=(slope - beyond) / offered_rate, high=(slope + beyond) / offered_rate)
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))
 
 
 LUCK = 2.0

@@ -4,37 +4,13 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from plimsoll_lab.stats.best import LEAST_BLOCKS, SIGNIFICANCE, Question
 from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval, ratio_of_medians
-from plimsoll_lab.stats.summary import Interval
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Control:
-    """What one control shows."""
-
-    figure: str
-    """The figure compared."""
-    at: Mapping[str, object]
-    """The setting of the other axes."""
-    blocks: int
-    """Blocks in which both were measured."""
-    ratio: float | None
-    """Median of the one over median of the other; None where there is none."""
-    ratio_ci95: Interval | None
-    """Block-paired bootstrap interval of that ratio."""
-    p_adjusted: float | None
-    """Permutation test over blocks, Holm-adjusted over all controls."""
-    floor: float | None
-    """The noise floor it measures: a ratio minus 1."""
-    differs: bool
-    """Whether one and the same is told from itself: then something other than the server moves this
-    figure."""
+from plimsoll_lab.stats.results import Control
 
 
 def control_verdicts(family: Sequence[Question], *, seed: int) -> list[Control]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plimsoll_lab.stats.results import Bound, Fit, Knee
 from plimsoll_lab.stats.summary import CONFIDENCE, Interval
 
 Array = NDArray[np.float64]
@@ -47,62 +48,6 @@ class Load:
     """Requests completed a second."""
     responses_s: Sequence[float]
     """Response time, the median over requests, in seconds."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bound:
-    """The closed loop's asymptotes and where they meet."""
-
-    most_rate: float
-    """Xmax: the highest median rate."""
-    idle_response_s: float
-    """R0: the median response time at the lowest load."""
-    think_s: float
-    """Z."""
-    at: float
-    """N*, in connections."""
-    at_ci95: Interval | None
-    """Bootstrap interval; None with one trial a load."""
-    reached: bool
-    """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked
-    for."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fit:
-    """The Universal Scalability Law through the medians."""
-
-    alone: float
-    """a: requests a second of one connection."""
-    contention: float
-    """s."""
-    coherence: float
-    """k."""
-    peak_at: float | None
-    """Connections of the highest rate, sqrt((1 - s) / k); None where the curve does not turn
-    down."""
-    peak_at_ci95: Interval | None
-    """Bootstrap interval of the same; None where it turned down in too few resamples to say."""
-    contention_ci95: Interval
-    """Bootstrap interval of s."""
-    coherence_ci95: Interval
-    """Bootstrap interval of k."""
-    misfit: float
-    """The largest relative distance from a median."""
-    curve: Sequence[tuple[float, float, float, float]]
-    """(load, rate, low, high), for drawing: the curve and its 95 % band."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Knee:
-    """What may be said of one curve."""
-
-    bound: Bound | None
-    """None with fewer than two loads."""
-    fit: Fit | None
-    """None where it was refused."""
-    refused: str | None
-    """Why, where it was."""
 
 
 def find_knee(loads: Sequence[Load], *, think_s: float, rng: np.random.Generator) -> Knee:

@@ -6,41 +6,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from plimsoll_lab.stats.best import Interval, Ranking, Value
+from plimsoll_lab.stats.best import Ranking, Value
+from plimsoll_lab.stats.results import Score
 from plimsoll_lab.stats.summary import median_interval
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
-    """One cell."""
-
-    at: Mapping[str, object]
-    """The setting of the other axes."""
-    contender: str
-    """The row."""
-    figure: str
-    """The column."""
-    n: int
-    """Trials that are results."""
-    median: float | None
-    """None where the contender has no result here."""
-    median_ci95: Interval | None
-    """Order-statistic interval; None below six trials."""
-    best: bool
-    """Whether it cannot be distinguished from the best."""
-    margin: float | None
-    """How many times worse than the best it is, 1 or more; None where it could not be compared."""
-    margin_ci95: Interval | None
-    """The interval of that ratio, simultaneous over the family; None where it has no upper
-    bound."""
-    censored: bool
-    """Whether the median is a lower bound of the truth."""
-    level: bool
-    """Whether that interval lies within the suite's margin: as good as the best, for all that is
-    asked."""
 
 
 def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:

@@ -19,9 +19,9 @@ from scipy import special
 
 from plimsoll_lab.stats.best import SAME, SIGNIFICANCE
 from plimsoll_lab.stats.compare import holm
+from plimsoll_lab.stats.results import Call, Difference
 from plimsoll_lab.stats.summary import Interval
 
-Call = Literal["better", "equivalent", "not shown", "invalid"]
 LEAST_RUNS = 5
 """Runs a side for a verdict: with fewer the spread between runs is hardly known."""
 
@@ -42,34 +42,6 @@ class Pair:
     """The point."""
     obstacle: str | None = None
     """Why nothing may be said, where the reason is known beforehand."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """What may be said about one figure at one point."""
-
-    figure: str
-    """The figure compared."""
-    better: Literal["higher", "lower"]
-    """Which way is better."""
-    at: dict[str, object]
-    """The point."""
-    winner: Literal["A", "B"] | None
-    """The side with the better estimate."""
-    runner_up: Literal["A", "B"] | None
-    """The other one."""
-    ratio: float | None
-    """B over A: the ratio of the geometric means of their runs' medians, whichever wins."""
-    ratio_ci95: Interval | None
-    """Welch's interval of that ratio; None below five runs a side."""
-    p_adjusted: float | None
-    """Welch's test, Holm-adjusted over every comparison; None below five runs a side."""
-    n: tuple[int, int]
-    """Runs with a result, of A and of B."""
-    call: Call
-    """What may be said."""
-    reason: str
-    """Why no more, or no less, may be said."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,8 +16,7 @@ import numpy as np
 
 from plimsoll_lab.stats.best import Interval, Pair, Place, Question, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor
-
-Call = Literal["better", "equivalent", "not shown", "invalid"]
+from plimsoll_lab.stats.results import Call
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plimsoll_lab.stats.control import Control
-from plimsoll_lab.stats.knee import Knee
-from plimsoll_lab.stats.scores import Score
+from plimsoll_lab.stats.results import Call, Control, Difference, Knee, Score
 from plimsoll_lab.stats.summary import Interval, Summary
-from plimsoll_lab.stats.two_runs import Difference
-from plimsoll_lab.stats.verdict import Call
 from plimsoll_lab.store.form import Record
 from plimsoll_lab.store.records import SCHEMA_VERSION, Outcome, WarningRecord
 from plimsoll_lab.store.run_record import LimitedBy, LoadRecord, PathRecord, SearchState

@@ -1,0 +1,151 @@
+"""What the statistics answer with, as records hold it. Nothing is computed here, so that a command
+which computes nothing starts without the libraries that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plimsoll_lab.stats.summary import Interval
+
+Call = Literal["better", "equivalent", "not shown", "invalid"]
+"""What may be said of two."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Control:
+    """What one control shows."""
+
+    figure: str
+    """The figure compared."""
+    at: Mapping[str, object]
+    """The setting of the other axes."""
+    blocks: int
+    """Blocks in which both were measured."""
+    ratio: float | None
+    """Median of the one over median of the other; None where there is none."""
+    ratio_ci95: Interval | None
+    """Block-paired bootstrap interval of that ratio."""
+    p_adjusted: float | None
+    """Permutation test over blocks, Holm-adjusted over all controls."""
+    floor: float | None
+    """The noise floor it measures: a ratio minus 1."""
+    differs: bool
+    """Whether one and the same is told from itself: then something other than the server moves this
+    figure."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """The closed loop's asymptotes and where they meet."""
+
+    most_rate: float
+    """Xmax: the highest median rate."""
+    idle_response_s: float
+    """R0: the median response time at the lowest load."""
+    think_s: float
+    """Z."""
+    at: float
+    """N*, in connections."""
+    at_ci95: Interval | None
+    """Bootstrap interval; None with one trial a load."""
+    reached: bool
+    """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked
+    for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """The Universal Scalability Law through the medians."""
+
+    alone: float
+    """a: requests a second of one connection."""
+    contention: float
+    """s."""
+    coherence: float
+    """k."""
+    peak_at: float | None
+    """Connections of the highest rate, sqrt((1 - s) / k); None where the curve does not turn
+    down."""
+    peak_at_ci95: Interval | None
+    """Bootstrap interval of the same; None where it turned down in too few resamples to say."""
+    contention_ci95: Interval
+    """Bootstrap interval of s."""
+    coherence_ci95: Interval
+    """Bootstrap interval of k."""
+    misfit: float
+    """The largest relative distance from a median."""
+    curve: Sequence[tuple[float, float, float, float]]
+    """(load, rate, low, high), for drawing: the curve and its 95 % band."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Knee:
+    """What may be said of one curve."""
+
+    bound: Bound | None
+    """None with fewer than two loads."""
+    fit: Fit | None
+    """None where it was refused."""
+    refused: str | None
+    """Why, where it was."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """One cell."""
+
+    at: Mapping[str, object]
+    """The setting of the other axes."""
+    contender: str
+    """The row."""
+    figure: str
+    """The column."""
+    n: int
+    """Trials that are results."""
+    median: float | None
+    """None where the contender has no result here."""
+    median_ci95: Interval | None
+    """Order-statistic interval; None below six trials."""
+    best: bool
+    """Whether it cannot be distinguished from the best."""
+    margin: float | None
+    """How many times worse than the best it is, 1 or more; None where it could not be compared."""
+    margin_ci95: Interval | None
+    """The interval of that ratio, simultaneous over the family; None where it has no upper
+    bound."""
+    censored: bool
+    """Whether the median is a lower bound of the truth."""
+    level: bool
+    """Whether that interval lies within the suite's margin: as good as the best, for all that is
+    asked."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """What may be said about one figure at one point."""
+
+    figure: str
+    """The figure compared."""
+    better: Literal["higher", "lower"]
+    """Which way is better."""
+    at: dict[str, object]
+    """The point."""
+    winner: Literal["A", "B"] | None
+    """The side with the better estimate."""
+    runner_up: Literal["A", "B"] | None
+    """The other one."""
+    ratio: float | None
+    """B over A: the ratio of the geometric means of their runs' medians, whichever wins."""
+    ratio_ci95: Interval | None
+    """Welch's interval of that ratio; None below five runs a side."""
+    p_adjusted: float | None
+    """Welch's test, Holm-adjusted over every comparison; None below five runs a side."""
+    n: tuple[int, int]
+    """Runs with a result, of A and of B."""
+    call: Call
+    """What may be said."""
+    reason: str
+    """Why no more, or no less, may be said."""
