@@ -6,9 +6,10 @@ import json
 
 import jsonschema
 import pytest
-from pydantic import ValidationError
+from pydantic import ValidationError, field_serializer
 
-from plimsoll_lab.store.form import record_of
+from plimsoll_lab.problem import Interrupted
+from plimsoll_lab.store.form import Record, record_of
 from plimsoll_lab.store.records import Doubt
 from plimsoll_lab.store.schemas import RECORDS, path_of, schema_of
 
@@ -32,3 +33,20 @@ def test_a_record_of_another_form_is_refused(changed: dict[str, object]) -> None
     assert record_of(Doubt, DOUBT) == Doubt(code="steal", message="seen", remedy="wait")
     with pytest.raises(ValidationError):
         record_of(Doubt, DOUBT | changed)
+
+
+class Short(Record):
+    """A record that is being written when a signal comes."""
+
+    number: int
+    """Any."""
+
+    @field_serializer("number")
+    def _interrupt(self, _: int) -> int:
+        raise Interrupted(2)
+
+
+def test_a_signal_that_comes_while_a_record_is_written_is_one() -> None:
+    with pytest.raises(Interrupted) as caught:
+        Short(number=1).to_json()
+    assert caught.value.number == 2

@@ -5,13 +5,19 @@ mypy checks a record where it is made, pydantic where it is read or built from o
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
+from pydantic_core import PydanticSerializationError
+
+from plimsoll_lab.problem import Interrupted
 
 Form = TypeVar("Form")
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 """Making one takes a millisecond, using it microseconds."""
+_INTERRUPTED = re.compile(r"Interrupted: signal (\d+)$")
+"""What pydantic makes of an exception that a signal handler raises within a serializer: a text."""
 
 closed = with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
 """A record that has no other keys."""
@@ -34,7 +40,13 @@ class Record(BaseModel):
 
     def to_json(self) -> dict[str, object]:
         """As it is written: numbers, texts, lists and dictionaries."""
-        return self.model_dump(mode="json")
+        try:
+            return self.model_dump(mode="json")
+        except PydanticSerializationError as error:
+            interrupted = _INTERRUPTED.search(str(error))
+            if interrupted is None:
+                raise
+            raise Interrupted(int(interrupted[1])) from None
 
 
 def record_of(form: type[Form], value: object) -> Form:
