@@ -27,6 +27,7 @@ mod load_injected;
 mod load_merge;
 mod load_open;
 mod load_records;
+mod load_tcpbenchmark;
 mod load_threads;
 mod load_valgrind;
 mod scale;
