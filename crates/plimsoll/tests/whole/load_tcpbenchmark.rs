@@ -1,10 +1,14 @@
 //! tcpbenchmark's form: what it prints, and how it counts what failed.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use plimsoll_sys::net::reset_on_close;
+
 use crate::support::peer::{answer, echo, serve};
+use crate::support::server::{Server, for_every_model};
 
 /// Runs tcpbenchmark's form and returns its lines.
 fn tcpbenchmark(target: &str, arguments: &str) -> Vec<String> {
@@ -105,4 +109,167 @@ fn a_sequence_that_never_succeeds_is_given_up_after_its_attempts() {
     let row: Vec<&str> = lines[lines.len() - 2].split(',').collect();
     assert_eq!(row[..5], ["1", "0", "0", "3", "3"]);
     assert!(lines.contains(&"Thread(0): false".to_owned()), "{lines:?}");
+}
+
+/// The row below the header, cell by cell.
+fn row(lines: &[String]) -> Vec<&str> {
+    let header = lines.iter().position(|line| line.starts_with("thread,")).expect("a header");
+    assert_eq!(lines[header].split(',').count(), 14);
+    let row: Vec<&str> = lines[header + 1].split(',').collect();
+    assert_eq!(row.len(), 14, "{row:?}");
+    row
+}
+
+/// The seconds in these columns of a row: total, average, sample variance, maximum.
+fn times(row: &[&str], from: usize) -> [f64; 4] {
+    [0, 1, 2, 3].map(|column| row[from + column].parse().expect("seconds"))
+}
+
+const CLIENTS: usize = 5;
+const EACH: usize = 4;
+const SIZE: usize = 20;
+
+/// Every client succeeds, its times agree with each other, and the server has counted the same.
+fn agrees_with_the_server(model: &str, postfix: &str) {
+    let size = SIZE.to_string();
+    let appends: &[&str] = if postfix.is_empty() { &[] } else { &["--postfix", postfix, "--message-size", &size] };
+    let server = Server::echo(model, appends);
+    let asked = format!("-c {CLIENTS} --each {EACH} -s {SIZE} --engine threads");
+    let expects = if postfix.is_empty() { String::new() } else { format!(" --postfix {postfix}") };
+    let lines = tcpbenchmark(&server.address().to_string(), &(asked + &expects));
+    let told = row(&lines);
+    assert_eq!(told[..5], ["5", "5", "0", "0", "0"], "{lines:?}");
+    for from in [5, 9] {
+        let [total, average, variance, most] = times(&told, from);
+        assert!(total > 0.0 && (total / CLIENTS as f64 - average).abs() < 1e-6, "{told:?}");
+        assert!(average - 1e-6 <= most && most <= total + 1e-6 && variance >= 0.0, "{told:?}");
+    }
+    let all: f64 = told[13].parse().expect("seconds");
+    let [_, _, _, slowest] = times(&told, 9);
+    assert!(all >= slowest, "the benchmark lasts as long as its slowest client: {told:?}");
+    let summary = server.stop();
+    let echoes = CLIENTS * EACH;
+    assert_eq!(summary["connections"], CLIENTS as u64, "{summary}");
+    assert_eq!(summary["bytes_received"], (echoes * SIZE) as u64, "{summary}");
+    assert_eq!(summary["bytes_sent"], (echoes * (SIZE + postfix.len())) as u64, "{summary}");
+}
+
+fn every_client_succeeds_without_a_postfix(model: &str) {
+    agrees_with_the_server(model, "");
+}
+
+fn every_client_succeeds_with_a_postfix(model: &str) {
+    agrees_with_the_server(model, ":OK");
+}
+
+for_every_model!(every_client_succeeds_without_a_postfix, every_client_succeeds_with_a_postfix);
+
+/// What becomes of one connection of a client, after so many honest echoes.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// It echoes until the client closes.
+    Honest,
+    /// The next echo has a wrong last byte.
+    Corrupted(usize),
+    /// The next message is read, and the connection closed.
+    Closed(usize),
+    /// The next message is read, and the connection reset.
+    Reset(usize),
+}
+
+/// The fates of a client's connections, in turn. A client without any is refused each time.
+type Script = &'static [Fate];
+
+const ATTEMPTS: usize = 4;
+const SCRIPTS: [Script; 6] = [
+    &[Fate::Honest],
+    &[],
+    &[Fate::Corrupted(2), Fate::Closed(0), Fate::Honest],
+    &[Fate::Reset(3), Fate::Honest],
+    &[Fate::Closed(1), Fate::Reset(0), Fate::Corrupted(4), Fate::Honest],
+    &[Fate::Closed(2), Fate::Corrupted(0), Fate::Reset(1), Fate::Closed(4), Fate::Honest],
+];
+
+/// What a script amounts to: success, failed connects, failed sequences, failed exchanges.
+fn counters(script: Script) -> (bool, usize, usize, usize) {
+    if script.is_empty() {
+        return (false, ATTEMPTS, 0, 0);
+    }
+    let broken = script.iter().take(ATTEMPTS).take_while(|fate| !matches!(fate, Fate::Honest)).count();
+    (broken < ATTEMPTS, 0, broken, broken)
+}
+
+fn follow(fate: Fate, mut stream: TcpStream) {
+    let (Fate::Corrupted(honest) | Fate::Closed(honest) | Fate::Reset(honest)) = fate else {
+        let mut message = [0; SIZE];
+        while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
+        return;
+    };
+    let mut message = [0; SIZE];
+    for _ in 0..honest {
+        stream.read_exact(&mut message).expect("the client sends");
+        stream.write_all(&message).expect("the client reads");
+    }
+    stream.read_exact(&mut message).expect("the client sends");
+    match fate {
+        Fate::Corrupted(_) => {
+            message[SIZE - 1] ^= 1;
+            stream.write_all(&message).expect("the client reads");
+            // The client is the one to end it.
+            let _ = stream.read(&mut message);
+        }
+        Fate::Reset(_) => reset_on_close(&stream).expect("the socket is open"),
+        _ => {}
+    }
+}
+
+/// A server of one client, which follows its script.
+fn scripted(script: Script) -> SocketAddr {
+    if script.is_empty() {
+        // Its port is taken at one address of loopback, so that nobody listens there at another.
+        let taken = serve(drop);
+        return SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), taken.port()));
+    }
+    let accepted = AtomicUsize::new(0);
+    serve(move |stream| follow(script[accepted.fetch_add(1, Ordering::SeqCst)], stream))
+}
+
+#[test]
+fn its_counters_equal_the_script_of_a_server_that_refuses_corrupts_closes_and_resets() {
+    for engine in ["threads", "epoll"] {
+        let targets = SCRIPTS.map(|script| scripted(script).to_string());
+        // Client by client: each has a server of its own.
+        let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        load.args(["load", "echo"]).args(&targets).args(["--payload", "text", "--restart-sequence", "--quiet"]);
+        load.args(["--csv=tcpbenchmark", "--engine", engine, "-c", &SCRIPTS.len().to_string()]);
+        load.args(["-s", &SIZE.to_string(), "--each", "5", "--attempts", &ATTEMPTS.to_string()]);
+        let output = load.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "two clients failed");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut sums = [0; 4];
+        let (mut connect, mut exchange) = (0.0, 0.0);
+        for (number, script) in SCRIPTS.into_iter().enumerate() {
+            let (success, connects, sequences, exchanges) = counters(script);
+            let at = lines.iter().position(|line| *line == format!("Thread({number}): {success}"));
+            let told = &lines[at.unwrap_or_else(|| panic!("{engine} {number} {script:?}: {text}"))..];
+            assert_eq!(told[3], format!("  failedConnectNum = {connects}"), "{engine} {number} {script:?}");
+            assert_eq!(told[4], format!("  failedSendRecvLoopNum = {sequences}"), "{engine} {number} {script:?}");
+            assert_eq!(told[5], format!("  failedSendRecvNum = {exchanges}"), "{engine} {number} {script:?}");
+            let [connected, exchanged] = [1, 2].map(|line: usize| {
+                let seconds = told[line].rsplit_once(' ').map_or("", |(_, last)| last).trim_end_matches("(sec)");
+                seconds.parse::<f64>().expect("seconds")
+            });
+            assert_eq!((connected > 0.0, exchanged > 0.0), (success, success), "times exclude failures: {told:?}");
+            connect += connected;
+            exchange += exchanged;
+            for (sum, count) in sums.iter_mut().zip([usize::from(success), connects, sequences, exchanges]) {
+                *sum += count;
+            }
+        }
+        let told = row(&lines);
+        let counts: Vec<usize> = told[..5].iter().map(|cell| cell.parse().expect("a count")).collect();
+        assert_eq!(counts, [SCRIPTS.len(), sums[0], sums[1], sums[2], sums[3]], "{engine}");
+        assert!((times(&told, 5)[0] - connect).abs() < 1e-6 && (times(&told, 9)[0] - exchange).abs() < 1e-6);
+    }
 }
