@@ -20,7 +20,7 @@ OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt peers bench measure million soak fuzz docs build install lock clean binary
+.PHONY: help demo test lint fmt peers bench measure million soak fuzz docs reference build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -84,6 +84,10 @@ fuzz: ## send what is read from peers, files and devices what a fuzzer thinks of
 		(cd crates/$$crate && $(CARGO) +nightly fuzz run $$target $$corpus fuzz/corpus/$$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10 -rss_limit_mb=4096); \
 	done
+
+reference: $(VENV)/.locked binary ## write the schemas of the records and docs/suite.md anew, from the types and the program's help
+	$(LAB) $(PYTHON) -m plimsoll_lab.store.schemas
+	$(LAB) $(PYTHON) -m plimsoll_lab.suite.reference
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)
 	$(MDBOOK) build docs --dest-dir $(CURDIR)/target/book

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, Figure, figure_named, read_value, suggest
+from plimsoll_lab.suite.keys import CLAIM, REFERENCE
 from plimsoll_lab.suite.settings import Settings, Value
 
 ReadValue = Callable[[object, str], Value]
 
-REFERENCE_KEYS = ("figure", "at", "value", "source", "text")
-CLAIM_KEYS = ("name", "source", "figure", "at", "over", "against", "expect", "free", "portable")
 _OPERATOR = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")
 _BETWEEN = re.compile(r"\s*(.+?)\s+to\s+(.+?)\s*")
 
@@ -27,7 +26,7 @@ def read_references(raw: object, read: ReadValue, *, source: str) -> tuple[Refer
     found = []
     for number, table in enumerate(_tables(raw, "reference", source=source), start=1):
         where = f"{source}: [[reference]] {number}"
-        _refuse_unknown(table, REFERENCE_KEYS, where)
+        _refuse_unknown(table, REFERENCE, where)
         figure = _figure(table, where)
         try:
             value = read_value(str(table.get("value", "")), figure.unit)
@@ -70,7 +69,7 @@ def settings_of(claim: Claim) -> list[Settings]:
 
 
 def _claim(table: Mapping[str, object], read: ReadValue, where: str) -> Claim:
-    _refuse_unknown(table, CLAIM_KEYS, where)
+    _refuse_unknown(table, CLAIM, where)
     figure = _figure(table, where)
     over = _setting(table, "over", read, where) if "over" in table else None
     against = None

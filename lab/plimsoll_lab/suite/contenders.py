@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from plimsoll_lab.suite import keys
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.settings import Settings, Value
@@ -65,7 +66,7 @@ def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings,
         where = f"[[point]] {number}"
         settings: dict[str, Value] = {}
         for path, value in table.items():
-            if path == "name":
+            if path in keys.POINT:
                 if not isinstance(value, str) or not value.strip():
                     raise SuiteError(f"{source}: {where} name: {value!r} is not a text")
                 settings[POINT] = value

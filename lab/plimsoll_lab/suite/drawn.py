@@ -12,6 +12,7 @@ from typing import cast
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, suggest
+from plimsoll_lab.suite.keys import CHART
 
 TIMES = " * "
 """Between the two paths of a product."""
@@ -28,7 +29,7 @@ def read_drawn(raw: object, *, source: str) -> tuple[tuple[str, str], ...]:
     found = []
     for number, table in enumerate(cast("list[object]", raw), start=1):
         where = f"{source}: [[chart]] {number}"
-        if not isinstance(table, dict) or table.keys() != {"figure", "over"}:
+        if not isinstance(table, dict) or table.keys() != CHART.keys():
             raise SuiteError(f'{where}: write figure = "..." and over = "...", no more')
         figure, over = table["figure"], table["over"]
         if not isinstance(figure, str) or figure_named(figure) is None:

@@ -18,9 +18,10 @@ from typing import cast
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Place, Role, Suite
-from plimsoll_lab.suite.topology import LINK_KEYS, Link, Shape, Topology, check_shape, join, read_topology
+from plimsoll_lab.suite.topology import Link, Shape, Topology, check_shape, join, read_topology
 from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
 
 Table = Mapping[str, object]
@@ -33,7 +34,6 @@ KINDS = ("load", "server", "forward", "command")
 BACKENDS = ("tap", "netem")
 ACTIVE, WHEN_NAMED = "active", "when named"
 """Whether a role takes part in a trial: true, false, or where another part names it."""
-NETWORK_KEYS = ("topology", "addresses", "backend", "link")
 _REFERENCE = re.compile(r"role:([A-Za-z0-9][A-Za-z0-9._-]*?)(?::(\d{1,5}))?(?=[^A-Za-z0-9._:-]|$)")
 _COUNT = re.compile(r"([1-9]\d{0,3}) hosts(?: ([^ =]+=[^ ]+))?")
 """So many hosts for the generators, all with a label where one is given."""
@@ -45,8 +45,8 @@ def read_network(table: Table, *, source: str) -> Topology:
     every link's.
     """
     with _told(source):
-        _refuse_unknown(table, (*NETWORK_KEYS, *LINK_KEYS), "[network]")
-        shape = cast("Shape", {key: table[key] for key in LINK_KEYS if key in table})
+        _refuse_unknown(table, (*NETWORK, "link", *LINK), "[network]")
+        shape = cast("Shape", {key: table[key] for key in LINK if key in table})
         addresses = cast("int", table.get("addresses", 1))
         backend = table.get("backend", BACKENDS[0])
         if backend not in BACKENDS:
@@ -73,12 +73,12 @@ def _told(source: str) -> Iterator[None]:
 def _link(table: object, shape: Shape) -> Link:
     if not isinstance(table, dict):
         raise SuiteError("[[network.link]]: not a table; write [[network.link]] and its settings below")
-    _refuse_unknown(table, ("ends", "reverse", *LINK_KEYS), "[[network.link]]")
+    _refuse_unknown(table, (*NETWORK_LINK, *LINK), "[[network.link]]")
     ends = table.get("ends")
     if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):  # noqa: PLR2004 - a link has two
         raise SuiteError(f'[[network.link]] ends: {ends!r} is not a pair; write ends = ["h1", "s1"]')
     where = f"[[network.link]] {ends[0]} - {ends[1]}:"
-    own = {**shape, **{key: value for key, value in table.items() if key in LINK_KEYS}}
+    own = {**shape, **{key: value for key, value in table.items() if key in LINK}}
     check_shape(own, where=where)
     if "reverse" in table:
         back = table["reverse"]
@@ -92,7 +92,7 @@ def _link(table: object, shape: Shape) -> Link:
 def read_place(table: Table, *, source: str) -> Place:
     """Which hosts the server and the generators run on."""
     with _told(source):
-        _refuse_unknown(table, (SERVER, LOAD), "[place]")
+        _refuse_unknown(table, PLACE, "[place]")
         server, load = table.get(SERVER), table.get(LOAD)
         if server is not None and not isinstance(server, str):
             raise SuiteError(f"[place] server: {server!r} is not a host's name, such as 'h1'")
@@ -131,7 +131,7 @@ def _role(table: Table) -> Role:
         raise SuiteError(f"[[role]] {name}: on: {on!r} is not a host's name, such as 'h3'")
     if not isinstance(measured, bool) or (measured and kind != LOAD):
         raise SuiteError(f"[[role]] {name}: measured: {measured!r}; only a load is measured, by true or false")
-    settings = {key: value for key, value in table.items() if key not in {"name", "kind", "on", "measured"}}
+    settings = {key: value for key, value in table.items() if key not in ROLE or key == ACTIVE}
     for key, value in settings.items():
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             settings[key] = tuple(value)
@@ -369,7 +369,7 @@ def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Setting
         return read_network(table, source=suite.source)
     own = {key: value for key, value in table.items() if key not in REPLACED}
     own = {"topology": TOPOLOGY, **own}
-    bare = read_network({key: own[key] for key in NETWORK_KEYS if key in own}, source=suite.source)
+    bare = read_network({key: own[key] for key in (*NETWORK, "link") if key in own}, source=suite.source)
     place, settled = settle(bare, suite.place, roles, source=suite.source)
     lengths = {(start, end): len(bare.path(start, end)) for start, end in paths(place, settled, load)}
     with _told(suite.source):

@@ -20,6 +20,7 @@ from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import lay_fast
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
+from plimsoll_lab.suite.keys import ATTACHED, COMMAND, EXCLUDE, RUN, TOP, VERDICT
 from plimsoll_lab.suite.placement import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
 from plimsoll_lab.suite.settings import Settings, Value
@@ -29,13 +30,13 @@ from plimsoll_lab.suite.whole_path import check_change
 Table = Mapping[str, object]
 
 TABLES = (
-    *("name", "question", "capture", "server", "load", "matrix", "run", "limits", "verdict", "search"),
+    *TOP,
+    *("server", "load", "matrix", "run", "limits", "verdict", "search"),
     *("network", "place", "role", "contender", "point", "expect"),
     *("reference", "claim", "chart", "fast"),
 )
 GATE_FIGURES = ("completed_rate", "server.cpu_us_per_request")
 """What a gate judges where its suite does not say."""
-COMMAND_KEYS = ("command", "ready")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _READY = re.compile(r"tcp:(\d+|\{port\})")
 
@@ -174,7 +175,7 @@ def _check_server(source: str, table: str, server: Settings) -> None:
         _check_command(source, table, server)
     else:
         for key in server:
-            near = suggest(key, (*COMMAND_KEYS, "address"))
+            near = suggest(key, ("command", "ready", "address"))
             if near.startswith("; did you mean"):
                 raise SuiteError(f"{source}: [{table}] {key}: unknown key{near}")
         _check_flags(source, table, SERVER_FLAGS, server)
@@ -219,13 +220,13 @@ def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, objec
 
 def _check_attached(source: str, table: str, server: Settings) -> None:
     """A server that somebody else runs: there is nothing to start."""
-    _refuse_unknown(server, ("address", "protocol"), where=table, source=source)
+    _refuse_unknown(server, ATTACHED, where=table, source=source)
     if not isinstance(server["address"], str) or ":" not in server["address"]:
         raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is none; write HOST:PORT")
 
 
 def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
-    _refuse_unknown(server, (*COMMAND_KEYS, "protocol"), where=table, source=source)
+    _refuse_unknown(server, COMMAND, where=table, source=source)
     command, ready = server.get("command"), server.get("ready")
     if not isinstance(command, tuple) or not command:
         raise SuiteError(
@@ -350,7 +351,7 @@ def _flat(table: Table, prefix: str = "") -> dict[str, object]:
 def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
     axes = []
     for path, raw in table.items():
-        if path == "exclude":
+        if path in EXCLUDE:
             continue
         where = f"[matrix] {path}"
         check_path(path, where=where, source=source)
@@ -364,12 +365,7 @@ def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
 
 
 def _run(table: Table, *, source: str) -> RunSettings:
-    _refuse_unknown(
-        table,
-        ("repeat", "warm_up", "order", "seed", "ready_timeout", "trial_timeout"),
-        where="run",
-        source=source,
-    )
+    _refuse_unknown(table, RUN, where="run", source=source)
     defaults = RunSettings()
     repeat = _whole(table, "repeat", defaults.repeat, least=1, source=source)
     seed = _whole(table, "seed", None, least=0, source=source)
@@ -413,9 +409,7 @@ def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:
 
 
 def _verdict(table: Table, *, source: str) -> VerdictSettings:
-    _refuse_unknown(
-        table, ("compare", "figures", "margin", "control", "baseline", "tolerance"), where="verdict", source=source
-    )
+    _refuse_unknown(table, VERDICT, where="verdict", source=source)
     defaults = VerdictSettings()
     baseline = table.get("baseline")
     if baseline is not None and not isinstance(baseline, str):

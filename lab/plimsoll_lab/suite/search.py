@@ -9,12 +9,12 @@ from typing import TypeVar
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.keys import SEARCH
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings
 
 OVER = ("load.connections", "load.rate")
 """What a search may vary."""
-KEYS = ("over", "range", "width", "trials", "patience", "hold")
 
 T = TypeVar("T")
 
@@ -42,8 +42,8 @@ def read_search(values: Mapping[str, object], *, source: str) -> SearchSettings:
     """Type the table."""
     table = _Table(values=values, source=source)
     for key in values:
-        if key not in KEYS:
-            raise SuiteError(f"{source}: [search] {key}: unknown key{suggest(key, KEYS)}")
+        if key not in SEARCH:
+            raise SuiteError(f"{source}: [search] {key}: unknown key{suggest(key, SEARCH)}")
     over = values.get("over")
     if not isinstance(over, str) or over not in OVER:
         raise table.refuse("over", f"{over!r} is nothing that can be searched over; write one of {', '.join(OVER)}")

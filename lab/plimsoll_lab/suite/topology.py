@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.network_keys import LINK
 from plimsoll_lab.suite.units import bits_per_s, duration_s, ratio
 
 HOSTS_MAX = 250
@@ -23,9 +24,6 @@ HOSTS_MAX = 250
 ADDRESSES_MAX = 250
 """The second part tells a host's addresses apart."""
 
-LINK_KEYS = ("rate", "delay", "jitter", "order", "loss", "queue")
-"""What each direction of a link can be told, as in docs/networks.md; `plimsoll link` checks the
-values once more."""
 FULL_FRAME_BYTES = 1514
 """The longest frame of Ethernet without its checksum, as tc(8) counts it."""
 
@@ -194,8 +192,8 @@ def check_shape(shape: Shape, *, where: str) -> None:
 
 def _check_shape(shape: Shape) -> None:
     for key, value in shape.items():
-        if key not in LINK_KEYS:
-            raise ValueError(f"{key}: unknown key; a link has {', '.join(LINK_KEYS)}")
+        if key not in LINK:
+            raise ValueError(f"{key}: unknown key; a link has {', '.join(LINK)}")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if key == "queue" and (not whole or cast("int", value) < 1):
             raise ValueError(f"queue: {value!r} is not a number of packets; write 1 or more")

@@ -1,0 +1,126 @@
+"""docs/suite.md: the page is what its types make, and each of its examples is a suite's."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from typing import get_args
+
+import pytest
+
+from laboratory import BINARY
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.key import REQUIRED, Kind
+from plimsoll_lab.suite.network_keys import LINK, WHOLE_PATH
+from plimsoll_lab.suite.program_help import read_help
+from plimsoll_lab.suite.read import TABLES, read_text
+from plimsoll_lab.suite.reference import PAGE, WRITTEN, Section, page, sections
+from plimsoll_lab.suite.whole_path import REPLACED
+
+Blocks = dict[str, dict[str, str]]
+
+BASE: Blocks = {
+    "": {"name": '"it"', "question": '"Well?"'},
+    "[server]": {},
+    "[load]": {"duration": '"1s"'},
+    "[matrix]": {'"load.connections"': "[1, 8, 64]"},
+}
+TWO_BUILDS: Blocks = {"[contender.old]": {"workers": "1"}, "[contender.new]": {"workers": "2"}}
+RACK: Blocks = {"[network]": {"topology": '"single,3"'}, "[matrix]": {'"load.connections"': "[8]"}}
+A_LIMIT: Blocks = {"[limits]": {'"response_time.p99"': '"<50ms"'}, "[matrix]": {}}
+BESIDE: dict[str, Blocks] = {
+    "[server] command": {"[server]": {"ready": '"tcp:8080"'}},
+    "[server] ready": {"[server]": {"command": '["./server", "{port}"]'}},
+    "[[point]] name": {"[[point]]": {'"load.connections"': "64"}},
+    "[verdict] compare": {"[matrix]": {'"server.model"': '["epoll", "uring"]'}},
+    "[verdict] baseline": TWO_BUILDS,
+    "[verdict] tolerance": {**TWO_BUILDS, "[verdict]": {"baseline": '"old"'}},
+    "[network] jitter": {"[network]": {"delay": '"2ms"'}},
+    "[network] order": {"[network]": {"delay": '"2ms"', "jitter": '"1ms"'}},
+    "[network] queue": {"[network]": {"rate": '"1Mbit"'}},
+    "[place] server": RACK,
+    "[place] load": RACK,
+    "[[role]] on": RACK,
+    "[[role]] measured": {"[[role]]": {"kind": '"load"', "duration": '"1s"'}},
+    '[[role]]: only with kind = "forward" mappings': {"[[role]]": {"target": ""}},
+}
+"""What a key needs beside it; an empty value takes a key away."""
+
+
+@cache
+def help_of(command: str) -> str:
+    return subprocess.run(
+        [BINARY, *command.split(), "--help"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+SECTIONS = sections(help_of)
+KEYS = [pytest.param(section, key, id=f"{section.title} {key}") for section in SECTIONS for key in section.keys]
+
+
+def suite_with(section: Section, key: str) -> str:
+    """A suite that has this key's example, and what the key needs."""
+    header = "" if section.title == "The suite" else section.title.partition(":")[0]
+    blocks: Blocks = {name: dict(keys) for name, keys in BASE.items()}
+    own = blocks.setdefault(header, {})
+    own |= {name: each.example for name, each in section.keys.items() if each.default == REQUIRED}
+    if header == "[[role]]":
+        own |= {"name": '"forwarder"', "kind": '"forward"', "target": '"role:server"'}
+    if header == "[network]" and key not in WHOLE_PATH:
+        own["topology"] = '"single,2"'
+    if header == "[[claim]]":
+        own["over"] = section.keys["over"].example
+    if header == "[search]":
+        blocks |= A_LIMIT
+    if key in {"requests", "each"}:
+        del blocks["[load]"]["duration"]
+    if 'protocol = "http"' in section.title:
+        own["protocol"] = '"http"'
+    for name, keys in BESIDE.get(f"{section.title} {key}", BESIDE.get(f"{header} {key}", {})).items():
+        blocks[name] = {**blocks.get(name, {}), **keys}
+    blocks[header][key] = section.keys[key].example
+    text = "\n".join(
+        "\n".join([name, *(f"{each} = {value}" for each, value in keys.items() if value)])
+        for name, keys in blocks.items()
+    )
+    return text + ('\n[[network.link]]\nends = ["h2", "s1"]' if header == "[[network.link]]" else "")
+
+
+def test_the_page_is_the_one_that_its_types_make() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(help_of), "a key or a flag has other words: run make reference"
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_each_example_is_accepted(section: Section, key: str) -> None:
+    text = suite_with(section, key)
+    assert f"{key} = {section.keys[key].example}" in text
+    assert expand(read_text(text, source="it.toml", directory="/here"), seed=0).points
+
+
+def test_every_table_of_a_suite_has_a_section() -> None:
+    titles = " ".join(section.title for section in SECTIONS)
+    top = SECTIONS[0].keys
+    for table in TABLES:
+        assert table in top or f"[{table}" in titles, table
+
+
+def test_every_type_is_explained() -> None:
+    assert set(WRITTEN) == set(get_args(Kind))
+
+
+def test_a_whole_path_replaces_keys_of_a_link() -> None:
+    assert WHOLE_PATH.keys() == REPLACED.keys()
+    assert set(REPLACED.values()) <= LINK.keys()
+
+
+def test_help_of_either_form_is_read() -> None:
+    told = read_help(
+        "Options:\n"
+        "  -H, --header <FIELD>\n          A field (repeatable). See --work\n          path\n          \n"
+        "          [default: none at all]\n\n"
+        "      --work <D>      Burn with -H so long\n                      as told [default: 0] [alias: --burn]\n"
+        "\nExamples:\n      --not-a-flag   of an example\n"
+    )
+    assert told.keys() == {"header", "work", "burn"}
+    assert (told["header"].text, told["header"].default) == ("A field. See `work` path", "none at all")
+    assert (told["work"].text, told["work"].default) == ("Burn with `header` so long as told", "0")
