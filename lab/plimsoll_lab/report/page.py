@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
@@ -22,17 +21,17 @@ from plimsoll_lab.analysis.over_time import courses
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import documents, environment, figures, hosts, method, network, timelines, trials
-from plimsoll_lab.report.charts import SHAPES, Shape, charts, rows, shape_of
+from plimsoll_lab.report.charts import Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.engine import chart_engine
 from plimsoll_lab.report.export import points_csv, trials_csv
-from plimsoll_lab.report.glyphs import GLYPHS
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.knees import knee_charts, knees_section
 from plimsoll_lab.report.percentile_charts import percentile_charts
 from plimsoll_lab.report.scores import controls_fold, scores_tables
 from plimsoll_lab.report.searches import searches_section
 from plimsoll_lab.report.stops import limits_table, stops_table
+from plimsoll_lab.report.templating import asset, render
 from plimsoll_lab.report.verdicts import verdicts_tables
 from plimsoll_lab.report.view import Code, Download, Drawing, Fold, Part, Section, Text, Warnings
 from plimsoll_lab.store.folder import RunFolder, write_atomically
@@ -45,15 +44,6 @@ SEVERITIES: dict[Severity, str] = {
     "widens": "Warnings that make a result less certain",
     "note": "Good to know",
 }
-
-_LOADER = jinja2.PackageLoader("plimsoll_lab.report")
-_TEMPLATES = jinja2.Environment(
-    loader=_LOADER,
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,19 +83,18 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         [] if first is None else [Drawing(name="headline", svg=stills["headline"], caption=first.caption)]
     )
     engine = chart_engine()
-    script = _asset("page.js")
+    script = asset("page.js")
     allowed = " ".join(f"'sha256-{_digest(each)}'" for each in (engine, script))
     embedded = {"rows": data, "charts": [{"name": name, "spec": spec} for name, spec in specs.items()]}
-    return _TEMPLATES.get_template("page.html").render(
+    return render(
+        "page.html",
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
-        style=Markup(_asset("page.css")),  # noqa: S704 - ours
         title=f"{summary.suite}, run {run.run}",
-        run_line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(summary)}",
+        line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(summary)}",
         question=summary.question,
         answer=summary.answer,
         validity=_validity(summary),
         contenders=shape.contenders,
-        glyphs=[GLYPHS[each] for each in SHAPES],
         opening=opening,
         sections=_sections(
             run,
@@ -221,10 +210,6 @@ def _downloads(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord])
     ]
     told = f"plimsoll lab report {summary.run} --json prints the summary; trials/ has every record."
     return [*parts, Text(text=told)]
-
-
-def _asset(name: str) -> str:
-    return _LOADER.get_source(_TEMPLATES, name)[0]
 
 
 def _digest(script: str) -> str:

@@ -7,20 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
-from markupsafe import Markup
-
-from plimsoll_lab.report.charts import SHAPES
-from plimsoll_lab.report.glyphs import GLYPHS
+from plimsoll_lab.report.templating import render
 from plimsoll_lab.report.view import Section
 
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("plimsoll_lab.report"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -46,7 +35,14 @@ class Plain:
 
 def render_plain(page: Plain) -> str:
     """The page as text."""
-    template = TEMPLATES.get_template("plain.html")
-    style = TEMPLATES.get_template("page.css").render()
-    glyphs = [GLYPHS[each] for each in SHAPES]
-    return template.render(page=page, policy=POLICY, style=Markup(style), glyphs=glyphs)  # noqa: S704 - ours
+    return render(
+        "plain.html",
+        policy=POLICY,
+        title=page.title,
+        line=page.line,
+        question=page.question,
+        answer=page.answer,
+        contenders=page.contenders,
+        sections=page.sections,
+        links=page.links,
+    )
