@@ -7,9 +7,12 @@ Three questions, each of the rate and of the server's CPU a request:
     forwarder       two generators through a forwarder on a host of its own: the same
     generators      on Ray: two generators beside one with the same total
 
+Then the small forms of three-servers and port-fwd-4000, as they ship: the same two figures over all
+points with a result in every round.
+
 Two sides are equivalent where the 90 % interval of the ratio (paired by rounds, Student-t of its
 logarithm: two one-sided tests at 5 %) lies within 5 %. What idle nodes of Ray cost is measured too.
-Written to target/bench/hosts.json. Takes about fifteen minutes at 20 rounds. Exit 1 where two sides
+Written to target/bench/hosts.json. Takes about twenty-five minutes. Exit 1 where two sides
 are not shown to be equivalent. Needs root and the extra `cluster`, and a machine that does nothing
 else.
 """
@@ -74,13 +77,16 @@ QUESTIONS = {
     ),
     "generators": (("ray", TWO, "", ""), ("ray", ONE, "", "")),
 }
+SHIPPED = ("three-servers", "port-fwd-4000")
 
 
 def main() -> int:
     """Measure, and say what is shown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=20, help="at least 3")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=int, default=20, help="of the three questions, at least 3")
+    parser.add_argument("--shipped", type=int, default=5, help="rounds of the suites that ship, at least 3")
+    options = parser.parse_args()
+    rounds = options.rounds
     BUILD.mkdir(parents=True, exist_ok=True)
     with open_cluster(5) as cluster, tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder:
         told: dict[str, Any] = {"rounds": rounds, "idle": idle(cluster)}
@@ -89,8 +95,13 @@ def main() -> int:
             told[name] = ask(cluster, Path(folder), sides, rounds)
             for figure, found in told[name].items():
                 print(f"{name:14} {figure:26} {say(found)}", flush=True)
+        for name in SHIPPED:
+            told[f"suite {name}"] = ask_shipped(cluster, Path(folder), name, options.shipped)
+            for figure, found in told[f"suite {name}"].items():
+                print(f"{name:14} {figure:26} {say(found)}", flush=True)
     (BUILD / "hosts.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    shown = [found["equivalent"] for name in QUESTIONS for found in told[name].values()]
+    asked = (*QUESTIONS, *(f"suite {name}" for name in SHIPPED))
+    shown = [found["equivalent"] for name in asked for found in told[name].values()]
     return 0 if all(shown) else 1
 
 
@@ -103,21 +114,51 @@ def ask(cluster: Cluster, folder: Path, sides: Sequence[tuple[str, str, str, str
     return {figure: ratio([[each[figure] for each in one] for one in seen]) for figure in FIGURES}
 
 
+def ask_shipped(cluster: Cluster, folder: Path, suite: str, rounds: int) -> dict[str, Any]:
+    """The small form of a suite that ships, unchanged, on the cluster and on namespaces in turn: the
+    ratio of each figure, in a round its geometric mean over the points.
+    """
+    seen: list[list[dict[int, dict[str, float]]]] = [[], []]
+    for number in range(rounds):
+        for side in (0, 1) if number % 2 == 0 else (1, 0):
+            hosts = ("ray", "netns")[side]
+            seen[side].append(results(cluster, folder, hosts, suite, "--fast", "--repeat", "1"))
+    points = set.intersection(*(set(each) for one in seen for each in one))
+    if not points:
+        raise SystemExit(f"{suite}: no point has a result in every round")
+    told = {}
+    for figure in FIGURES:
+        sides = [[statistics.geometric_mean(each[at][figure] for at in points) for each in one] for one in seen]
+        told[figure] = {**ratio(sides), "points": len(points)}
+    return told
+
+
 def measure(cluster: Cluster, folder: Path, hosts: str, load: str, target: str, role: str) -> dict[str, float]:
     """The figures of one trial."""
     (folder / "hosts.toml").write_text(SUITE.format(load=load, target=target, role=role), encoding="utf-8")
+    found = results(cluster, folder, hosts, "hosts.toml")
+    return found[min(found)]
+
+
+def results(cluster: Cluster, folder: Path, hosts: str, *suite: str) -> dict[int, dict[str, float]]:
+    """The figures of one run by point, of the points that have a result."""
     out = tempfile.mkdtemp(dir=folder)
-    words = ("run", "hosts.toml", "--quiet", "--out", out)
+    words = ("run", *suite, "--quiet", "--out", out)
     if hosts == "ray":
         done = cluster.run(folder, *words, "--hosts", f"ray:{cluster.address}")
     else:
         command = lab_command(*words)
         done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
-    (path,) = Path(out).glob("0001/trials/*.json")
-    trial = json.loads(path.read_text(encoding="utf-8"))
-    if any(figure not in trial["figures"] for figure in FIGURES):
-        raise SystemExit(f"a trial on {hosts} brought no figures: {trial['reason']} {done.stderr}")
-    return {figure: trial["figures"][figure] for figure in FIGURES}
+    trials = [json.loads(path.read_text(encoding="utf-8")) for path in Path(out).glob("0001/trials/*.json")]
+    found = {
+        trial["point"]: {figure: trial["figures"][figure] for figure in FIGURES}
+        for trial in trials
+        if all(figure in trial["figures"] for figure in FIGURES)
+    }
+    if not found:
+        reasons = sorted({str(trial["reason"]) for trial in trials})
+        raise SystemExit(f"a run on {hosts} brought no figures: {reasons} {done.stderr}")
+    return found
 
 
 def ratio(sides: Sequence[Sequence[float]]) -> dict[str, Any]:
