@@ -166,7 +166,22 @@ def test_a_figure_of_a_document_stands_beside_ours() -> None:
     run.references = [
         Reference(figure="response_time_us.mean", at={"load.connections": 20}, value=50.0, source="a document", text="")
     ]
-    assert hold_references(run, points())[0].ratio == 2.0
+    assert hold_references(run, points(), made({1: [90.0, 110.0]}))[0].ratio == 2.0
+
+
+def test_what_a_server_held_at_its_own_limit_is_a_result() -> None:
+    held = "server.peak_connections"
+    here: list[PointSummary] = [point_summary({"load.connections": 20}, 0, "hard_limit", "it held 1017 at most")]
+    stopped = [
+        replace(trial(block, 0, block, 0.0, "hard_limit"), figures={held: 1017.0, "elapsed_s": 1.0})
+        for block in range(2)
+    ]
+    run = run_record()
+    claim = replace(CLAIMED, figure=held, over=None, least=1000.0, most=2000.0, portable=True)
+    run.claims = [claim, replace(claim, figure="elapsed_s")]
+    run.references = [Reference(figure=held, at={"load.connections": 20}, value=1017.0, source="a document", text="")]
+    assert [told.outcome for told in judge_claims(run, here, stopped)] == ["confirmed", "not reachable here"]
+    assert hold_references(run, here, stopped)[0].ratio == 1.0
 
 
 REFUSALS = {

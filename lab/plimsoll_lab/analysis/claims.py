@@ -3,7 +3,8 @@
 A claim is *confirmed* where the whole interval of what was measured lies in the claimed range,
 *contradicted* where it lies wholly outside, and *cannot be told* where it does neither. Where one
 of its points has no result it is *not reachable here*, with what stopped it. A figure itself, such
-as a time, belongs to its hardware: inside the range it is *other hardware*, never confirmed.
+as a time, belongs to its hardware: inside the range it is *other hardware*, never confirmed. Where
+the server itself was the limit, what it held at once is the result.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ClaimOutcome, ClaimRecord, PointSummary, ReferenceRecord
 from plimsoll_lab.suite.claims import settings_of
@@ -29,19 +30,24 @@ ELSEWHERE: ClaimOutcome = "other hardware"
 Series = Mapping[int, float]
 """A figure by block."""
 
+HELD = "server.peak_connections"
+"""The one figure that a server's own limit decides, so that it counts where the limit was met."""
+
 
 def judge_claims(run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ClaimRecord]:
     """Every claim of a run's suite, with its outcome."""
     return [_judge(claim, points, trials) for claim in run.claims]
 
 
-def hold_references(run: RunRecord, points: Sequence[PointSummary]) -> list[ReferenceRecord]:
+def hold_references(
+    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]
+) -> list[ReferenceRecord]:
     """Each figure of a document beside ours at that point, and ours as a multiple of theirs."""
     found = []
     for reference in run.references:
         here = _matching(points, reference.at)
-        figures = here[0].figures if len(here) == 1 and here[0].outcome == "ok" else {}
-        ours = figures[reference.figure].mean if reference.figure in figures else None
+        values = {} if _unreached(here, reference.figure) else _series(here[0], trials, reference.figure)
+        ours = summarise(list(values.values())).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio))
     return found
@@ -64,7 +70,7 @@ def _judge(claim: Claim, points: Sequence[PointSummary], trials: Sequence[TrialR
     series = []
     for place in settings_of(claim):
         here = _matching(points, place)
-        why = _unreached(here)
+        why = _unreached(here, claim.figure)
         values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
             return _answer(claim, UNREACHED, None, None, why or "no trial of this point has the figure")
@@ -110,21 +116,26 @@ def _matching(points: Sequence[PointSummary], place: Settings) -> list[PointSumm
     return [point for point in points if all(point.point.get(path) == value for path, value in place.items())]
 
 
-def _unreached(here: Sequence[PointSummary]) -> str | None:
+def _unreached(here: Sequence[PointSummary], figure: str) -> str | None:
     if not here:
         return "no such point was measured in this run"
     if len(here) > 1:
         return f"{len(here)} points of this run agree with it; the claim has to name one"
-    if here[0].outcome != "ok":
+    if here[0].outcome not in _decisive(figure):
         return f"{(here[0].outcome or 'not measured').replace('_', ' ')}: {here[0].reason}"
     return None
+
+
+def _decisive(figure: str) -> frozenset[Outcome | None]:
+    """The outcomes of trials that tell a figure."""
+    return frozenset({"ok", "hard_limit"} if figure == HELD else {"ok"})
 
 
 def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:
     return {
         trial.block: trial.figures[figure]
         for trial in trials
-        if trial.point == point.number and trial.outcome == "ok" and figure in trial.figures
+        if trial.point == point.number and trial.outcome in _decisive(figure) and figure in trial.figures
     }
 
 

@@ -112,7 +112,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         knees=find_knees(run, trials),
         network=network.paths(run),
         claims=judge_claims(run, points, trials),
-        references=hold_references(run, points),
+        references=hold_references(run, points, trials),
         stops=stops,
         limits_missed=[limit for point in points for limit in point.limits if not limit.met],
         left_out=[] if capacities else left_out(trials),
