@@ -140,7 +140,7 @@ def test_nothing_is_left_when_the_lab_is_killed() -> None:
 
 def test_a_kernel_without_netem_refuses_and_names_it(tmp_path: Path) -> None:
     (tmp_path / "links.json").write_text(json.dumps(SINGLE.link_config(seed=1)))
-    link = [BINARY, "link", "--backend", "netem", "--config", str(tmp_path / "links.json"), "--json"]
+    link = [BINARY, "link", "--backend", "kernel", "--config", str(tmp_path / "links.json"), "--json"]
     has = subprocess.run(
         ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us"],
         capture_output=True,
@@ -150,4 +150,4 @@ def test_a_kernel_without_netem_refuses_and_names_it(tmp_path: Path) -> None:
         pytest.skip("this kernel has netem")
     done = subprocess.run(["unshare", "--net", *link], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 5
-    assert "--backend netem needs what is missing here: netem (module sch_netem)" in done.stderr
+    assert "--backend kernel needs what is missing here: netem (module sch_netem)" in done.stderr

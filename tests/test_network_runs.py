@@ -142,6 +142,28 @@ def test_hosts_tell_what_their_tcp_and_interfaces_counted(tmp_path: Path) -> Non
     assert {way["dropped_by_fault"] for way in links} == {0}
 
 
+def test_the_kernel_carries_what_no_link_shapes_and_counts_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["unshare", "--net", "ip", "link", "add", "name", "b", "type", "bridge"], capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip("this kernel has no bridges")
+    text = SUITE.replace('think = "20ms"\nduration = "500ms"', "each = 100")
+    network = 'backend = "kernel"\ntopology = "single,3"\n[place]\nserver = "h1"\nload = ["h2", "h3"]\n'
+    trial = run_trial(tmp_path, text + network + ONCE).trial
+    assert trial["server"]["summary"]["requests"] == trial["figures"]["requests.completed"] == 400
+    ways = {(way["from"], way["to"]): way for way in trial["network"]["links"]}
+    assert len(ways) == 6
+    for way in ways.values():
+        assert way["offered"] == way["delivered"] > 0
+        assert way["dropped"] == way["dropped_by_fault"] == 0
+    # All that comes to the server's host has left the generators' hosts: no switch speaks for itself.
+    to_server, from_server = ways["s1", "h1-eth0"], ways["h1-eth0", "s1"]
+    assert from_server["delivered_bytes"] >= 400 * 64
+    assert to_server["offered"] <= ways["h2-eth0", "s1"]["offered"] + ways["h3-eth0", "s1"]["offered"]
+    assert trial["network"]["backlog_drops"] == 0
+
+
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_nginx_is_a_server_on_a_host(tmp_path: Path) -> None:
     (tmp_path / "nginx.conf").write_text(

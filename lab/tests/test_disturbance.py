@@ -29,6 +29,7 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (network(lost=1), "lost 1 packets by its own fault"),
         (network(unread=2), "lost 2 packets by its own fault"),
         (LinkWindow(silent=True), "said nothing"),
+        (LinkWindow(backlog_drops=3), "lost 3 packets by its own fault"),
     ],
 )
 def test_a_trial_is_made_again_when_too_many_packets_were_late(seen: LinkWindow | None, said: str | None) -> None:

@@ -58,7 +58,7 @@ def test_memory_that_is_not_there_is_refused() -> None:
 def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "may_make_networks", lambda: False)
     monkeypatch.setattr(machine_checks, "_succeeds", lambda _command: False)
-    network = findings(plan(10, NETWORK.format(backend="netem", addresses=1)))
+    network = findings(plan(10, NETWORK.format(backend="kernel", addresses=1) + 'delay = "1ms"\n'))
     assert network["privileges"].level == network["qdiscs"].level == "refuse"
     assert "run as root" in network["privileges"].fix
     local = findings(plan())
@@ -69,9 +69,9 @@ def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatc
 def test_only_the_emulator_over_tap_needs_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine_checks, "TUN", tmp_path / "tun")
     monkeypatch.setattr(privilege, "TUN", tmp_path / "tun")
-    for backend, level in (("tap", "refuse"), ("netem", "warn")):
+    for backend, level in (("tap", "refuse"), ("kernel", "warn"), ("netem", "warn")):
         assert findings(plan(10, NETWORK.format(backend=backend, addresses=1)))["tun"].level == level
-    with pytest.raises(LabError, match=r'tun, which is missing; load the kernel module tun, write backend = "netem"'):
+    with pytest.raises(LabError, match=r'tun, which is missing; load the kernel module tun, write backend = "kernel"'):
         privilege.gain_networks(over_tap=True)
     monkeypatch.setattr(privilege, "may_make_networks", lambda: True)
     assert privilege.gain_networks(over_tap=False) == "root"

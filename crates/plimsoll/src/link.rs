@@ -46,7 +46,8 @@ pub(crate) struct Arguments {
     /// The devices, switches and links, in TOML or JSON.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Who emulates: our own emulator over TAP devices, or the kernel's netem and htb.
+    /// Who carries: our own emulator over TAP devices, or the kernel's bridges, with its htb and
+    /// netem where a link is shaped.
     #[arg(long, value_enum, default_value = "tap")]
     backend: Backend,
     /// Print the counts so far this often.
@@ -59,7 +60,8 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Backend {
     Tap,
-    Netem,
+    #[value(alias = "netem")]
+    Kernel,
 }
 
 /// Lines that may wait for a reader. Past that they are left out: a slow reader must not hold up
@@ -73,8 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.interval.is_some_and(|interval| interval < Duration::from_millis(1)) {
         return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
     }
-    if arguments.backend == Backend::Netem {
-        return run_netem(arguments, config, &signals);
+    if arguments.backend == Backend::Kernel {
+        return run_kernel(arguments, config, &signals);
     }
     // Before the devices are made, so that they are carried at that priority from the first frame
     // on.
@@ -112,14 +114,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel emulates, and this process only makes the network, counts, and removes it.
-fn run_netem(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
-    let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "netem", "the kernel's");
+/// The kernel carries, and this process only makes the network, counts, and removes it.
+fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
+    let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "kernel", "the kernel's");
     let made = netem::Made::new(&config)?;
     let output = arguments.output;
     output.print_result(&ready, || ready.sentence());
     let links = made.run(signals, arguments.interval, |links| {
-        output.print(&Counters { event: "counters", unix_s: unix_s(), links }, || device_counts(links));
+        let counters = Counters { event: "counters", unix_s: unix_s(), links, backlog_drops: netem::backlog_drops() };
+        output.print(&counters, || device_counts(links));
     })?;
     output.print_outcome(&Summary { event: "summary", links: &links }, || device_counts(&links))?;
     Ok(ExitCode::SUCCESS)
@@ -185,6 +188,9 @@ struct Counters<'a> {
     event: &'static str,
     unix_s: f64,
     links: &'a [DeviceCounts],
+    /// Packets that this machine's CPUs dropped since it started because too many waited, whatever
+    /// network they were of: a host's packet may be lost before a device of this namespace sees it.
+    backlog_drops: u64,
 }
 
 /// The counts at the end.

@@ -202,7 +202,7 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
     else:
         over_tap = any(point.network is not None and point.network.backend == "tap" for point in points)
         said = f"{TUN} cannot be opened, and the emulator over TAP needs it"
-        fix = 'load the module tun, chmod 666 it, or write backend = "netem" where the qdiscs are there'
+        fix = 'load the module tun, chmod 666 it, or write backend = "kernel" where no link is shaped'
         yield Finding(check="tun", level="refuse" if over_tap else "warn", message=said, fix=fix)
     lacking = [program for program in ("ip", "unshare", "nsenter") if shutil.which(program) is None]
     if lacking:
@@ -212,7 +212,9 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
         yield Finding(check="programs", level="ok", message="ip, unshare and nsenter are there")
     netem = {kind: _has_qdisc(kind) for kind in ("netem", "htb")}
     said = ", ".join(f"{kind} {'there' if has else 'missing'}" for kind, has in netem.items())
-    asked = any(point.network is not None and point.network.backend == "netem" for point in points)
+    asked = any(
+        point.network is not None and point.network.backend == "kernel" and point.network.is_shaped for point in points
+    )
     if all(netem.values()):
         yield Finding(check="qdiscs", level="ok", message=said)
     elif asked:

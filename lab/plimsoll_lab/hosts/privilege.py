@@ -34,13 +34,13 @@ def gain_networks(*, over_tap: bool) -> str:
     """Be able to make networks, or say what to do; how it is done: `root` or `user namespace`. One
     thread only.
 
-    The emulator over TAP devices needs their driver; netem does not.
+    The emulator over TAP devices needs their driver; the kernel's bridges do not.
     """
     if over_tap and not os.access(TUN, os.R_OK | os.W_OK):
         what = "is missing; load the kernel module tun" if not TUN.exists() else "may not be opened; chmod 666 it"
         raise LabError(
-            f'an emulated network needs {TUN}, which {what}, write backend = "netem" into [network] where the kernel '
-            "has netem and htb (plimsoll lab preflight tells), or remove [network] to run on the local host",
+            f'an emulated network needs {TUN}, which {what}, write backend = "kernel" into [network] where no '
+            "link is shaped, or the kernel has netem and htb (plimsoll lab preflight tells), or remove [network] to run on the local host",
             exit_code=ENVIRONMENT,
         )
     if may_make_networks():

@@ -191,6 +191,8 @@ class LinkWindow(Output):
     """Whether the emulator said nothing after the window."""
     links: Sequence[LinkCounts] = ()
     disturbances: Sequence[Disturbance] = ()
+    backlog_drops: int = 0
+    """Packets that the machine's CPUs dropped because too many waited, where the kernel carries."""
 
 
 class HostRow(Output):

@@ -64,10 +64,16 @@ class Topology:
     addresses: int = 1
     """Addresses a host."""
     backend: str = "tap"
-    """Who emulates the links: `tap`, our own emulator, or `netem`, the kernel's."""
+    """Who carries packets: `tap`, our own emulator, or `kernel`, its bridges, with its netem where a
+    link is shaped."""
     one_line: bool = False
     """Whether the delays and losses follow from those of a whole path: such a run has figures even
     where a path is not quite what was asked for, with a warning."""
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether any link is more than a bare wire."""
+        return any(link.shape for link in self.links)
 
     def addresses_of(self, host: str) -> list[str]:
         """A host's addresses, the first one first."""

@@ -55,4 +55,4 @@ def _sums(network: LinkWindow) -> tuple[int, int, int]:
     # Only a packet for a host can be late: between links a frame goes on at the moment it was due.
     to_hosts = [way for way in network.links if way.end.endswith("-eth0")]
     delivered, late = sum(way.delivered for way in to_hosts), sum(way.released_late for way in to_hosts)
-    return delivered, late, sum(way.dropped_by_fault for way in network.links)
+    return delivered, late, network.backlog_drops + sum(way.dropped_by_fault for way in network.links)

@@ -60,6 +60,7 @@ class LinkMonitor:
             "to_unix_s": after["unix_s"],
             "links": links,
             "disturbances": network.disturbances(opened, closed),
+            "backlog_drops": after.get("backlog_drops", 0) - (before or {}).get("backlog_drops", 0),
         }
 
 

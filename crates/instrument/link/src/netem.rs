@@ -9,7 +9,12 @@
 //! h1-eth0 === p0x [p0] p0y === p0b [s1]
 //! ```
 //!
-//! What leaves by `p0y` goes there, what leaves by `p0x` comes back.
+//! What leaves by `p0y` goes there, what leaves by `p0x` comes back. A link from a host to a switch
+//! that shapes nothing has nothing in between, and needs neither htb nor netem:
+//!
+//! ```text
+//! h1-eth0 === p0x [s1]
+//! ```
 
 use crate::config::{Config, End, Link};
 use crate::queue::{Order, Shape};
@@ -29,30 +34,49 @@ pub struct Step {
     /// the same name that was there before belongs to somebody else. `None` for a command that
     /// changes a device that an earlier step made.
     pub undo: Option<Command>,
+    /// Whether it is to be left out where the kernel does not speak IPv6.
+    pub is_of_ipv6: bool,
 }
 
 impl Step {
     fn change(words: &[&str]) -> Step {
-        Step { command: command(words), undo: None }
+        Step { command: command(words), undo: None, is_of_ipv6: false }
+    }
+
+    /// Gives a device no address of its own, for which it would send packets that no host sends
+    /// (RFC 4862 section 5.4, RFC 3810).
+    fn silence(device: &str) -> Step {
+        Step { is_of_ipv6: true, ..Step::change(&["ip", "link", "set", device, "addrgenmode", "none"]) }
     }
 
     /// Makes a device, which goes with `device`: a pair of devices goes with either of its ends.
     fn make(words: &[&str], device: &str) -> Step {
-        Step { command: command(words), undo: Some(command(&["ip", "link", "delete", device])) }
+        Step { undo: Some(command(&["ip", "link", "delete", device])), ..Step::change(words) }
     }
 }
 
-/// One direction of a link: the device that takes packets in, and the one that they leave by.
+/// A device of this namespace, and which way packets pass it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It receives them.
+    In(String),
+    /// It sends them.
+    Out(String),
+}
+
+/// One direction of a link: where its packets are counted as they come and as they go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// Where packets come from.
     pub from: String,
     /// Where they go.
     pub to: String,
-    /// The device that receives what is offered.
-    pub enters: String,
-    /// The device whose queue shapes it.
-    pub leaves: String,
+    /// Counts what is offered.
+    pub offered: Passage,
+    /// Counts what is delivered, and what is dropped before.
+    pub delivered: Passage,
+    /// Whether it may lose packets because it was asked to: in a rate's queue, or by chance.
+    pub is_lossy: bool,
 }
 
 /// The steps that make a network, in order.
@@ -62,6 +86,11 @@ pub fn plan(config: &Config) -> Vec<Step> {
         steps.extend(bridge(switch));
     }
     for (number, link) in config.links.iter().enumerate() {
+        if let Some((device, switch)) = bare(link) {
+            steps.extend(pair(&config.devices[device], &format!("p{number}x")));
+            steps.extend(attach(&format!("p{number}x"), &config.switches[switch]));
+            continue;
+        }
         steps.extend(bridge(&format!("p{number}")));
         steps.extend(plug(config, number, link.ends[0], 'x', 'a'));
         steps.extend(plug(config, number, link.ends[1], 'y', 'b'));
@@ -76,32 +105,66 @@ pub fn directions(config: &Config) -> Vec<Direction> {
     let both = |(number, link): (usize, &Link)| {
         let [one, other] = link.ends.map(|end| config.name(end).to_owned());
         let (x, y) = (format!("p{number}x"), format!("p{number}y"));
-        [
-            Direction { from: one.clone(), to: other.clone(), enters: x.clone(), leaves: y.clone() },
-            Direction { from: other, to: one, enters: y, leaves: x },
-        ]
+        let [there, back] = match (bare(link), link.ends) {
+            (None, _) => [[Passage::In(x.clone()), Passage::Out(y.clone())], [Passage::In(y), Passage::Out(x)]],
+            // One device is all there is to a bare link here: it receives what the host sends.
+            (Some(_), [End::Device(_), _]) => {
+                [[Passage::In(x.clone()), Passage::In(x.clone())], [Passage::Out(x.clone()), Passage::Out(x)]]
+            }
+            (Some(_), _) => {
+                [[Passage::Out(x.clone()), Passage::Out(x.clone())], [Passage::In(x.clone()), Passage::In(x)]]
+            }
+        };
+        [(one.clone(), other.clone(), there, &link.forward), (other, one, back, &link.reverse)].map(
+            |(from, to, [offered, delivered], shape)| {
+                let is_lossy = shape.rate.is_some() || shape.loss > 0.0;
+                Direction { from, to, offered, delivered, is_lossy }
+            },
+        )
     };
     config.links.iter().enumerate().flat_map(both).collect()
 }
 
-/// What a kernel needs, by name, as steps that fail where it is missing.
-pub fn needs() -> Vec<(&'static str, Step)> {
-    let pair = ["ip", "link", "add", "name", "plneed1", "type", "veth", "peer", "name", "plneed2"];
-    vec![
+/// What a kernel needs to carry these links, by name, as steps that fail where it is missing.
+pub fn needs(config: &Config) -> Vec<(&'static str, Step)> {
+    let shapes = || config.links.iter().flat_map(|link| [&link.forward, &link.reverse]);
+    let veth = ["ip", "link", "add", "name", "plneed1", "type", "veth", "peer", "name", "plneed2"];
+    let mut needs = vec![
         ("bridges (module bridge)", Step::make(&["ip", "link", "add", "name", "plneed0", "type", "bridge"], "plneed0")),
-        ("virtual pairs (module veth)", Step::make(&pair, "plneed1")),
-        ("htb (module sch_htb)", Step::change(&["tc", "qdisc", "add", "dev", "plneed1", "root", "htb"])),
-        (
+        ("virtual pairs (module veth)", Step::make(&veth, "plneed1")),
+    ];
+    if shapes().any(|shape| shape.rate.is_some()) {
+        needs.push(("htb (module sch_htb)", Step::change(&["tc", "qdisc", "add", "dev", "plneed1", "root", "htb"])));
+    }
+    if shapes().any(is_shaped) {
+        needs.push((
             "netem (module sch_netem)",
             Step::change(&["tc", "qdisc", "add", "dev", "plneed2", "root", "netem", "delay", "1us"]),
-        ),
-    ]
+        ));
+    }
+    needs
 }
 
-fn bridge(name: &str) -> [Step; 2] {
+/// Whether a direction differs from a bare wire.
+fn is_shaped(shape: &Shape) -> bool {
+    shape.rate.is_some() || !shape.delay.is_zero() || shape.loss > 0.0
+}
+
+/// The device and the switch of a link between a host and a switch that shapes nothing.
+fn bare(link: &Link) -> Option<(usize, usize)> {
+    match link.ends {
+        _ if is_shaped(&link.forward) || is_shaped(&link.reverse) => None,
+        [End::Device(device), End::Switch(switch)] | [End::Switch(switch), End::Device(device)] => {
+            Some((device, switch))
+        }
+        _ => None,
+    }
+}
+
+fn bridge(name: &str) -> [Step; 3] {
     // Without snooping and a spanning tree a bridge forwards from its first moment on.
     let make = ["ip", "link", "add", "name", name, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"];
-    [Step::make(&make, name), Step::change(&["ip", "link", "set", name, "up"])]
+    [Step::make(&make, name), Step::silence(name), Step::change(&["ip", "link", "set", name, "up"])]
 }
 
 /// One end of a link: a pair between the link's own bridge and a host's device or a switch's port.
@@ -111,20 +174,29 @@ fn plug(config: &Config, number: usize, end: End, inner: char, port: char) -> Ve
         End::Device(device) => config.devices[device].clone(),
         End::Switch(_) => format!("p{number}{port}"),
     };
-    let mut steps = vec![
-        // The outer end may be moved to a host's namespace; the inner one stays here, and the pair
-        // goes with it.
-        Step::make(&["ip", "link", "add", "name", &outer, "type", "veth", "peer", "name", &inner], &inner),
-        // Rates are charged for each packet that a queue sees, so large segments are cut before
-        // they come to one.
-        Step::change(&["ip", "link", "set", &outer, "gso_max_segs", "1"]),
-        Step::change(&["ip", "link", "set", &inner, "gso_max_segs", "1"]),
-        Step::change(&["ip", "link", "set", &inner, "master", &format!("p{number}"), "up"]),
-    ];
+    let mut steps = Vec::from(pair(&outer, &inner));
+    steps.extend(attach(&inner, &format!("p{number}")));
     if let End::Switch(switch) = end {
-        steps.push(Step::change(&["ip", "link", "set", &outer, "master", &config.switches[switch], "up"]));
+        steps.extend(attach(&outer, &config.switches[switch]));
     }
     steps
+}
+
+/// Two joined devices. The outer one may be moved to a host's namespace; the inner one stays here,
+/// and the pair goes with it.
+fn pair(outer: &str, inner: &str) -> [Step; 3] {
+    [
+        Step::make(&["ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner], inner),
+        // Rates are charged for each packet that a queue sees, and packets are counted, so large
+        // segments are cut before they come to either.
+        Step::change(&["ip", "link", "set", outer, "gso_max_segs", "1"]),
+        Step::change(&["ip", "link", "set", inner, "gso_max_segs", "1"]),
+    ]
+}
+
+/// Makes a device a port of a bridge.
+fn attach(device: &str, bridge: &str) -> [Step; 2] {
+    [Step::silence(device), Step::change(&["ip", "link", "set", device, "master", bridge, "up"])]
 }
 
 /// htb for the rate above netem for delay, jitter, loss and the bound of the queue, as Mininet's

@@ -61,7 +61,7 @@ fn each_direction_has_its_own_shape_and_order_is_kept_by_a_plain_queue() {
 
 #[test]
 fn each_step_that_makes_a_device_removes_just_that_device() {
-    for step in plan(&config(TWO)).into_iter().chain(needs().into_iter().map(|(_, step)| step)) {
+    for step in plan(&config(TWO)).into_iter().chain(needs(&config(TWO)).into_iter().map(|(_, step)| step)) {
         let makes = step.command[..3] == ["ip", "link", "add"];
         assert_eq!(step.undo.is_some(), makes, "{step:?}");
         let Some(undo) = step.undo else { continue };
@@ -83,10 +83,45 @@ fn ways_are_those_of_the_emulator_over_tap() {
     let directions = directions(&config(TWO));
     let told: Vec<_> = directions
         .iter()
-        .map(|direction| (direction.from.as_str(), direction.to.as_str(), direction.leaves.as_str()))
+        .map(|direction| (direction.from.as_str(), direction.to.as_str(), direction.delivered.clone()))
         .collect();
+    let out = |device: &str| Passage::Out(device.to_owned());
     assert_eq!(
         told,
-        [("h1-eth0", "s1", "p0y"), ("s1", "h1-eth0", "p0x"), ("h2-eth0", "s1", "p1y"), ("s1", "h2-eth0", "p1x")]
+        [
+            ("h1-eth0", "s1", out("p0y")),
+            ("s1", "h1-eth0", out("p0x")),
+            ("h2-eth0", "s1", out("p1y")),
+            ("s1", "h2-eth0", out("p1x"))
+        ]
+    );
+}
+
+const BARE: &str = r#"{"ends": ["h1-eth0", "s1"]}, {"ends": ["s1", "h2-eth0"]}"#;
+
+#[test]
+fn a_link_that_shapes_nothing_is_one_pair_and_needs_no_qdisc() {
+    let config = config(BARE);
+    let made = lines(&plan(&config));
+    assert!(made.iter().any(|line| line == "ip link add name h2-eth0 type veth peer name p1x"), "{made:#?}");
+    assert!(made.iter().any(|line| line == "ip link set p1x master s1 up"), "{made:#?}");
+    assert!(made.iter().all(|line| line.starts_with("ip link ")), "{made:#?}");
+    assert!(needs(&config).iter().all(|(_, step)| step.command[0] == "ip"));
+    let all = needs(&self::config(TWO));
+    assert_eq!(all.iter().filter(|(_, step)| step.command[0] == "tc").count(), 2);
+}
+
+#[test]
+fn a_bare_link_is_counted_where_its_one_device_receives_and_sends() {
+    let ways: Vec<_> = directions(&config(BARE)).into_iter().map(|way| (way.from, way.offered, way.is_lossy)).collect();
+    let [first, second] = ["p0x", "p1x"].map(str::to_owned);
+    assert_eq!(
+        ways,
+        [
+            ("h1-eth0".to_owned(), Passage::In(first.clone()), false),
+            ("s1".to_owned(), Passage::Out(first), false),
+            ("s1".to_owned(), Passage::Out(second.clone()), false),
+            ("h2-eth0".to_owned(), Passage::In(second), false),
+        ]
     );
 }

@@ -1,14 +1,15 @@
-//! `plimsoll link --backend netem`: the kernel emulates; this process makes what it needs, counts,
+//! `plimsoll link --backend kernel`: the kernel carries and shapes; this process makes what it needs, counts,
 //! and removes at the end what it made, and nothing else.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
-use plimsoll_link::netem::{self, Command, Direction, Step};
+use plimsoll_link::netem::{self, Command, Direction, Passage, Step};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -27,6 +28,9 @@ pub(super) struct DeviceCounts {
     pub(super) delivered: u64,
     pub(super) delivered_bytes: u64,
     pub(super) dropped: u64,
+    /// Those of the dropped that nobody asked to be dropped: all, where the direction has neither a
+    /// rate nor a loss. Where it has, they cannot be told apart, and it is 0.
+    pub(super) dropped_by_fault: u64,
 }
 
 /// What was made; dropping it removes it.
@@ -62,9 +66,10 @@ impl Drop for Devices {
 impl Made {
     /// Makes the network, or refuses, naming what the kernel or the machine lacks.
     pub(super) fn new(config: &Config) -> anyhow::Result<Made> {
-        refuse_what_is_missing()?;
+        refuse_what_is_missing(config)?;
         let mut devices = Devices::default();
-        for step in netem::plan(config) {
+        let speaks_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        for step in netem::plan(config).into_iter().filter(|step| speaks_ipv6 || !step.is_of_ipv6) {
             devices.carry_out(step).map_err(|why| anyhow!(Environment(why)))?;
         }
         Ok(Made { directions: netem::directions(config), _devices: devices })
@@ -98,29 +103,54 @@ impl Made {
 
     fn counts(&self) -> anyhow::Result<Vec<DeviceCounts>> {
         let table = std::fs::read_to_string("/proc/self/net/dev").context("the interfaces cannot be counted")?;
-        let column = |device: &str, place: usize| {
-            let row = table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
-            row.and_then(|row| row.split_whitespace().nth(place)?.parse::<u64>().ok())
-                .with_context(|| format!("`{device}` is gone: another program removed it; start the link again"))
-        };
         let counts = self.directions.iter().map(|direction| {
+            let (offered, delivered) = (read(&table, &direction.offered)?, read(&table, &direction.delivered)?);
             Ok(DeviceCounts {
                 from: direction.from.clone(),
                 to: direction.to.clone(),
-                offered: column(&direction.enters, 1)?,
-                offered_bytes: column(&direction.enters, 0)?,
-                delivered: column(&direction.leaves, 9)?,
-                delivered_bytes: column(&direction.leaves, 8)?,
-                dropped: column(&direction.leaves, 11)?,
+                offered: offered.packets,
+                offered_bytes: offered.bytes,
+                delivered: delivered.packets,
+                delivered_bytes: delivered.bytes,
+                dropped: delivered.dropped,
+                dropped_by_fault: if direction.is_lossy { 0 } else { delivered.dropped },
             })
         });
         counts.collect()
     }
 }
 
-fn refuse_what_is_missing() -> anyhow::Result<()> {
+/// What a device has counted, one way.
+struct Passed {
+    bytes: u64,
+    packets: u64,
+    dropped: u64,
+}
+
+/// A passage's row of /proc/net/dev (proc_net(5)): bytes, packets, errs and drop of what is
+/// received, four more, and the same of what is sent.
+fn read(table: &str, passage: &Passage) -> anyhow::Result<Passed> {
+    let (device, first) = match passage {
+        Passage::In(device) => (device, 0),
+        Passage::Out(device) => (device, 8),
+    };
+    let row = table.lines().find_map(|line| line.trim().strip_prefix(device.as_str())?.strip_prefix(':'));
+    let column = |place: usize| row?.split_whitespace().nth(first + place)?.parse().ok();
+    (|| Some(Passed { bytes: column(0)?, packets: column(1)?, dropped: column(3)? }))()
+        .with_context(|| format!("`{device}` is gone: another program removed it; start the link again"))
+}
+
+/// Packets that were dropped because a CPU's backlog was full: the second column of each row of
+/// /proc/net/softnet_stat, in hexadecimal (the kernel's net/core/net-procfs.c).
+pub(super) fn backlog_drops() -> u64 {
+    let table = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    let dropped = |row: &str| u64::from_str_radix(row.split_whitespace().nth(1)?, 16).ok();
+    table.lines().filter_map(dropped).sum()
+}
+
+fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
     let mut devices = Devices::default();
-    let missing: Vec<String> = netem::needs()
+    let missing: Vec<String> = netem::needs(config)
         .into_iter()
         .filter_map(|(name, step)| devices.carry_out(step).err().map(|why| format!("{name}: {why}")))
         .collect();
@@ -128,7 +158,7 @@ fn refuse_what_is_missing() -> anyhow::Result<()> {
         return Ok(());
     }
     Err(anyhow!(Environment(format!(
-        "--backend netem needs what is missing here: {}; load the module, use a kernel that has it, or leave \
+        "--backend kernel needs what is missing here: {}; load the module, use a kernel that has it, or leave \
          --backend out for the emulator over TAP devices",
         missing.join("; ")
     ))))

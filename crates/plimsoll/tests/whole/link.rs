@@ -128,7 +128,7 @@ impl NetemHost {
         std::fs::set_permissions(&tc, std::fs::Permissions::from_mode(0o755)).expect("its mode can be changed");
         let config = Scratch::new(".json");
         let json = r#"{"devices": ["h1-eth0", "h2-eth0"], "switches": ["br0"],
-            "links": [{"ends": ["h1-eth0", "br0"], "rate": "1Mbit"}, {"ends": ["h2-eth0", "br0"]}]}"#;
+            "links": [{"ends": ["h1-eth0", "br0"], "rate": "1Mbit"}, {"ends": ["h2-eth0", "br0"], "delay": "1ms"}]}"#;
         std::fs::write(&config.0, json).expect("it can be written");
         NetemHost { namespace: Namespace::new(), programs, config }
     }
@@ -137,7 +137,7 @@ impl NetemHost {
         let mut command = self.namespace.command(PLIMSOLL);
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.programs.0.display()));
-        command.args(["link", "--backend", "netem", "--config", self.config.path()]);
+        command.args(["link", "--backend", "kernel", "--config", self.config.path()]);
         command
     }
 
@@ -170,7 +170,7 @@ fn a_netem_link_prints_sentences_or_json_as_it_was_asked_to() {
     let mut child = host.link().stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
     let ready = lines.next().expect("it says that it is ready");
-    assert_eq!(ready, "linking h1-eth0, h2-eth0 (2 links, 1 switches, large segments cut) by netem");
+    assert_eq!(ready, "linking h1-eth0, h2-eth0 (2 links, 1 switches, large segments cut) by kernel");
     assert!(!host.devices().is_empty());
     run("kill", &["-TERM", &child.id().to_string()]);
     let summary: Vec<String> = lines.collect();
@@ -180,7 +180,7 @@ fn a_netem_link_prints_sentences_or_json_as_it_was_asked_to() {
     assert_eq!(host.devices(), [""; 0]);
 
     let mut running = Running::start(host.link().args(["--json", "--interval", "10ms"]));
-    assert_eq!(running.ready["backend"], "netem");
+    assert_eq!(running.ready["backend"], "kernel");
     assert!(running.event("counters")["unix_s"].as_f64() > Some(0.0));
     let summary = running.stop();
     let first = &summary["links"][0];
