@@ -115,8 +115,8 @@ def ask(cluster: Cluster, folder: Path, sides: Sequence[tuple[str, str, str, str
 
 
 def ask_shipped(cluster: Cluster, folder: Path, suite: str, rounds: int) -> dict[str, Any]:
-    """The small form of a suite that ships, unchanged, on the cluster and on namespaces in turn: the
-    ratio of each figure, in a round its geometric mean over the points.
+    """The small form of a suite that ships, unchanged, on the cluster and on namespaces in turn:
+    the ratio of each figure, in a round its geometric mean over the points.
     """
     seen: list[list[dict[int, dict[str, float]]]] = [[], []]
     for number in range(rounds):

@@ -157,7 +157,7 @@ def test_the_kernel_carries_what_no_link_shapes_and_counts_it(tmp_path: Path) ->
     for way in ways.values():
         assert way["offered"] == way["delivered"] > 0
         assert way["dropped"] == way["dropped_by_fault"] == 0
-    # All that comes to the server's host has left the generators' hosts: no switch speaks for itself.
+    # All that comes to the server's host has left the generators': no switch speaks for itself.
     to_server, from_server = ways["s1", "h1-eth0"], ways["h1-eth0", "s1"]
     assert from_server["delivered_bytes"] >= 400 * 64
     assert to_server["offered"] <= ways["h2-eth0", "s1"]["offered"] + ways["h3-eth0", "s1"]["offered"]

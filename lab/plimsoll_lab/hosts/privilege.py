@@ -40,7 +40,8 @@ def gain_networks(*, over_tap: bool) -> str:
         what = "is missing; load the kernel module tun" if not TUN.exists() else "may not be opened; chmod 666 it"
         raise LabError(
             f'an emulated network needs {TUN}, which {what}, write backend = "kernel" into [network] where no '
-            "link is shaped, or the kernel has netem and htb (plimsoll lab preflight tells), or remove [network] to run on the local host",
+            "link is shaped or the kernel has netem and htb (plimsoll lab preflight tells), or remove [network] to run "
+            "on the local host",
             exit_code=ENVIRONMENT,
         )
     if may_make_networks():

@@ -64,8 +64,8 @@ class Topology:
     addresses: int = 1
     """Addresses a host."""
     backend: str = "tap"
-    """Who carries packets: `tap`, our own emulator, or `kernel`, its bridges, with its netem where a
-    link is shaped."""
+    """Who carries packets: `tap`, our own emulator, or `kernel`, its bridges, with its netem where
+    a link is shaped."""
     one_line: bool = False
     """Whether the delays and losses follow from those of a whole path: such a run has figures even
     where a path is not quite what was asked for, with a warning."""
