@@ -174,6 +174,8 @@ class LinkTotals(Output):
     """An event `counters` of `plimsoll link`."""
 
     links: Sequence[LinkTotal]
+    backlog_drops: int = 0
+    """Packets that the machine's CPUs dropped because too many waited, where the kernel carries."""
 
 
 class Disturbance(Output):
@@ -192,7 +194,7 @@ class LinkWindow(Output):
     links: Sequence[LinkCounts] = ()
     disturbances: Sequence[Disturbance] = ()
     backlog_drops: int = 0
-    """Packets that the machine's CPUs dropped because too many waited, where the kernel carries."""
+    """As in the totals."""
 
 
 class HostRow(Output):

@@ -54,21 +54,25 @@ class LinkMonitor:
         after = network.counters(closed + SETTLED_S, TELLS_WITHIN_S)
         if after is None:
             return {"silent": True}
-        links = _difference(before, after)
+        then, now = _totals(before), _totals(after)
         return {
             "from_unix_s": before["unix_s"] if before else None,
             "to_unix_s": after["unix_s"],
-            "links": links,
+            "links": _difference(then, now),
             "disturbances": network.disturbances(opened, closed),
-            "backlog_drops": after.get("backlog_drops", 0) - (before or {}).get("backlog_drops", 0),
+            "backlog_drops": now.backlog_drops - then.backlog_drops,
         }
 
 
-def _difference(before: Json | None, after: Json) -> list[Json]:
-    now, then = (read_output(LinkTotals, each, "the emulator").links if each else [] for each in (after, before))
+def _totals(told: Json | None) -> LinkTotals:
+    """All that it had counted; nothing before it said anything."""
+    return read_output(LinkTotals, told, "the emulator") if told else LinkTotals(links=())
+
+
+def _difference(then: LinkTotals, now: LinkTotals) -> list[Json]:
     links: list[Json] = []
-    for number, way in enumerate(now):
-        base = then[number].counts if then else {}
+    for number, way in enumerate(now.links):
+        base = then.links[number].counts if then.links else {}
         difference = {key: way.counts[key] - base.get(key, 0) for key in COUNTS if key in way.counts}
         links.append({"from": way.start, "to": way.end, **difference})
     return links
