@@ -1,5 +1,5 @@
-//! `plimsoll link --backend kernel`: the kernel carries and shapes; this process makes what it needs, counts,
-//! and removes at the end what it made, and nothing else.
+//! `plimsoll link --backend kernel`: the kernel carries and shapes; this process makes what it
+//! needs, counts, and removes at the end what it made, and nothing else.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
