@@ -169,12 +169,11 @@ fn print(
             words::write_connection(out, sequence)?;
         }
     }
-    if common.csv.is_some() {
-        csv::write_summary(out, summary, config, size)
-    } else if json {
-        writeln!(out, "{}", serde_json::to_string(&Event::summary(summary))?)
-    } else {
-        words::write(out, summary, config, Paint::stdout(common.output))
+    match common.csv {
+        Some(csv::Form::ThreeServers) => csv::write_three_servers(out, summary, config, size),
+        Some(_) => csv::write_summary(out, summary, config, size),
+        None if json => writeln!(out, "{}", serde_json::to_string(&Event::summary(summary))?),
+        None => words::write(out, summary, config, Paint::stdout(common.output)),
     }
 }
 

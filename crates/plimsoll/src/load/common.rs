@@ -117,8 +117,8 @@ pub(super) struct Common {
     attempts: u16,
     #[command(flatten)]
     pub(super) files: Wanted,
-    /// Print the summary as one row of CSV: every figure, or tcpbenchmark's columns (its threads
-    /// are our connections).
+    /// Print the summary as one row of CSV: every figure, tcpbenchmark's columns (its threads are
+    /// our connections), or three-servers' (no header: append it to a file by `>>`).
     #[arg(
         long,
         value_name = "FORM",

@@ -1,6 +1,9 @@
-//! The summary as one row of CSV: with named columns, or as tcpbenchmark writes it.
+//! The summary as one row of CSV: with named columns, or as tcpbenchmark or three-servers' client
+//! writes it.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -18,6 +21,9 @@ pub(super) enum Form {
     Summary,
     /// tcpbenchmark's header and row, over the connections.
     Tcpbenchmark,
+    /// A row without a header, to be appended to a file: server, size, mean response time in
+    /// seconds.
+    ThreeServers,
 }
 
 /// Header and row of every number in the summary; the first columns say what was asked of whom.
@@ -53,6 +59,21 @@ fn flatten(path: &str, value: &Value, columns: &mut Vec<(String, String)>) {
         Value::String(text) => columns.push((path.to_owned(), text.clone())),
         Value::Array(_) => {}
     }
+}
+
+/// The row of three-servers' client: the server's address without its port, the length of a message,
+/// and how long one took. No answer has no time: its cell is empty.
+pub(super) fn write_three_servers(
+    out: &mut impl Write,
+    summary: &Summary,
+    config: &Config,
+    size: Option<u64>,
+) -> io::Result<()> {
+    let servers: BTreeSet<IpAddr> = config.targets.iter().map(SocketAddr::ip).collect();
+    let servers: Vec<String> = servers.iter().map(IpAddr::to_string).collect();
+    let size = size.map_or_else(String::new, |size| size.to_string());
+    let mean = (summary.requests.completed > 0).then(|| format!("{:.6}", summary.response_time_us.mean / 1e6));
+    writeln!(out, "{},{size},{}", servers.join(" "), mean.unwrap_or_default())
 }
 
 /// What tcpbenchmark says before it starts. Its threads are our connections.

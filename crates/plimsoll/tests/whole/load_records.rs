@@ -1,10 +1,11 @@
 //! What `plimsoll load` records beside its summary, and the forms of other tools that it writes.
 
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::peer::{command, echo, load, outcome};
+use crate::support::peer::{answer, command, echo, load, outcome};
 
 /// A file of this test's own, which goes when it is dropped.
 struct Scratch(PathBuf);
@@ -123,6 +124,35 @@ fn the_summary_is_a_row_of_named_columns() {
     assert_eq!((cell("server"), cell("size_bytes")), (Some(target.as_str()), Some("50")));
     assert_eq!((cell("requests.completed"), cell("valid").is_some()), (Some("100"), true));
     assert!(cell("response_time_us.p99_9").is_some() && cell("elapsed_s").is_some());
+}
+
+#[test]
+fn the_rows_of_three_servers_client_are_appended_run_by_run() {
+    let file = Scratch::new("three-servers");
+    let target = echo().to_string();
+    for size in ["5", "50"] {
+        let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        load.args(["load", "echo", &target, "-c", "1", "-n", "3", "-s", size, "--csv=three-servers", "--quiet"]);
+        let appended = OpenOptions::new().create(true).append(true).open(&file.0).expect("a file of ours");
+        assert!(load.stdout(appended).status().expect("it runs").success());
+    }
+    let text = file.text();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 2, "a row a run, and no header: {text}");
+    for (row, size) in rows.iter().zip(["5", "50"]) {
+        assert_eq!((row.len(), row[0], row[1]), (3, "127.0.0.1", size), "{text}");
+        assert_eq!(row[2].split_once('.').map(|(_, digits)| digits.len()), Some(6), "{text}");
+        assert!(row[2].parse::<f64>().expect("seconds") > 0.0, "{text}");
+    }
+}
+
+#[test]
+fn a_run_without_an_answer_has_no_time_in_its_row() {
+    let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let target = answer(|_| None).to_string();
+    load.args(["load", "echo", &target, "-c", "1", "-n", "1", "-s", "5", "--csv=three-servers", "--quiet"]);
+    let output = load.output().expect("it runs");
+    assert_eq!((output.status.code(), output.stdout), (Some(1), b"127.0.0.1,5,\n".to_vec()));
 }
 
 #[test]
