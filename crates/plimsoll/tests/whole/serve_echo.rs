@@ -4,8 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::support::peer::load;
 use crate::support::running::connect;
-use crate::support::server::{Noise, Server, assert_echoes, for_every_model, until};
+use crate::support::server::{Folder, Noise, Server, assert_echoes, for_every_model, text_of, until};
 use plimsoll_sys::{descriptor, net};
 
 for_every_model!(
@@ -18,6 +19,7 @@ for_every_model!(
     a_second_sigterm_ends_it_at_once,
     too_few_descriptors_neither_crash_nor_spin_it,
     every_closed_connection_has_a_row_in_the_log,
+    each_client_that_has_finished_is_closed_and_its_row_has_its_requests_and_bytes,
     several_addresses_are_listened_on,
 );
 
@@ -229,6 +231,24 @@ fn every_closed_connection_has_a_row_in_the_log(model: &str) {
     seen.sort_unstable();
     expected.sort_unstable();
     assert_eq!(seen, expected);
+}
+
+fn each_client_that_has_finished_is_closed_and_its_row_has_its_requests_and_bytes(model: &str) {
+    const CLIENTS: u64 = 5;
+    let folder = Folder::new();
+    let log = folder.path("connections.csv");
+    let server = Server::echo(model, &["--connection-log", &text_of(&log)]);
+    let run = load(server.address(), &format!("-c {CLIENTS} --each 20 -s 50 --payload text"));
+    assert_eq!((run.count("requests.completed"), run.count("requests.failed")), (20 * CLIENTS, 0));
+    until("every connection is closed", || server.unclosed() == 0);
+    let summary = server.stop();
+    assert_eq!((&summary["connections"], &summary["requests"]), (&CLIENTS.into(), &(20 * CLIENTS).into()));
+    let text = std::fs::read_to_string(&log).expect("the log is there");
+    let rows: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(rows.len() as u64, CLIENTS, "{text}");
+    for row in rows {
+        assert_eq!(row.split(',').skip(2).collect::<Vec<_>>(), ["20", "1000"], "requests and bytes: {text}");
+    }
 }
 
 fn several_addresses_are_listened_on(model: &str) {

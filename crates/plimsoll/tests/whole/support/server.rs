@@ -97,6 +97,15 @@ impl Server {
         })
     }
 
+    /// How many connections at its listeners' port it has not closed: established ones, and those
+    /// whose client has closed (proc_net_tcp(5): 01 is ESTABLISHED, 08 CLOSE_WAIT).
+    pub(crate) fn unclosed(&self) -> usize {
+        let here = format!(":{:04X}", self.address().port());
+        let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
+        let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<&str>>());
+        lines.filter(|fields| fields[1].ends_with(&here) && matches!(fields[3], "01" | "08")).count()
+    }
+
     /// How many connections wait at its listeners to be accepted.
     pub(crate) fn queued(&self) -> u64 {
         let here = format!(":{:04X}", self.address().port());
