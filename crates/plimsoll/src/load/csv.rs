@@ -61,8 +61,8 @@ fn flatten(path: &str, value: &Value, columns: &mut Vec<(String, String)>) {
     }
 }
 
-/// The row of three-servers' client: the server's address without its port, the length of a message,
-/// and how long one took. No answer has no time: its cell is empty.
+/// The row of three-servers' client: the server's address without its port, the length of a
+/// message, and how long one took. No answer has no time: its cell is empty.
 pub(super) fn write_three_servers(
     out: &mut impl Write,
     summary: &Summary,
