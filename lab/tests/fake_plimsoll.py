@@ -68,6 +68,9 @@ def load() -> None:
     if "--rate" in sys.argv and "--think" in sys.argv:
         print("error: --rate cannot be used with --think", file=sys.stderr, flush=True)
         sys.exit(2)
+    if "--start-at" in sys.argv and float(flag("--start-at")) <= time.time():
+        print("error: --start-at: that instant has passed", file=sys.stderr, flush=True)
+        sys.exit(2)
     host, _, port = sys.argv[3].rpartition(":")
     connections = int(flag("--connections", "64"))
     with socket.create_connection((host, int(port))) as connection:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, Process
-from plimsoll_lab.store.records import Json, Outcome
+from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_warm_up
@@ -42,9 +42,13 @@ EMULATOR = "link"
 class TrialFailure(Exception):  # noqa: N818 - an outcome, not an error
     """The trial ended early; the reason is the record's."""
 
-    def __init__(self, reason: str, *, outcome: Outcome = "failed") -> None:
-        super().__init__(reason)
-        self.outcome: Outcome = outcome
+
+class LateStart(Exception):  # noqa: N818 - an outcome, not an error
+    """A generator was started after the instant at which all were to start."""
+
+    def __init__(self, generator: str) -> None:
+        super().__init__(generator)
+        self.generator = generator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,9 +217,7 @@ def _end(generator: Generator, code: int) -> None:
     stderr = process.stderr_tail()
     generator.seen.update(exit_code=code, summary=generator.summary, stderr_tail=stderr)
     if TOO_LATE in stderr:
-        raise TrialFailure(
-            f"{generator.name} was up too late to start with the others: this machine was too busy", outcome="invalid"
-        )
+        raise LateStart(generator.name)
 
 
 def _give_up(generators: Sequence[Generator], server: Process, timeout_s: float) -> None:

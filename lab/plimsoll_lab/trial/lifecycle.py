@@ -44,6 +44,7 @@ from plimsoll_lab.trial.figures import Told, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
     Generator,
+    LateStart,
     TrialFailure,
     Watch,
     merge_summaries,
@@ -55,7 +56,7 @@ from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live, Tell
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.stage import Stage, as_stage, place_point
-from plimsoll_lab.trial.validity import Judgement, Observation, ending, host_lost, judge
+from plimsoll_lab.trial.validity import Judgement, Observation, ending, host_lost, judge, late_start
 from plimsoll_lab.trial.window import Window
 
 DRAIN_S = 10.0
@@ -138,7 +139,9 @@ def run_trial(
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
             judgement = _measure(stage, binary, suite, point, seen, file, Live(seen.records, outputs.tell))
         except TrialFailure as failure:
-            judgement = Judgement(outcome=failure.outcome, reason=str(failure), warnings=())
+            judgement = Judgement(outcome="failed", reason=str(failure), warnings=())
+        except LateStart as late:
+            judgement = late_start(late.generator)
         except HostLost as lost:
             judgement = host_lost(lost.host, lost.reason)
     told = Told(

@@ -11,9 +11,9 @@ from plimsoll_lab.store.records import TrialRecord
 
 SUSPECT = {"generator_limited", "invalid"}
 """Outcomes that say something of the machine, not of the server."""
-PASSING = {"machine_busy", "steal", "throttled", "capture_drops", "link_disturbed", "host_lost"}
+PASSING = {"machine_busy", "steal", "throttled", "capture_drops", "link_disturbed", "host_lost", "late_start"}
 """Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
-held up, a host that another one replaces."""
+held up, a host that another one replaces, a generator that the machine was too busy to start."""
 SHORTEST_S = 0.2
 """The kernel counts CPU in steps of 10 ms: of a shorter window, nothing it says of other programs
 is sure."""

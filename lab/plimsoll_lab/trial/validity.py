@@ -110,6 +110,15 @@ def host_lost(host: str, reason: str) -> Judgement:
     )
 
 
+def late_start(generator: str) -> Judgement:
+    """Of a trial that ended because a generator could not start with the others."""
+    message = f"{generator} was up only after the instant at which all generators were to start"
+    remedy = "close what else runs on its machine; a trial like this one is made again"
+    return Judgement(
+        outcome="invalid", reason=message, warnings=(Doubt(code="late_start", message=message, remedy=remedy),)
+    )
+
+
 def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
     doubts = (*_machine_doubts(seen), *_load_doubts(seen), *network_doubts(seen.network), *seen.doubts)

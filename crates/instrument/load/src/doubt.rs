@@ -1,6 +1,8 @@
 //! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the
 //! generator or the machine was the limit make the result invalid.
 
+use std::time::Duration;
+
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::times::TimesSummary;
 use plimsoll_measure::units::{three_digits, write_duration};
@@ -29,6 +31,11 @@ const SAMPLES_BEYOND: u64 = 10;
 /// Connections that could be used for less than this share of the time were not the number asked
 /// for.
 const AVAILABLE_NOTICED: f64 = 0.99;
+/// From this share of the window on, a generator that began late did not measure what those that
+/// began in time did.
+const START_LAG_NOTICED: f64 = 0.01;
+/// A start later than this is not a timer's or a scheduler's doing on an idle machine.
+const START_LAG_LEAST: Duration = Duration::from_millis(10);
 
 /// What a run amounts to, doubts included.
 pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
@@ -44,7 +51,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.targets = config.targets.iter().map(ToString::to_string).collect();
     summary.tls_handshakes = outcome.report.handshakes;
     summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
-    let cores = |cpu: std::time::Duration| {
+    let cores = |cpu: Duration| {
         if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }
     };
     summary.generator = GeneratorSummary {
@@ -70,6 +77,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         late.map(|(doubt, _)| doubt),
         allowed_lag(&summary),
         late_stamps(&summary),
+        late_start(outcome),
         contention(&summary),
         crowding(&summary),
         shortfall(&summary, outcome),
@@ -193,6 +201,19 @@ fn late_stamps(summary: &Summary) -> Option<Warning> {
             ),
             "response times are shorter than reported by up to that much; use fewer --connections, or more event \
              loops (--workers)",
+        )
+    })
+}
+
+/// A run that began after the instant it was to start at: other generators may have run alone.
+fn late_start(outcome: &Outcome) -> Option<Warning> {
+    let lag = outcome.start_lag;
+    (lag >= START_LAG_LEAST && lag >= outcome.elapsed.mul_f64(START_LAG_NOTICED)).then(|| {
+        warning(
+            "late_start",
+            format!("the run began {} after the instant it was to start at", write_duration(lag)),
+            "start the generator sooner, or give --start-at an instant further ahead; close what else runs on this \
+             machine",
         )
     })
 }
@@ -397,7 +418,7 @@ fn interruption(summary: &Summary) -> Option<Warning> {
         "interrupted",
         format!(
             "the run was ended early ({signal}); the figures cover {} of it",
-            write_duration(std::time::Duration::from_secs_f64(summary.elapsed_s))
+            write_duration(Duration::from_secs_f64(summary.elapsed_s))
         ),
         "let the run come to its end",
     ))
@@ -408,7 +429,7 @@ fn percent(ratio: f64) -> String {
 }
 
 fn time(microseconds: f64) -> String {
-    write_duration(std::time::Duration::from_nanos((microseconds * 1000.0) as u64))
+    write_duration(Duration::from_nanos((microseconds * 1000.0) as u64))
 }
 
 #[cfg(test)]

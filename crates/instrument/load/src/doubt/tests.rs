@@ -89,6 +89,16 @@ fn lag_that_was_allowed_is_said_and_only_what_exceeds_it_is_lateness() {
 }
 
 #[test]
+fn a_run_that_began_too_late_to_measure_with_others_says_so_and_stays_valid() {
+    let begun = |lag, window| judge(&closed(), &Outcome { start_lag: lag, elapsed: window, ..honest() });
+    assert_eq!(begun(Duration::from_millis(100), WINDOW), (true, doubts(&["late_start"])));
+    assert_eq!(begun(Duration::from_millis(99), WINDOW), (true, doubts(&[])));
+    let short = Duration::from_millis(100);
+    assert_eq!(begun(Duration::from_millis(10), short), (true, doubts(&["late_start"])));
+    assert_eq!(begun(Duration::from_millis(9), short), (true, doubts(&[])));
+}
+
+#[test]
 fn waiting_for_a_cpu_is_said_with_how_long_it_was() {
     let waiting = Outcome { run_queue: WINDOW.mul_f64(0.25), ..honest() };
     assert_eq!(judge(&closed(), &waiting), (true, doubts(&["cpu_contended"])));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::worker_group::Phase;
@@ -43,6 +43,8 @@ pub(super) struct Coordinator<'a, P> {
     memory_before: u64,
     /// CPU time of the process when the window opened.
     cpu: Option<Duration>,
+    /// From the instant that the run was to start at until it began.
+    start_lag: Duration,
 }
 
 impl<'a, P: Protocol> Coordinator<'a, P> {
@@ -54,7 +56,18 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         slot_bytes: u64,
     ) -> Coordinator<'a, P> {
         let memory_before = resident_bytes();
-        Coordinator { shared, workers, slot_bytes, observer, signals, interrupted: None, memory_before, cpu: None }
+        let start_lag = Duration::ZERO;
+        Coordinator {
+            shared,
+            workers,
+            slot_bytes,
+            observer,
+            signals,
+            interrupted: None,
+            memory_before,
+            cpu: None,
+            start_lag,
+        }
     }
 
     /// What is known before the first connection: requests may be sent at once unless there is a
@@ -71,6 +84,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             }
         }
         self.shared.control.starts.set(now);
+        self.start_lag = lag(config.start_at, control.unix(now));
     }
 
     pub(super) fn see_through(&mut self, crew: &dyn Team) -> Ends {
@@ -220,6 +234,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             peak: control.peak(),
             opened_unix_ns: control.unix(ends.opened),
             elapsed: Duration::from_nanos(closed.saturating_sub(ends.opened)),
+            start_lag: self.start_lag,
             offered_for: Duration::from_nanos(last_begun.saturating_sub(ends.opened)),
             cpu: ends.cpu,
             workers: self.workers,
@@ -266,6 +281,12 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
     }
 }
 
+/// How long after `start_at` the run began, in nanoseconds since 1970.
+fn lag(start_at: Option<SystemTime>, began: u64) -> Duration {
+    let intended = start_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    intended.map_or(Duration::ZERO, |intended| Duration::from_nanos(began).saturating_sub(intended))
+}
+
 /// The process's resident memory (proc_pid_statm(5), second field, in pages).
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
@@ -276,3 +297,16 @@ fn resident_bytes() -> u64 {
 
 /// Linux on x86-64 and by default on AArch64.
 const PAGE_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_late_by_the_time_from_its_instant_to_its_beginning() {
+        let at = Some(UNIX_EPOCH + Duration::from_secs(5));
+        for (start_at, began, late) in [(at, 5_000_000_007, 7), (at, 4_000_000_000, 0), (None, 5_000_000_007, 0)] {
+            assert_eq!(lag(start_at, began), Duration::from_nanos(late));
+        }
+    }
+}

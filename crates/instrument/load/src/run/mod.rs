@@ -115,6 +115,8 @@ pub struct Outcome {
     pub opened_unix_ns: u64,
     /// The window's length.
     pub elapsed: Duration,
+    /// From the instant that the run was to start at until it began.
+    pub start_lag: Duration,
     /// From the window's opening until its last request was begun.
     pub offered_for: Duration,
     /// CPU time of the whole process over the window.
@@ -281,6 +283,7 @@ impl Outcome {
             peak: 0,
             opened_unix_ns: 0,
             elapsed: Duration::ZERO,
+            start_lag: Duration::ZERO,
             offered_for: Duration::ZERO,
             cpu: Duration::ZERO,
             busiest_cpu: Duration::ZERO,
