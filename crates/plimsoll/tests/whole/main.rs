@@ -24,6 +24,7 @@ mod load_fork;
 mod load_http;
 mod load_https;
 mod load_injected;
+mod load_matrix;
 mod load_merge;
 mod load_open;
 mod load_records;
