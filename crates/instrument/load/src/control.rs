@@ -62,9 +62,10 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(requested: usize, budget: u64, tables: usize) -> std::io::Result<Control> {
+        let (origin, unix_origin) = common_instant();
         Ok(Control {
-            origin: Instant::now(),
-            unix_origin: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+            origin,
+            unix_origin,
             starts: Moment::unset(),
             gate: Moment::unset(),
             opens: Moment::unset(),
@@ -160,6 +161,21 @@ impl Control {
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Acquire)
     }
+}
+
+/// Readings of both clocks, of which the closest count: a thread that loses its CPU between them
+/// would move every instant of the records.
+const READINGS: usize = 16;
+
+/// One instant by the monotonic clock, and by the wall clock in nanoseconds since 1970.
+fn common_instant() -> (Instant, u64) {
+    let read = || {
+        let before = Instant::now();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        (before.elapsed(), before, wall)
+    };
+    let closest = (1..READINGS).fold(read(), |closest, _| closest.min(read()));
+    (closest.1, closest.2)
 }
 
 /// What an event loop shows of its progress, once a turn. Each has a cache line pair of its own, so

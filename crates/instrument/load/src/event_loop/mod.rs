@@ -44,7 +44,7 @@ use crate::record::{self, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
 use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
-use rest::{Rest, WallClock};
+use rest::{Rest, WallClock, wall_time};
 use sockets::{EVENT_BATCH, WAKE};
 
 /// Full reads on one connection before the others have their turn.
@@ -230,7 +230,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 self.reported = self.now();
             }
             if self.shared.config.pace.is_open() {
-                self.clock.set(self.now());
+                let control = &self.shared.control;
+                self.clock.set(|| (control.now(), wall_time()));
             }
         }
     }

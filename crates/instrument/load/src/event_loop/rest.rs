@@ -51,12 +51,31 @@ pub(super) struct WallClock {
     origin: Duration,
 }
 
+/// Readings at most until two agree.
+const READINGS: usize = 4;
+/// More than the wall clock is slewed by during a rest, and than two readings are apart.
+const AGREES: Duration = Duration::from_micros(20);
+
+/// The wall clock's time since 1970.
+pub(super) fn wall_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 impl WallClock {
-    /// The run's time is `now`. Read after each wait: the wall clock may be set or slewed
-    /// meanwhile.
-    pub(super) fn set(&mut self, now: u64) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.origin = since.saturating_sub(Duration::from_nanos(now));
+    /// Takes the run's time and the wall clock's from `read`. Called after each wait, as the wall
+    /// clock may be set or slewed meanwhile. Reads again where the two are not as far apart as they
+    /// were: a thread that loses its CPU between both readings would take answers for earlier than
+    /// they are.
+    pub(super) fn set(&mut self, mut read: impl FnMut() -> (u64, Duration)) {
+        for _ in 0..READINGS {
+            let (run, wall) = read();
+            let origin = wall.saturating_sub(Duration::from_nanos(run));
+            let moved = origin.abs_diff(self.origin);
+            self.origin = origin;
+            if moved <= AGREES {
+                return;
+            }
+        }
     }
 
     /// The run's time of an instant since 1970.
@@ -103,10 +122,29 @@ mod tests {
     #[test]
     fn an_instant_of_the_wall_clock_is_found_in_the_run() {
         let mut clock = WallClock::default();
-        let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        clock.set(5_000_000_000);
-        let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        assert!(clock.run(before) <= 5_000_000_000 && clock.run(after) >= 5_000_000_000);
+        clock.set(|| (5_000_000_000, Duration::from_secs(1005)));
+        assert_eq!(clock.run(Duration::from_secs(1006)), 6_000_000_000);
         assert_eq!(clock.run(Duration::from_secs(1)), 0, "an instant before the run");
+        assert!(wall_time() > Duration::from_secs(1_700_000_000));
+    }
+
+    #[test]
+    fn a_reading_that_was_interrupted_is_made_again_and_a_clock_that_was_set_is_followed() {
+        let mut clock = WallClock::default();
+        let mut taken = 0;
+        // Of each, by how much the wall clock seems to be ahead.
+        let mut set = |readings: &[u64]| {
+            let mut readings = readings.iter();
+            clock.set(|| {
+                taken += 1;
+                (0, Duration::from_micros(1_000_000 + readings.next().expect("no more are needed")))
+            });
+            clock.run(Duration::from_secs(2))
+        };
+        let origin = set(&[0, 0]);
+        assert_eq!(set(&[15]), origin - 15_000, "slewed");
+        assert_eq!(set(&[3_000, 15, 15]), origin - 15_000, "interrupted once");
+        assert_eq!(set(&[500_000, 500_000]), origin - 500_000_000, "set");
+        assert_eq!(taken, 8);
     }
 }
