@@ -49,13 +49,11 @@ pub struct Ring {
     socket: OwnedFd,
     memory: NonNull<u8>,
     next: usize,
-    /// On the loopback interface each packet passes twice; the way out is left out, as libpcap
-    /// does.
-    is_loopback: bool,
 }
 
 impl Ring {
-    /// Begins to capture the packets of an Ethernet-like interface, each cut to `snap` bytes. Needs
+    /// Begins to capture the packets of an Ethernet-like interface, each cut to `snap` bytes. On
+    /// the loopback interface each packet passes twice, and is captured on its way in alone. Needs
     /// CAP_NET_RAW.
     pub fn open(interface: &str, snap: u32) -> io::Result<Ring> {
         // No protocol until it is bound: packets of other interfaces must not come in meanwhile.
@@ -65,7 +63,7 @@ impl Ring {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the interface does not carry Ethernet frames"));
         }
         set(&socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
-        cut(&socket, snap)?;
+        filter(&socket, snap, hardware == libc::ARPHRD_LOOPBACK)?;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as libc::c_uint,
             tp_block_nr: BLOCKS as libc::c_uint,
@@ -90,7 +88,7 @@ impl Ring {
         }?;
         let memory =
             NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("the ring was mapped at no address"))?;
-        let ring = Ring { socket, memory, next: 0, is_loopback: hardware == libc::ARPHRD_LOOPBACK };
+        let ring = Ring { socket, memory, next: 0 };
         ring.bind(index)?;
         Ok(ring)
     }
@@ -112,11 +110,7 @@ impl Ring {
         // SAFETY: the kernel has handed this block over (its status, read with Acquire), and writes
         // nothing to it until it is handed back below.
         let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
-        for packet in Packets::of(bytes) {
-            if !(self.is_loopback && packet.is_outgoing) {
-                see(packet.packet);
-            }
-        }
+        Packets::of(bytes).for_each(&mut see);
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % BLOCKS;
         true
@@ -183,11 +177,6 @@ struct Packets<'a> {
     left: u32,
 }
 
-struct Seen<'a> {
-    packet: Packet<'a>,
-    is_outgoing: bool,
-}
-
 impl<'a> Packets<'a> {
     fn of(block: &'a [u8]) -> Packets<'a> {
         // SAFETY: a block is longer than its head, which holds numbers only; it may be copied from
@@ -201,39 +190,29 @@ impl<'a> Packets<'a> {
 }
 
 impl<'a> Iterator for Packets<'a> {
-    type Item = Seen<'a>;
+    type Item = Packet<'a>;
 
-    fn next(&mut self) -> Option<Seen<'a>> {
+    fn next(&mut self) -> Option<Packet<'a>> {
         self.left = self.left.checked_sub(1)?;
         let head: libc::tpacket3_hdr = number_struct(self.block.get(self.at..)?)?;
-        let whence: libc::sockaddr_ll = number_struct(self.block.get(self.at + align(size_of_val(&head))..)?)?;
         let start = self.at + usize::from(head.tp_mac);
         let bytes = self.block.get(start..start + head.tp_snaplen as usize)?;
         // The last packet of a block has no next.
         self.at += head.tp_next_offset as usize;
         let time = Duration::new(u64::from(head.tp_sec), head.tp_nsec);
-        Some(Seen {
-            packet: Packet { time, bytes, length: head.tp_len },
-            is_outgoing: whence.sll_pkttype == libc::PACKET_OUTGOING,
-        })
+        Some(Packet { time, bytes, length: head.tp_len })
     }
 }
 
 /// Structures of the kernel that are numbers all through, so that any bytes are a valid one.
 trait Numbers: Copy {}
 impl Numbers for libc::tpacket3_hdr {}
-impl Numbers for libc::sockaddr_ll {}
 
 fn number_struct<T: Numbers>(bytes: &[u8]) -> Option<T> {
     let bytes = bytes.get(..size_of::<T>())?;
     // SAFETY: there are enough bytes (checked above), any bytes are a valid `T` (the trait), and
     // the read asks for no alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
-}
-
-/// TPACKET_ALIGN of linux/if_packet.h.
-fn align(length: usize) -> usize {
-    length.next_multiple_of(libc::TPACKET_ALIGNMENT)
 }
 
 /// The interface's number and its kind of hardware (netdevice(7)).
@@ -256,11 +235,22 @@ fn describe(socket: &OwnedFd, interface: &str) -> io::Result<(libc::c_int, u16)>
     }
 }
 
-/// Lets the kernel copy no more than `snap` bytes of each packet: a filter of one instruction that
-/// accepts so many (Documentation/networking/filter.rst).
-fn cut(socket: &OwnedFd, snap: u32) -> io::Result<()> {
-    let mut accept = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: snap };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut accept };
+/// Lets the kernel copy no more than `snap` bytes of each packet, and with `only_incoming` none of
+/// the packets that go out (Documentation/networking/filter.rst). What a filter leaves out takes no
+/// room in the ring, and is not among the drops.
+fn filter(socket: &OwnedFd, snap: u32, only_incoming: bool) -> io::Result<()> {
+    let step = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let accept = step(libc::BPF_RET | libc::BPF_K, 0, snap);
+    let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    let mut incoming = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, packet_type),
+        // Over the next instruction where the packet does not go out.
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::from(libc::PACKET_OUTGOING)),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0),
+        accept,
+    ];
+    let steps = if only_incoming { &mut incoming[..] } else { &mut incoming[3..] };
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::process::{Command, Stdio};
 
 use crate::skip_without_namespaces;
-use crate::support::network::{PLIMSOLL, Pair, Running, Scratch, run};
+use crate::support::network::{Namespace, PLIMSOLL, Pair, Running, Scratch, run};
 use serde_json::Value;
 
 /// The summary of a file.
@@ -114,11 +114,36 @@ fn on_the_loopback_interface_each_packet_counts_once() {
     let refused =
         command.args(["load", "echo", "127.0.0.1:1", "-c", "1", "-n", "1", "--json"]).output().expect("it starts");
     assert!(!refused.status.success());
+    let passed = pair.hosts[1].traffic("lo");
     let summary = capture.stop();
     // A SYN to a port nobody listens on, and the reset it gets.
     assert_eq!(summary["packets"].as_u64().map(|count| count % 2), Some(0), "{summary}");
     assert_eq!(summary["packets"].as_u64().map(|count| count / 2), summary["tcp"]["resets"].as_u64(), "{summary}");
     assert_eq!(summary["tcp"]["retransmissions"], 0, "{summary}");
+    // The loopback device counts the bytes above the Ethernet header.
+    let bytes = passed.received_bytes + 14 * passed.received;
+    assert_eq!((&summary["packets"], &summary["bytes"]), (&passed.received.into(), &bytes.into()), "{summary}");
+}
+
+#[test]
+fn packets_that_find_no_room_are_counted_once_as_dropped() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    let mut command = host.command(PLIMSOLL);
+    let capture = Running::start(command.args(["capture", "-i", "lo", "--snap", "65600", "--json"]));
+    let process = capture.child.id().to_string();
+    run("kill", &["-STOP", &process]);
+    // Almost four times what the ring of 32 MiB holds.
+    let send = "from socket import *\n\
+                receiver = socket(AF_INET, SOCK_DGRAM); receiver.bind((\"127.0.0.1\", 0))\n\
+                for _ in range(2000): receiver.sendto(bytes(60000), receiver.getsockname())";
+    host.output("python3", &["-c", send]);
+    run("kill", &["-CONT", &process]);
+    let passed = host.traffic("lo").received;
+    let summary = capture.stop();
+    let count = |name: &str| summary[name].as_u64().expect("a count");
+    assert!(passed >= 2000 && count("packets") > 0 && count("kernel_drops") > 0, "{summary}");
+    assert_eq!(count("packets") + count("kernel_drops"), passed, "{summary}");
 }
 
 #[test]

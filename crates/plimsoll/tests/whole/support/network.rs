@@ -68,6 +68,26 @@ impl Namespace {
         command
     }
 
+    /// What a program prints here.
+    pub(crate) fn output(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.command(program).args(arguments).output().expect("it starts");
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("it prints text")
+    }
+
+    /// What the kernel counts of a device (proc_pid_net(5), `dev`).
+    pub(crate) fn traffic(&self, device: &str) -> Traffic {
+        let text = self.output("cat", &["/proc/net/dev"]);
+        let row = text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
+        let columns: Vec<u64> = row
+            .unwrap_or_else(|| panic!("no {device} in {text}"))
+            .split_whitespace()
+            .map(|column| column.parse().expect("a number"))
+            .collect();
+        let [received_bytes, received, sent_bytes, sent] = [0, 1, 8, 9].map(|place: usize| columns[place]);
+        Traffic { received, received_bytes, sent, sent_bytes }
+    }
+
     /// Moves a device here, gives it an address and brings it up.
     pub(crate) fn plug(&self, device: &str, address: &str) {
         run("ip", &["link", "set", device, "netns", &self.0]);
@@ -80,6 +100,15 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
     }
+}
+
+/// Packets and bytes of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
 }
 
 /// A `plimsoll` command that prints JSON lines until it is stopped.
@@ -177,12 +206,18 @@ pub(crate) struct Pair {
 impl Pair {
     /// `keys` are further members of the link's object in the configuration.
     pub(crate) fn new(keys: &str) -> Pair {
+        Pair::start(keys, &[])
+    }
+
+    /// The same, with further arguments of the link.
+    pub(crate) fn start(keys: &str, arguments: &[&str]) -> Pair {
         let devices = [fresh_name(), fresh_name()];
         let config = Scratch::new(".json");
         let [one, other] = &devices;
         let json = format!(r#"{{"devices": ["{one}", "{other}"], "links": [{{"ends": ["{one}", "{other}"]{keys}}}]}}"#);
         std::fs::write(&config.0, json).expect("a temporary file can be written");
-        let link = Running::start(Command::new(PLIMSOLL).args(["link", "--json", "--config", config.path()]));
+        let mut command = Command::new(PLIMSOLL);
+        let link = Running::start(command.args(["link", "--json", "--config", config.path()]).args(arguments));
         let hosts = [Namespace::new(), Namespace::new()];
         hosts[0].plug(&devices[0], "10.0.0.1/24");
         hosts[1].plug(&devices[1], "10.0.0.2/24");
