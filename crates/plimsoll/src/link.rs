@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use plimsoll_link::config::Config;
-use plimsoll_link::run::{DirectionCounts, Link, LinkError, Report};
+use plimsoll_link::run::{DirectionCounts, Link, LinkError, Report, Totals};
 use plimsoll_measure::units;
 use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -103,9 +103,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let _ = lines.try_send(line(output, &report, sentence));
         }
     });
-    if let Ok(links) = &outcome {
-        let summary = Summary { event: "summary", links };
-        let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(links)));
+    if let Ok(totals) = &outcome {
+        let summary = Summary { event: "summary", counted: totals };
+        let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(totals)));
     }
     drop(lines);
     let printed = printer.join().map_err(|_| anyhow!("the thread that prints panicked"))?;
@@ -121,10 +121,12 @@ fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyho
     let output = arguments.output;
     output.print_result(&ready, || ready.sentence());
     let links = made.run(signals, arguments.interval, |links| {
-        let counters = Counters { event: "counters", unix_s: unix_s(), links, backlog_drops: netem::backlog_drops() };
+        let counted = Links { links };
+        let counters = Counters { event: "counters", unix_s: unix_s(), counted, backlog_drops: netem::backlog_drops() };
         output.print(&counters, || device_counts(links));
     })?;
-    output.print_outcome(&Summary { event: "summary", links: &links }, || device_counts(&links))?;
+    let summary = Summary { event: "summary", counted: &Links { links: &links } };
+    output.print_outcome(&summary, || device_counts(&links))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,17 +189,25 @@ impl Ready {
 struct Counters<'a> {
     event: &'static str,
     unix_s: f64,
-    links: &'a [DeviceCounts],
+    #[serde(flatten)]
+    counted: Links<'a>,
     /// Packets that this machine's CPUs dropped since it started because too many waited, whatever
     /// network they were of: a host's packet may be lost before a device of this namespace sees it.
     backlog_drops: u64,
+}
+
+/// What the kernel's emulation counts.
+#[derive(Serialize)]
+struct Links<'a> {
+    links: &'a [DeviceCounts],
 }
 
 /// The counts at the end.
 #[derive(Serialize)]
 struct Summary<'a, T> {
     event: &'static str,
-    links: &'a [T],
+    #[serde(flatten)]
+    counted: &'a T,
 }
 
 fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> String) -> String {
@@ -210,7 +220,7 @@ fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> S
 
 fn sentence(report: &Report) -> String {
     match report {
-        Report::Counters { links, .. } => counts(links),
+        Report::Counters { totals, .. } => counts(totals),
         Report::TimersCoarse { why } => format!(
             "the kernel refuses precise timers ({why}), so frames may pass up to 50 us late; let prctl(2) be called \
              with PR_SET_TIMERSLACK"
@@ -228,22 +238,31 @@ fn sentence(report: &Report) -> String {
     }
 }
 
-fn counts(links: &[DirectionCounts]) -> String {
-    let lines: Vec<String> = links
+fn counts(Totals { links, emulator }: &Totals) -> String {
+    let mut lines: Vec<String> = links
         .iter()
         .map(|DirectionCounts { from, to, counts }| {
             format!(
-                "{from} -> {to}: {} packets offered, {} delivered, {} dropped by the queue, {} by loss, {} by fault, \
-                 {} released late",
+                "{from} -> {to}: {} packets offered, {} delivered, {} dropped by the queue (the longest wait in it: \
+                 {}), {} by loss, {} by fault, {} released late",
                 counts.offered,
                 counts.delivered,
                 counts.dropped_by_queue,
+                units::write_duration(counts.longest_queue_wait),
                 counts.dropped_by_loss,
                 counts.dropped_by_fault,
                 counts.released_late
             )
         })
         .collect();
+    lines.push(format!(
+        "the emulator used {} of CPU, {} us for each of {} packets, waited {} for a CPU, and was busy for {} at most",
+        units::write_duration(Duration::from_secs_f64(emulator.cpu_s)),
+        units::three_digits(emulator.cpu_us_per_packet),
+        emulator.packets,
+        units::write_duration(Duration::from_secs_f64(emulator.run_queue_wait_s)),
+        units::write_duration(Duration::from_micros(emulator.longest_round_us))
+    ));
     lines.join("\n")
 }
 

@@ -177,6 +177,11 @@ impl Network {
         self.directions.chunks_exact(2).map(|directions| [directions[0].queue.counts(), directions[1].queue.counts()])
     }
 
+    /// Packets that came from devices, those among them that were never read.
+    pub fn sent_by_hosts(&self) -> u64 {
+        self.leaving.iter().map(|direction| self.directions[*direction].queue.counts().offered).sum()
+    }
+
     fn switch(&mut self, now: Instant, switch: usize, port: usize, frame: Frame) {
         let Some((receiver, sender)) = frame.addresses() else { return self.buffers.recycle(frame) };
         self.tables[switch].learn(now, sender, port);

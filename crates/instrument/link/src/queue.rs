@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What a frame is on the wire: several packets where the kernel handed over a large segment uncut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,17 @@ pub struct Counts {
     pub offered_bytes: u64,
     /// WireSize bytes of the packets that have arrived.
     pub delivered_bytes: u64,
+    /// For how long packets waited until the ones before them had departed, all together. Over the
+    /// packets that found room, those offered less those dropped by the queue, it is the mean wait.
+    #[serde(rename = "queue_wait_us_total", serialize_with = "microseconds")]
+    pub queue_wait: Duration,
+    /// The longest of these waits.
+    #[serde(rename = "queue_wait_us_max", serialize_with = "microseconds")]
+    pub longest_queue_wait: Duration,
+}
+
+fn microseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_nanos() as f64 / 1e3)
 }
 
 /// One direction of a link, in time.
@@ -208,9 +219,19 @@ impl Queue {
         let start = self.free_at.map_or(now, |free| free.max(now));
         let departure = start + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX >> 2));
         self.free_at = Some(departure);
+        self.note_wait(start - now, departure - start, size.packets);
         self.waiting.push_back(Waiting { begins: start, departs: departure, packets: size.packets });
         self.backlog += size.packets;
         Some(departure)
+    }
+
+    /// Notes for how long packets wait of which the first departs after `wait`, and all within
+    /// `sending` from then on, one after another.
+    fn note_wait(&mut self, wait: Duration, sending: Duration, packets: u32) {
+        let behind_first = packets.saturating_sub(1);
+        self.counts.queue_wait += wait * packets + sending * behind_first / 2;
+        let longest = wait + sending * behind_first / packets.max(1);
+        self.counts.longest_queue_wait = self.counts.longest_queue_wait.max(longest);
     }
 
     /// Packets that have not departed by `now`.

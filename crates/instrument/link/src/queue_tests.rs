@@ -31,7 +31,12 @@ fn packets_offered_together_arrive_one_sending_time_apart_until_the_queue_is_ful
     // The first has departed after a millisecond, and its place is free, long before it arrives.
     let later = start + Duration::from_millis(1);
     assert_eq!([queue.offer(later, PACKET), queue.offer(later, PACKET)], [ms(start, 9), Outcome::QueueFull]);
-    assert_eq!((queue.counts().offered, queue.counts().dropped_by_queue), (7, 3));
+    let counts = queue.counts();
+    assert_eq!((counts.offered, counts.dropped_by_queue), (7, 3));
+    // 0, 1 and 2 ms, and 2 ms more of the one that came later; those without room wait for nothing.
+    assert_eq!((counts.queue_wait, counts.longest_queue_wait), (Duration::from_millis(5), Duration::from_millis(2)));
+    queue.offer(start + Duration::from_secs(1), PACKET);
+    assert_eq!(queue.counts().queue_wait, counts.queue_wait, "an empty queue holds nothing up");
 }
 
 #[test]
@@ -41,6 +46,7 @@ fn a_link_without_a_rate_delays_and_never_drops() {
     for _ in 0..1000 {
         assert_eq!(queue.offer(start, PACKET), ms(start, 5));
     }
+    assert_eq!(queue.counts().queue_wait, Duration::ZERO);
 }
 
 #[test]

@@ -88,6 +88,33 @@ pub struct DirectionCounts {
     pub counts: Counts,
 }
 
+/// What emulating costs, since the link began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Packets that the hosts have sent.
+    pub packets: u64,
+    /// CPU time of the thread that emulates, in seconds.
+    pub cpu_s: f64,
+    /// The same over the packets.
+    pub cpu_us_per_packet: f64,
+    /// For how long the thread was ready and had no CPU, in seconds; 0 where the kernel does not
+    /// count it. Frames that come meanwhile wait in their devices: the wait is part of their delay,
+    /// and no frame counts as late for it.
+    pub run_queue_wait_s: f64,
+    /// The longest time that the thread was busy between two waits, for which frames wait in their
+    /// devices likewise, in microseconds.
+    pub longest_round_us: u64,
+}
+
+/// Everything that is counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Totals {
+    /// Each direction of each link.
+    pub links: Vec<DirectionCounts>,
+    /// What emulating costs.
+    pub emulator: Cost,
+}
+
 /// What the link has to tell.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -96,8 +123,9 @@ pub enum Report {
     Counters {
         /// Seconds since 1970.
         unix_s: f64,
-        /// Each direction of each link.
-        links: Vec<DirectionCounts>,
+        /// The counts.
+        #[serde(flatten)]
+        totals: Totals,
     },
     /// The kernel refuses precise timers, so frames may be handed over up to 50 us late.
     TimersCoarse {
@@ -138,6 +166,9 @@ pub struct Link {
     disturbances: Disturbances,
     /// When the devices were last asked what they dropped.
     drops_read: Instant,
+    longest_round: Duration,
+    /// CPU time of this thread, and its wait for a CPU, before it emulated.
+    usage_before: [Duration; 2],
 }
 
 /// A TAP device, and the frames that it dropped because earlier ones were not read in time.
@@ -162,7 +193,16 @@ impl Link {
             epoll.add(&device.tap, number as u64, Interest::READ, Trigger::Level)?;
         }
         let network = Network::new(&config);
-        Ok(Link { network, config, devices, epoll, disturbances: Disturbances::default(), drops_read: Instant::now() })
+        Ok(Link {
+            network,
+            config,
+            devices,
+            epoll,
+            disturbances: Disturbances::default(),
+            drops_read: Instant::now(),
+            longest_round: Duration::ZERO,
+            usage_before: usage(),
+        })
     }
 
     /// Carries frames until a signal to end comes, and returns the final counts. `report` is called
@@ -172,7 +212,7 @@ impl Link {
         signals: &Signals,
         interval: Option<Duration>,
         mut report: impl FnMut(Report),
-    ) -> Result<Vec<DirectionCounts>, LinkError> {
+    ) -> Result<Totals, LinkError> {
         self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
         // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would
         // be the link's delay.
@@ -183,20 +223,23 @@ impl Link {
         let mut buffer = vec![0; FRAME_BYTES];
         let mut ready: Vec<u64> = Vec::new();
         self.read_drops(&mut report)?;
+        let mut woken = Instant::now();
         loop {
             let now = Instant::now();
+            self.longest_round = self.longest_round.max(now - woken);
             let next_drops = self.drops_read + DROPS_EVERY;
             let wake = [self.network.next_due(), next_report, self.disturbances.ends_at(), Some(next_drops)];
             let timeout = wake.into_iter().flatten().min().map(|wake| wake.saturating_duration_since(now));
             ready.clear();
             ready.extend(self.epoll.wait(timeout)?.map(|event| event.key));
+            woken = Instant::now();
             self.hand_over()?;
             for key in &ready {
                 match *key {
                     SIGNALS if ended(signals) => {
                         self.read_drops(&mut report)?;
                         self.disturbances.take().into_iter().for_each(|each| report(disturbance(each)));
-                        return Ok(self.counts());
+                        return Ok(self.totals());
                     }
                     SIGNALS => {}
                     device => self.take_in(device as usize, &mut buffer)?,
@@ -211,7 +254,7 @@ impl Link {
             self.disturbances.take_over(now).into_iter().for_each(|each| report(disturbance(each)));
             if let (Some(at), Some(interval), true) = (&mut next_report, interval, is_report_due) {
                 *at = (*at + interval).max(now);
-                report(Report::Counters { unix_s: unix_s(now), links: self.counts() });
+                report(Report::Counters { unix_s: unix_s(now), totals: self.totals() });
             }
         }
     }
@@ -275,6 +318,21 @@ impl Link {
         Ok(())
     }
 
+    fn totals(&self) -> Totals {
+        let [cpu, run_queue_wait] = usage();
+        let [cpu_before, wait_before] = self.usage_before;
+        let packets = self.network.sent_by_hosts();
+        let cpu_s = (cpu - cpu_before).as_secs_f64();
+        let emulator = Cost {
+            packets,
+            cpu_s,
+            cpu_us_per_packet: cpu_s * 1e6 / packets.max(1) as f64,
+            run_queue_wait_s: run_queue_wait.saturating_sub(wait_before).as_secs_f64(),
+            longest_round_us: self.longest_round.as_micros() as u64,
+        };
+        Totals { links: self.counts(), emulator }
+    }
+
     fn counts(&self) -> Vec<DirectionCounts> {
         let names = self.config.links.iter().map(|link| link.ends.map(|end| self.config.name(end).to_owned()));
         let pairs = names.zip(self.network.counts());
@@ -287,6 +345,11 @@ impl Link {
             })
             .collect()
     }
+}
+
+/// CPU time of this thread so far, and for how long it was ready and had none.
+fn usage() -> [Duration; 2] {
+    [clock::thread_cpu_time(), clock::thread_run_queue_wait()]
 }
 
 /// Hands over frames that are due, a round's worth at most, by `send`; notes which were late or

@@ -3,6 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::skip_without_namespaces;
 use crate::support::network::{Namespace, PLIMSOLL, Pair, Running, Scratch, ScratchFolder, fresh_name, run};
@@ -78,6 +81,92 @@ fn frames_that_the_link_was_too_slow_to_read_are_counted_and_are_a_disturbance()
     assert!(count(there, "dropped_by_fault") > 0 && count(back, "dropped_by_fault") == 0, "{summary}");
     assert!(count(there, "offered") >= 3000, "{summary}");
     assert!(count(there, "delivered") + count(there, "dropped_by_fault") >= 3000, "{summary}");
+}
+
+/// The counts once they agree with those of the hosts' own devices, which they do when nothing is
+/// under way.
+fn settled(pair: &mut Pair) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let counters = pair.link.event("counters");
+        let hosts = [0, 1].map(|host: usize| pair.hosts[host].traffic(&pair.devices[host]));
+        let agrees = |from: usize| {
+            let way = |name: &str| counters["links"][from][name].as_u64().expect("a count");
+            let (sender, receiver) = (hosts[from], hosts[1 - from]);
+            let dropped = ["dropped_by_queue", "dropped_by_loss", "dropped_by_fault"].map(way).iter().sum::<u64>();
+            [way("offered"), way("offered_bytes")] == [sender.sent, sender.sent_bytes]
+                && [way("delivered"), way("delivered_bytes")] == [receiver.received, receiver.received_bytes]
+                && way("offered") == way("delivered") + dropped
+        };
+        if agrees(0) && agrees(1) {
+            let offered = [0, 1].map(|from: usize| counters["links"][from]["offered"].as_u64().expect("a count"));
+            assert_eq!(counters["emulator"]["packets"], offered[0] + offered[1], "{counters}");
+            return counters;
+        }
+        assert!(Instant::now() < deadline, "{counters} is not what the hosts say: {hosts:?}");
+    }
+}
+
+#[test]
+fn the_links_counts_are_those_of_the_hosts_own_devices() {
+    skip_without_namespaces!();
+    for (keys, dropped) in [
+        (r#", "rate": "100Mbit", "delay": "1ms""#, None),
+        // A frame takes 83 ms to depart, so that most of those that are sent at once find no room.
+        (r#", "rate": "100kbit", "queue": 10"#, Some("dropped_by_queue")),
+        (r#", "delay": "1ms", "loss": "20%""#, Some("dropped_by_loss")),
+    ] {
+        let mut pair = Pair::start(keys, &["--interval", "100ms"]);
+        let send = "exec 3<>/dev/udp/10.0.0.2/9; for each in $(seq 300); do printf %1000s x >&3; done; true";
+        // Nobody listens there: a send that finds that out fails, and sends nothing.
+        pair.hosts[0].output("bash", &["-c", send]);
+        let counters = settled(&mut pair);
+        let there = &counters["links"][0];
+        assert!(there["offered"].as_u64() > Some(50), "{keys}: {counters}");
+        for name in ["dropped_by_queue", "dropped_by_loss"] {
+            assert_eq!(there[name].as_u64() > Some(0), dropped == Some(name), "{keys}: {name} in {counters}");
+        }
+        let figure = |name: &str| there[name].as_f64().expect("a number");
+        let (longest, mean) = (figure("queue_wait_us_max"), figure("queue_wait_us_total") / figure("offered"));
+        // A frame of these takes 83 ms, and nine are ahead of the last that finds room.
+        match dropped {
+            Some("dropped_by_queue") => assert!((83e3..9.0 * 84e3).contains(&longest) && mean < longest, "{counters}"),
+            Some(_) => assert_eq!((longest, mean), (0.0, 0.0), "there is no rate to wait for: {counters}"),
+            None => assert!(mean <= longest, "{counters}"),
+        }
+    }
+}
+
+/// CPU time of a process's first thread, and its wait for a CPU, in seconds (proc_pid_schedstat).
+fn schedule(process: u32) -> Option<[f64; 2]> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+    let mut columns = text.split_whitespace().map(|column| column.parse::<f64>().expect("nanoseconds") / 1e9);
+    Some([columns.next()?, columns.next()?])
+}
+
+#[test]
+fn the_link_tells_what_it_costs_as_the_scheduler_counts_it() {
+    skip_without_namespaces!();
+    let mut pair = Pair::start(r#", "rate": "100Mbit""#, &["--interval", "100ms"]);
+    let process = pair.link.child.id();
+    let Some(begun) = schedule(process) else {
+        println!("skipped: the kernel keeps no /proc/PID/schedstat");
+        return;
+    };
+    let (server, address) = pair.echo();
+    pair.load(&address, &["-c", "4", "-n", "2000"]);
+    drop(server);
+    let counters = settled(&mut pair);
+    let ended = schedule(process).expect("it runs");
+    let summary = pair.link.stop();
+    // A counter that was read later has at least what one that was read earlier had.
+    for (name, place) in [("cpu_s", 0), ("run_queue_wait_s", 1)] {
+        let [earlier, later] = [&counters, &summary].map(|told| told["emulator"][name].as_f64().expect("seconds"));
+        assert!(earlier <= ended[place] && later >= ended[place] - begun[place] - 1e-9, "{name}: {begun:?}, {ended:?}");
+    }
+    let cost = |name: &str| summary["emulator"][name].as_f64().expect("a number");
+    assert!(cost("cpu_s") > 0.0 && cost("packets") >= 4000.0 && cost("longest_round_us") > 0.0, "{summary}");
+    assert!((cost("cpu_us_per_packet") * cost("packets") / 1e6 - cost("cpu_s")).abs() < 1e-9, "{summary}");
 }
 
 #[test]
