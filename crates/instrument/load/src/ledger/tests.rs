@@ -209,6 +209,114 @@ fn a_sequence_is_a_success_once_its_last_request_is_answered() {
     assert_eq!((broken.success, broken.failed_requests, broken.failed_sequences), (false, 1, 1));
 }
 
+#[test]
+fn connections_bytes_and_what_is_never_sent_are_counted_as_they_are_told() {
+    let mut ledger = ledger(&open());
+    ledger.open(0, 0);
+    ledger.established(0, true, 5 * MILLISECOND);
+    ledger.established(0, false, 7 * MILLISECOND);
+    ledger.established(1, false, 7 * MILLISECOND);
+    ledger.connect_failed(0, 111);
+    ledger.connect_failed(0, 111);
+    ledger.given_up();
+    ledger.wrote(10);
+    ledger.wrote(5);
+    ledger.read(7);
+    ledger.read(8);
+    ledger.begun(20 * MILLISECOND);
+    ledger.close(100 * MILLISECOND, [request(20 * MILLISECOND, 20 * MILLISECOND)].into_iter());
+    let Books { connections, window, .. } = ledger.finish();
+    assert_eq!((connections.established, connections.reopened, connections.failed), (1, 2, 1));
+    assert_eq!((connections.establishment.count(), connections.main_cause()), (3, Some(111)));
+    assert_eq!((window.errors.connect, window.bytes_sent, window.bytes_received, window.sent), (2, 15, 15, 1));
+    assert_eq!(window.unanswered.summary().max, 80_000.0, "in flight, at its age");
+}
+
+#[test]
+fn a_closed_loops_request_that_was_due_and_not_sent_has_its_age() {
+    let mut ledger = ledger(&closed());
+    ledger.open(0, 0);
+    ledger.not_sent_yet(40 * MILLISECOND, 100 * MILLISECOND);
+    ledger.never_sent(3);
+    ledger.close(100 * MILLISECOND, std::iter::empty());
+    let window = ledger.finish().window;
+    assert_eq!((window.requests.scheduled, window.requests.unsent, window.unanswered.count()), (4, 4, 1));
+    assert_eq!(window.unanswered.summary().max, 60_000.0);
+}
+
+#[test]
+fn progress_is_of_the_whole_run() {
+    let mut ledger = ledger(&open());
+    carry(&mut ledger, 10, 20);
+    ledger.open(100, 0);
+    carry(&mut ledger, 110, 120);
+    ledger.begun(130);
+    ledger.answered(request(130, 130), Answer { payload: 0, status: 500 }, 140, None);
+    ledger.begun(150);
+    ledger.connection_lost(0, Some(request(150, 150)), Cause::Read, 160);
+    ledger.expired(0, 170);
+    assert_eq!(ledger.shown(), (2, 3));
+}
+
+#[test]
+fn an_answer_fails_from_status_400_on() {
+    let mut ledger = ledger(&closed());
+    ledger.open(0, 0);
+    for status in [0, 200, 399, 400, 599] {
+        ledger.begun(10);
+        ledger.answered(request(10, 10), Answer { payload: 1, status }, 20, None);
+    }
+    ledger.close(100, std::iter::empty());
+    let window = ledger.finish().window;
+    assert_eq!((window.requests.completed, window.requests.failed, window.errors.status), (3, 2, 2));
+    assert_eq!((window.response.count(), window.payload_bytes), (3, 3), "errors are in neither");
+}
+
+#[test]
+fn each_set_of_times_holds_only_what_the_run_can_tell_apart() {
+    let reconnect = crate::config::Opening { reconnect: true, ..closed().opening };
+    for (config, transmits, [lag, service, transmission]) in [
+        (closed(), false, [0, 0, 0]),
+        (Config { opening: reconnect, ..closed() }, false, [0, 1, 0]),
+        (open(), false, [1, 1, 0]),
+        (open(), true, [1, 0, 1]),
+    ] {
+        let recorder = Recorder::new(&config.records, 0, 0..1);
+        let mut ledger = Ledger::new(&config, transmits, 1, recorder);
+        ledger.open(0, 0);
+        ledger.waited(5, 0);
+        ledger.begun(10);
+        ledger.sent(10, 12);
+        // The kernel took the time, so that nothing was late in taking it.
+        ledger.answered(request(10, 12), ANSWER, 20, None);
+        ledger.close(100, std::iter::empty());
+        let window = ledger.finish().window;
+        let sets = [&window.schedule_lag, &window.service, &window.transmission];
+        assert_eq!(sets.map(plimsoll_measure::times::Times::count), [lag, service, transmission]);
+        let waits = [&window.pool_wait, &window.backoff_wait, &window.receive_lag];
+        assert_eq!(waits.map(plimsoll_measure::times::Times::count), [1, 0, 0]);
+    }
+}
+
+#[test]
+fn a_sequence_is_none_before_its_last_answer_and_counts_its_failures() {
+    let records = Records { connections: true, ..Records::default() };
+    for (extent, success) in [(Extent::Each(3), false), (Extent::Requests(3), true)] {
+        let mut ledger = ledger(&Config { extent, records: records.clone(), ..closed() });
+        ledger.open(0, 0);
+        ledger.begun(10);
+        ledger.answered(request(10, 10), ANSWER, 20, None);
+        for _ in 0..2 {
+            ledger.begun(30);
+            ledger.answered(request(30, 30), Answer { payload: 0, status: 404 }, 40, None);
+        }
+        ledger.connect_failed(0, 111);
+        ledger.close(50, std::iter::empty());
+        let sequence = ledger.finish().sequences[0];
+        assert_eq!((sequence.success, sequence.failed_requests, sequence.failed_connects), (success, 2, 1));
+    }
+}
+
 proptest! {
     /// Whatever happens, and wherever the window lies in it, each span accounts for every request.
     #[test]
