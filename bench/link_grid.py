@@ -76,14 +76,23 @@ def goodput(network: Network) -> float:
     return float(iperf3(network, "-C", "cubic", "-O", "1", "-t", "2")["sum_received"]["bits_per_second"])
 
 
-def lost(network: Network) -> tuple[int, int]:
-    """Packets lost on the wire and packets offered, both ways together."""
+def totals(network: Network) -> dict[str, Any]:
+    """Packets that came to the wire, both ways together, those lost on it and by the emulator's
+    fault, and what emulating cost.
+    """
     network.emulator.stop(grace_s=5.0)
     summary = json.loads(network.emulator.take_lines()[-1])
-    return (
-        sum(way["dropped_by_loss"] for way in summary["links"]),
-        sum(way["offered"] - way["dropped_by_queue"] for way in summary["links"]),
-    )
+    links, emulator = summary["links"], summary["emulator"]
+    packets = sum(way["offered"] - way["dropped_by_queue"] for way in links)
+    lost = sum(way["dropped_by_loss"] for way in links)
+    return {
+        "packets": packets,
+        "packets_lost": lost,
+        "loss_measured": lost / packets,
+        "packets_lost_by_fault": sum(way["dropped_by_fault"] for way in links),
+        "cpu_us_per_packet": emulator["cpu_us_per_packet"],
+        "run_queue_wait_s": emulator["run_queue_wait_s"],
+    }
 
 
 def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
@@ -99,7 +108,7 @@ def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
             # TCP slows down with loss; datagrams do not, and the more there are the surer is their
             # share.
             iperf3(network, "-u", "-b", str(0.9 * BITS[rate]), "-l", "1400", "-t", "4")
-        dropped, offered = lost(network)
+        counted = totals(network)
     return {
         "rate": rate,
         "delay": delay,
@@ -109,9 +118,7 @@ def measure(binary: str, rate: str, delay: str, loss: str) -> dict[str, Any]:
         "round_trip_us_p99": times[round(0.99 * (len(times) - 1))] * 1e6,
         "goodput_asked_bits_per_s": BITS[rate] * PAYLOAD_SHARE,
         "goodput_bits_per_s": rate_bits,
-        "packets": offered,
-        "packets_lost": dropped,
-        "loss_measured": dropped / offered,
+        **counted,
     }
 
 
@@ -124,7 +131,8 @@ def row(found: dict[str, Any]) -> str:
     return (
         f"| {found['rate']} | {found['delay']} | {found['loss']} | {asked / 1e3:.2f} ms | {p50 / 1e3:.2f} ms "
         f"({p50 / asked - 1:+.1%}) | {found['round_trip_us_p99'] / 1e3:.2f} ms | {wanted / 1e6:.1f} Mbit/s "
-        f"| {got / 1e6:.1f}{off} | {found['loss_measured']:.2%} of {found['packets']:,} |"
+        f"| {got / 1e6:.1f}{off} | {found['loss_measured']:.2%} of {found['packets']:,} "
+        f"| {found['cpu_us_per_packet']:.1f} us, {found['packets_lost_by_fault']} lost |"
     )
 
 
@@ -172,8 +180,8 @@ def main() -> None:
     binary = find_binary()
     if shutil.which("iperf3") is None:
         raise SystemExit("iperf3 is not installed, which measures the goodput; install it with your package manager")
-    print("| rate | delay | loss | RTT asked | RTT p50 | p99 | goodput asked | measured | loss measured |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| rate | delay | loss | RTT asked | RTT p50 | p99 | goodput asked | measured | loss measured | CPU a frame |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     found = []
     for rate, delay, loss in GRID:
         found.append(measure(binary, rate, delay, loss))
