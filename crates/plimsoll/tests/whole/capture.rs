@@ -183,31 +183,33 @@ fn tshark(path: &str) -> HashMap<&'static str, u64> {
 /// summary.
 fn tshark_intervals(path: &str, count: usize) -> Vec<Value> {
     const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
-    const FAULTS: [&str; 3] = ["retransmissions", "out_of_order", "duplicate_acks"];
+    const FAULTS: [&str; 4] = ["retransmissions", "out_of_order", "duplicate_acks", "zero_windows"];
     let fields = [
         "frame.time_relative",
+        "frame.len",
         "tcp.flags",
         "tcp.analysis.retransmission",
         "tcp.analysis.out_of_order",
         "tcp.analysis.duplicate_ack",
+        "tcp.analysis.zero_window",
     ];
     let mut arguments = vec!["-r", path, "-T", "fields"];
     arguments.extend(fields.iter().flat_map(|field| ["-e", *field]));
-    let mut intervals = vec![[0_u64; FLAGS.len() + FAULTS.len()]; count];
+    let names: Vec<&str> = ["packets", "bytes"].into_iter().chain(FLAGS).chain(FAULTS).collect();
+    let mut intervals = vec![vec![0_u64; names.len()]; count];
     for line in run("tshark", &arguments).lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         let interval = (columns[0].parse::<f64>().expect("seconds") * 10.0) as usize;
-        let flags = u64::from_str_radix(columns[1].trim_start_matches("0x"), 16).unwrap_or(0);
-        for (bit, total) in intervals[interval].iter_mut().take(FLAGS.len()).enumerate() {
-            *total += flags >> bit & 1;
-        }
-        for (fault, total) in intervals[interval].iter_mut().skip(FLAGS.len()).enumerate() {
-            *total += u64::from(!columns[2 + fault].is_empty());
+        let length = columns[1].parse::<u64>().expect("bytes");
+        let flags = u64::from_str_radix(columns[2].trim_start_matches("0x"), 16).unwrap_or(0);
+        let set = (0..FLAGS.len()).map(|bit| flags >> bit & 1);
+        let seen = columns[3..].iter().map(|column| u64::from(!column.is_empty()));
+        for (total, one) in intervals[interval].iter_mut().zip([1, length].into_iter().chain(set).chain(seen)) {
+            *total += one;
         }
     }
-    let record = |counts: [u64; FLAGS.len() + FAULTS.len()]| {
-        let names = FLAGS.iter().chain(&FAULTS).zip(counts).map(|(name, count)| ((*name).to_owned(), count.into()));
-        Value::Object(names.collect())
+    let record = |counts: Vec<u64>| {
+        Value::Object(names.iter().zip(counts).map(|(name, count)| ((*name).to_owned(), count.into())).collect())
     };
     intervals.into_iter().map(record).collect()
 }
