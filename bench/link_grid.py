@@ -180,7 +180,7 @@ def main() -> None:
     binary = find_binary()
     if shutil.which("iperf3") is None:
         raise SystemExit("iperf3 is not installed, which measures the goodput; install it with your package manager")
-    print("| rate | delay | loss | RTT asked | RTT p50 | p99 | goodput asked | measured | loss measured | CPU a frame |")
+    print("| rate | delay | loss | RTT asked | RTT p50 | p99 | goodput asked | measured | loss measured | CPU/packet |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     found = []
     for rate, delay, loss in GRID:
