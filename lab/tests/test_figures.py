@@ -140,6 +140,24 @@ def test_every_figure_has_one_name_and_each_can_be_a_limit() -> None:
     assert read_limit("elapsed", "< 2s", source="it.toml").value == 2.0
 
 
+def test_a_limit_may_ask_for_an_exact_value_and_for_a_status() -> None:
+    limit = read_limit("statuses.404", "== 0", source="it.toml")
+    assert (limit.figure, limit.operator, limit.value) == ("statuses.404", "==", 0.0)
+    assert read_limit("status_codes.5xx", "!=7", source="it.toml").operator == "!="
+    for name in ("statuses.4xx", "statuses.099", "status_codes.404"):
+        with pytest.raises(SuiteError, match="no such figure"):
+            read_limit(name, "== 0", source="it.toml")
+
+
+def test_answers_by_status_are_figures_where_a_limit_names_them() -> None:
+    summary = {**SUMMARY, "statuses": {"200": 98, "404": 2}, "status_codes": {"2xx": 98, "4xx": 2}}
+    asked = ("statuses.404", "statuses.503", "status_codes.4xx", "response_time_us.p99")
+    found = figures(load={"summary": summary}, asked=asked)
+    named = {name: value for name, value in found.items() if name.startswith("status")}
+    assert named == {"statuses.404": 2, "statuses.503": 0, "status_codes.4xx": 2}
+    assert "statuses.404" not in figures(asked=asked), "without a summary nothing is known"
+
+
 def test_a_figure_of_a_part_is_found_by_its_name_and_an_unknown_one_refused() -> None:
     assert read_limit("role.saturator.response_time.p99", "< 1ms", source="it.toml").value == 1000.0
     assert figure_named("client.h2.completed_rate") is not None

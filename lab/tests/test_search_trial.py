@@ -11,7 +11,9 @@ from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, reading_of, what_broke
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
+from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Suite
 
 SUITE = read_text(
     """
@@ -51,6 +53,20 @@ def test_a_limit_that_is_missed_is_a_loss_and_one_that_is_met_is_none() -> None:
     assert loss_ratio(GOOD, SUITE) == 0
     assert 0.3 < loss_ratio(BAD, SUITE) < 0.5
     assert broken_by(BAD, SUITE) == "response time, p99 at 80.0 ms"
+
+
+def test_exact_limits_are_met_or_missed_and_guide_no_search() -> None:
+    def asked(condition: str) -> Suite:
+        return replace(SUITE, limits=(read_limit("statuses.503", condition, source="it.toml"),))
+
+    def answered(count: float) -> TrialRecord:
+        return replace(GOOD, figures={**GOOD.figures, "statuses.503": count})
+
+    for condition, count, met in (("== 0", 0, True), ("== 0", 2, False), ("== 2", 2, True), ("!= 2", 2, False)):
+        assert (loss_ratio(answered(count), asked(condition)) == 0) is met, (condition, count)
+        assert reading_of(answered(count), asked(condition)).excess is None
+    assert broken_by(answered(2), asked("== 0")).startswith("answers with status 503 at 2")
+    assert loss_ratio(GOOD, asked("== 0")) > 0, "a trial that has no such figure met nothing"
 
 
 def test_requests_that_were_due_and_not_answered_are_lost() -> None:

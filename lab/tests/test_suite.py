@@ -123,6 +123,7 @@ REFUSALS = {
     ),
     "limit's figure": (GOOD + '[limits]\n"response_time.p98" = "<1s"\n', "no such figure; did you mean"),
     "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
+    "a status of an echo": (GOOD + '[limits]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),
     "command without ready": (GOOD.replace('protocol = "echo"\n[load]', 'command = ["x"]\n[load]'), "ready"),
     "command as a text": (

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.summary import COMPARE
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
 from plimsoll_lab.stats.capacity import Reading
 from plimsoll_lab.store.records import Counts, TrialRecord, counts
 from plimsoll_lab.store.run_record import BreakRecord, CauseRecord, EnvironmentRecord, ShortOf
+from plimsoll_lab.suite.conditions import EXACT, OPERATORS
 from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite
 
@@ -81,10 +81,10 @@ def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
 
 def _excess(trial: TrialRecord, limit: Limit) -> float | None:
     """The logarithm of the figure over its limit, above 0 where it is beyond; None where it has
-    none.
+    none, as that of `==` says nothing of the load.
     """
     value = trial.figures.get(limit.figure, 0.0)
-    if value <= 0 or limit.value <= 0:
+    if value <= 0 or limit.value <= 0 or limit.operator in EXACT:
         return None
     ratio = math.log(value / limit.value)
     return -ratio if limit.operator.startswith(">") else ratio
@@ -167,7 +167,7 @@ def _off(trial: TrialRecord, limit: Limit) -> float:
     value = trial.figures.get(limit.figure)
     if value is None:
         return MOST_LOST
-    if COMPARE[limit.operator](float(value), float(limit.value)):
+    if OPERATORS[limit.operator](value, limit.value):
         return 0.0
     high, low = max(value, limit.value), min(value, limit.value)
     return max(LEAST_LOST, 1 - low / high) if high > 0 else LEAST_LOST

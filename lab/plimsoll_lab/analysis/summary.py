@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -34,12 +35,12 @@ from plimsoll_lab.store.summary_record import (
     TrialsSummary,
     VerdictRecord,
 )
+from plimsoll_lab.suite.conditions import EXACT, OPERATORS
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Limit
 
 CAPACITY = "capacity"
 """The figure of a run that searches."""
-COMPARE = {"<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__}
 
 
 def summarise_run(folder: RunFolder) -> RunSummary:
@@ -158,7 +159,7 @@ def summarise_point(
         reason=reason,
         figures=figures,
         doubtful=bool(figures) and (spoilt or (one_line and untrue)),
-        limits=[_limit(limit, figures, point) for limit in limits] if valid else [],
+        limits=[_limit(limit, valid, point) for limit in limits] if valid else [],
     )
 
 
@@ -174,14 +175,19 @@ def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) 
     return outcome, reason
 
 
-def _limit(limit: Limit, figures: Mapping[str, FigureSummary], point: PointRecord) -> LimitSummary:
-    median = figures[limit.figure].median if limit.figure in figures else math.nan
+def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
+    """Whether the median meets a limit; every trial has to meet `==` and `!=`, as a median passes
+    over the one that does not.
+    """
+    values = [trial.figures[limit.figure] for trial in valid if limit.figure in trial.figures]
+    median = statistics.median(values) if values else None
+    judged = values if limit.operator in EXACT else [each for each in (median,) if each is not None]
     return LimitSummary(
         point=point.setting,
         limit=limit.text,
         figure=limit.figure,
-        median=None if math.isnan(median) else median,
-        met=COMPARE[limit.operator](float(median), float(limit.value)),
+        median=median,
+        met=bool(judged) and all(OPERATORS[limit.operator](each, limit.value) for each in judged),
     )
 
 

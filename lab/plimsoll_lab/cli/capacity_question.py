@@ -150,7 +150,7 @@ def _server(options: argparse.Namespace) -> dict[str, Value]:
 
 
 def _limit(text: str) -> tuple[str, str]:
-    match = re.fullmatch(r"\s*([\w.]+)\s*([<>].*?)\s*", text)
+    match = re.fullmatch(r"\s*([\w.]+)\s*((?:[<>]|==|!=).*?)\s*", text)
     if match is None:
         raise SuiteError(
             f"capacity: --limit {text}: write a figure, an operator and a value: 'response_time.p99 < 50ms'"

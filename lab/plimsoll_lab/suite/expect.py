@@ -8,21 +8,14 @@ joined by +, - and *.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.conditions import CONDITION, OPERATORS
 from plimsoll_lab.suite.errors import SuiteError
 
-OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
-    "==": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
-}
-_CONDITION = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*")
+_CONDITION = re.compile(CONDITION)
 _TERM = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+)|(\d[\d_.]*\s?[A-Za-z%]*))\s*([+*-]|$)")
 _READERS = (units.duration_s, units.size_bytes, units.ratio, units.count)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.conditions import CONDITION
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Limit, Point, SearchSettings, Suite
 
@@ -151,22 +152,37 @@ def part_figures(kind: str, part: str) -> tuple[Figure, ...]:
     )
 
 
+_STATUS = re.compile(r"statuses\.([1-9]\d\d)|status_codes\.([1-5]xx)")
+"""Answers with one status, or with one of a class (RFC 9110, section 15)."""
+
+
+def status_figure(name: str) -> Figure | None:
+    """The count of answers with a status of HTTP, such as `statuses.404`; None of another name."""
+    match = _STATUS.fullmatch(name)
+    if match is None:
+        return None
+    return Figure(name=name, label=f"answers with status {match[1] or match[2]}", unit="count", better="lower")
+
+
 def figure_named(name: str) -> Figure | None:
     """A figure by its path in the records; None where there is none."""
     match = _PART.fullmatch(name)
     if match is None:
-        return BY_NAME.get(name)
+        return BY_NAME.get(name) or status_figure(name)
     return next((each for each in part_figures(match[1], match[2]) if each.name == name), None)
 
 
 def figures_of(suite: Suite, points: Iterable[Point] = ()) -> tuple[Figure, ...]:
-    """Every figure that a trial of a suite may have: those of all trials, of its roles and of its
-    generators' hosts. A suite may only count these; its points name them.
+    """Every figure that a trial of a suite may have: those of all trials, of its roles, of its
+    generators' hosts, and the statuses that its limits name. A suite may only count the hosts; its
+    points name them.
     """
     loads = (suite.place.load, *(point.place.load for point in points))
     clients = dict.fromkeys(host for load in loads if len(load) > 1 for host in load)
     of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
-    return (*FIGURES, *of_roles, *(each for host in clients for each in part_figures("client", host)))
+    of_clients = (each for host in clients for each in part_figures("client", host))
+    of_limits = (found for limit in suite.limits if (found := status_figure(limit.figure)) is not None)
+    return (*FIGURES, *of_roles, *of_clients, *dict.fromkeys(of_limits))
 
 
 CAPACITY = "capacity"
@@ -179,7 +195,7 @@ def capacity_figure(search: SearchSettings) -> Figure:
 
 
 _UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s|(?<!per_)s)(?=\.|$)")
-_LIMIT = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")
+_LIMIT = re.compile(CONDITION)
 
 
 def limit_name(figure: Figure) -> str:
@@ -194,7 +210,7 @@ def figure_of_limit(name: str) -> Figure | None:
     """A figure by its name in a limit, or by its path in the records."""
     match = _PART.fullmatch(name)
     if match is None:
-        return BY_LIMIT_NAME.get(name) or BY_NAME.get(name)
+        return BY_LIMIT_NAME.get(name) or BY_NAME.get(name) or status_figure(name)
     return next((each for each in part_figures(match[1], match[2]) if name in {each.name, limit_name(each)}), None)
 
 

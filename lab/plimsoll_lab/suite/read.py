@@ -18,7 +18,7 @@ from plimsoll_lab.suite.drawn import check_drawn, read_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import lay_fast
-from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
+from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, status_figure, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND, EXCLUDE, RUN, TOP, VERDICT
 from plimsoll_lab.suite.placement import change_role, check_references, read_place, read_roles, start_order
@@ -103,6 +103,7 @@ def read_text(
     if suite.search is not None:
         check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
     _check_compare(suite)
+    _check_limits(suite)
     return suite
 
 
@@ -402,6 +403,16 @@ def _seconds(value: object, key: str, *, source: str) -> float:
         return units.duration_s(value)
     except ValueError as refusal:
         raise SuiteError(f"{source}: [run] {key}: {refusal}") from None
+
+
+def _check_limits(suite: Suite) -> None:
+    """Only HTTP has statuses: of an echo such a limit could neither be met nor missed."""
+    varies = "load.protocol" in {axis.path for axis in suite.axes}
+    if suite.load.get("protocol", "echo") == "http" or varies:
+        return
+    for limit in suite.limits:
+        if status_figure(limit.figure) is not None:
+            raise SuiteError(f"{suite.source}: [limits] {limit.text}: only HTTP has statuses; set [load] protocol")
 
 
 def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:

@@ -28,7 +28,7 @@ class Limit:
     figure: str
     """The figure's name, as in the records: `response_time_us.p99`."""
     operator: str
-    """One of `<`, `<=`, `>`, `>=`."""
+    """One of `<`, `<=`, `>`, `>=`, `==`, `!=`."""
     value: float
     """The bound, in the figure's own unit."""
     text: str

@@ -5,7 +5,7 @@ here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.stats.backlog import batch_growth
@@ -19,7 +19,7 @@ from plimsoll_lab.store.program_output import (
 )
 from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES
+from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES, status_figure
 from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
@@ -53,6 +53,8 @@ class Told:
     """Of each capture."""
     window: Window
     """Of the window."""
+    asked: Collection[str] = ()
+    """Figures that the suite's limits name."""
 
 
 def trial_figures(told: Told, point: Point) -> Figures:
@@ -63,6 +65,7 @@ def trial_figures(told: Told, point: Point) -> Figures:
     if printed:
         figures |= _due(summary, point) | _fetches(summary)
     figures |= sequences(told.connections) | _backlog(told.seconds, summary)
+    figures |= _statuses(printed, told.asked)
     figures |= pick({"server": told.server.get("summary")}, (each.name for each in FIGURES))
     # Of a server that somebody else runs the cost is not known.
     if "address" not in point.server:
@@ -121,6 +124,12 @@ def _statistics(samples: Sequence[float]) -> Figures:
         "sample_variance": squares / (len(samples) - 1) if len(samples) > 1 else 0.0,
         "max": max(samples, default=0.0),
     }
+
+
+def _statuses(printed: Json, asked: Collection[str]) -> Figures:
+    """Answers by status, of those that a limit names; a status without answers is not printed."""
+    names = [name for name in asked if status_figure(name) is not None and name.partition(".")[0] in printed]
+    return dict.fromkeys(names, 0.0) | pick(printed, names)
 
 
 def _due(summary: LoadSummary, point: Point) -> Figures:

@@ -153,6 +153,7 @@ def run_trial(
         hosts=record_of(HostsRecord, seen.hosts | ({"captures": seen.captures} if seen.captures else {})),
         captures=seen.captures,
         window=seen.window,
+        asked=tuple(limit.figure for limit in suite.limits),
     )
     figures = trial_figures(told, point)
     if judgement.outcome == "ok":
