@@ -1,15 +1,18 @@
-"""When the emulator's own lateness spoils a trial, and when it only raises a doubt."""
+"""What the emulator's own lateness leaves of a trial, a figure at a time."""
 
 from __future__ import annotations
 
 import pytest
+from made_records import point_summary
 
+from plimsoll_lab.analysis.family import unlike_cuts, value_of
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import LinkWindow
+from plimsoll_lab.store.records import CutRecord, TrialRecord
 from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
-from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
+from plimsoll_lab.trial.disturbance import Logged, cut_record, network_doubts, read_log, unknown_moments, without_cut
 
 
 def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:
@@ -24,17 +27,126 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
     [
         (None, None),
         (network(), None),
-        (network(late=20, moments=1), None),
-        (network(late=21, moments=1), "late for 21 of 10000 packets"),
-        (network(lost=1), "lost 1 packets by its own fault"),
-        (network(unread=2), "lost 2 packets by its own fault"),
+        (network(late=5000, moments=9), None),
+        (network(lost=1, moments=1), None),
         (LinkWindow(silent=True), "said nothing"),
-        (LinkWindow(backlog_drops=3), "lost 3 packets by its own fault"),
+        (LinkWindow(backlog_drops=3), "the kernel dropped 3 packets"),
+        (network(late=20), None),
+        (network(late=21), "late for 21 of 10000 packets during the window, and did not say when"),
+        (network(unread=2), "lost 2 packets by its own fault during the window, and did not say when"),
     ],
 )
-def test_a_trial_is_made_again_when_too_many_packets_were_late(seen: LinkWindow | None, said: str | None) -> None:
-    found = too_disturbed(seen)
+def test_only_faults_of_an_unknown_moment_spoil_a_trial(seen: LinkWindow | None, said: str | None) -> None:
+    found = unknown_moments(seen)
     assert (found is None) if said is None else (found is not None and said in found)
+
+
+OPENED = 1_795_000_000.0
+FIGURES = {
+    "completed_rate": 90.0,
+    "goodput_bits_per_s": 900.0,
+    "response_time_us.p50": 2000.0,
+    "response_time_us.p99": 150_000.0,
+    "response_time_us.max": 150_000.0,
+    "service_time_us.p99": 150_000.0,
+    "server.cpu_us_per_request": 7.0,
+}
+
+
+def late_at(*moments: tuple[float, float]) -> LinkWindow:
+    rows = [
+        {"from_unix_s": OPENED + start, "to_unix_s": OPENED + end, "late_frames": 1, "lost_frames": 0, "worst_us": 900}
+        for start, end in moments
+    ]
+    return LinkWindow.model_validate({"links": [], "disturbances": rows})
+
+
+def log(*, delayed: tuple[float, float] = (0.0, 0.0), seconds: int = 10) -> Logged:
+    """A request each 10 ms that takes 2 ms; those due in a time are answered at its end."""
+    starts = [number / 100 for number in range(100 * seconds)]
+    held = [delayed[0] <= start < delayed[1] for start in starts]
+    times_s = [delayed[1] - start + 0.002 if late else 0.002 for start, late in zip(starts, held, strict=True)]
+    return Logged(starts=[OPENED + start for start in starts], times_s=times_s)
+
+
+def test_a_moment_of_disturbance_is_cut_out_and_every_other_figure_stands() -> None:
+    moment = (4.0005, 4.0205)
+    cut = cut_record(late_at(moment), (OPENED, OPENED + 10), log(delayed=moment), closed=True)
+    assert cut is not None
+    assert cut.moments == 1
+    assert 0.03 <= cut.share * 10 <= 0.05
+    kept = without_cut(FIGURES, cut)
+    assert kept["completed_rate"] == pytest.approx(100, rel=0.01)
+    assert kept["goodput_bits_per_s"] == pytest.approx(1000, rel=0.01)
+    assert kept["response_time_us.p50"] == pytest.approx(2000)
+    assert kept["response_time_us.p99"] == pytest.approx(2000), "the kept requests took 2 ms each"
+    assert kept["server.cpu_us_per_request"] == 7.0
+    assert not {"response_time_us.max", "service_time_us.p99"} & kept.keys(), "of these nothing is known"
+    assert cut.bounds["response_time_us.p99"] == pytest.approx((2000, 2000))
+    assert cut.doubted == ["response_time_us.p99_9"]
+
+
+def test_a_long_disturbance_leaves_the_median_and_the_rate_and_no_tail() -> None:
+    moment = (4.0, 5.0)
+    cut = cut_record(late_at(moment), (OPENED, OPENED + 10), log(delayed=moment), closed=False)
+    assert cut is not None
+    assert cut.doubted == ["response_time_us.p90", "response_time_us.p99", "response_time_us.p99_9"]
+    kept = without_cut(FIGURES, cut)
+    assert "response_time_us.p99" not in kept
+    assert kept["response_time_us.p50"] == pytest.approx(2000)
+    assert kept["completed_rate"] == pytest.approx(100, rel=0.02)
+
+
+def test_a_generator_without_a_log_leaves_its_rate_where_little_was_cut() -> None:
+    short, long = (cut_record(late_at((4.0, end)), (OPENED, OPENED + 10), None, closed=True) for end in (4.1, 6.0))
+    assert short is not None
+    assert long is not None
+    assert {"completed_rate", "server.cpu_us_per_request"} <= without_cut(FIGURES, short).keys()
+    assert without_cut(FIGURES, long) == {"server.cpu_us_per_request": 7.0}
+
+
+def test_without_a_disturbance_nothing_is_cut() -> None:
+    assert cut_record(late_at(), (OPENED, OPENED + 10), log(), closed=True) is None
+    assert cut_record(None, (OPENED, OPENED + 10), log(), closed=True) is None
+    assert without_cut(FIGURES, None) == FIGURES
+
+
+def test_a_log_is_read_as_the_generator_writes_it() -> None:
+    found = read_log(
+        [
+            "time,connection,request,bytes,response_time_us,phase,outcome\n",
+            "1795335729.264431,2,1,64,241.099,warm_up,ok\n",
+            "1795335729.571782,1,16,64,129.622,window,ok\n",
+            "1795335729.591900,1,17,64,117.108,window,timeout\n",
+        ]
+    )
+    assert list(found.times_s) == pytest.approx([129.622e-6])
+    assert list(found.starts) == pytest.approx([1795335729.571652], abs=1e-6)
+
+
+def test_a_percentile_with_bounds_is_judged_by_them_and_unlike_cuts_by_nothing() -> None:
+    def trial(point: int, share: float, block: int) -> TrialRecord:
+        cut = CutRecord(
+            moments=1, share=share, requests=1, touched=0, completed_rate=100.0,
+            bounds={"response_time_us.p99": (1000.0, 3000.0)}, estimates={"response_time_us.p99": 2000.0}, doubted=[],
+        )  # fmt: skip
+        return TrialRecord(
+            number=block, block=block, point=point, setting={}, outcome="ok", reason=None, warnings=(), cut=cut,
+            figures={"response_time_us.p99": 2000.0, "completed_rate": 100.0}, started_unix_s=0, elapsed_s=1,
+            server={}, load={}, machine={},
+        )  # fmt: skip
+
+    assert value_of(trial(0, 0.01, 1), "response_time_us.p99") == (1000.0, 3000.0)
+    assert value_of(trial(0, 0.01, 1), "completed_rate") == 100.0
+    points = [point_summary({"server.model": "a"}, 0), point_summary({"server.model": "b"}, 1)]
+
+    def asked(figure: str, other: float) -> str | None:
+        return unlike_cuts(figure, points, {0: [trial(0, 0.010, 1)], 1: [trial(1, other, 1)]})
+
+    assert asked("response_time_us.p99", 0.014) is None
+    assert "1.0% of one contender's time and 1.6%" in str(asked("response_time_us.p99", 0.016))
+    assert asked("response_time_us.p50", 0.016) is None
+    assert asked("completed_rate", 0.5) is None
 
 
 def test_moments_are_a_doubt_with_the_worst_of_them() -> None:

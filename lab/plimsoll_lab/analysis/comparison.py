@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.analysis.summary import CAPACITY, summarise_run
+from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Doubt, Outcome
 from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, ComparisonSummary, LostPoint, PointSummary, RunSummary
+from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.settings import Settings
 
 SAME = (

@@ -6,18 +6,19 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
 from plimsoll_lab.analysis.claims import hold_references, judge_claims
+from plimsoll_lab.analysis.family import control_of, questions_of, without
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
-from plimsoll_lab.analysis.searches import capacity_family, describe_searches
+from plimsoll_lab.analysis.searches import describe_searches
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Value, can_say_anything
+from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Ranking, can_say_anything
 from plimsoll_lab.stats.control import control_verdicts
 from plimsoll_lab.stats.results import Control
 from plimsoll_lab.stats.scores import score
@@ -36,17 +37,21 @@ from plimsoll_lab.store.summary_record import (
     VerdictRecord,
 )
 from plimsoll_lab.suite.conditions import EXACT, OPERATORS
-from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Limit
 
-CAPACITY = "capacity"
-"""The figure of a run that searches."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Judged:
+    """What the trials of a run say."""
+
+    by_point: Mapping[int, Sequence[TrialRecord]]
+    points: Sequence[PointSummary]
+    family: Sequence[Question]
+    rankings: Sequence[Ranking]
+    verdicts: Sequence[Verdict]
 
 
-def summarise_run(folder: RunFolder) -> RunSummary:
-    """Everything there is to say about a run."""
-    run = folder.read_run()
-    trials = folder.read_trials()
+def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     by_point: dict[int, list[TrialRecord]] = {}
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
@@ -60,14 +65,24 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     ]
     controls = {point.number for point in run.points if point.control}
     points = [point for point in every if point.number not in controls]
-    margin, seed = run.family.margin, run.seed
-    family = _family(run, points, by_point)
+    family = questions_of(run, points, by_point)
     alike = [point for point in every if point.number in controls]
-    family = [replace(each, control=_control(run, each, points, alike, by_point)) for each in family]
-    held = control_verdicts(family, seed=seed)
-    rankings = rank(family, seed=seed)
-    answered = [verdict_record(verdict) for verdict in verdicts(rankings, margin=margin, seed=seed)]
-    scores = score(rankings, margin=margin)
+    family = [replace(each, control=control_of(run, each, points, alike, by_point)) for each in family]
+    rankings = rank(family, seed=run.seed)
+    found = verdicts(rankings, margin=run.family.margin, seed=run.seed)
+    return _Judged(by_point=by_point, points=points, family=family, rankings=rankings, verdicts=found)
+
+
+def summarise_run(folder: RunFolder) -> RunSummary:
+    """Everything there is to say about a run."""
+    run = folder.read_run()
+    trials = folder.read_trials()
+    judged = _judge(run, trials)
+    by_point, points, family = judged.by_point, judged.points, judged.family
+    margin = run.family.margin
+    held = control_verdicts(family, seed=run.seed)
+    answered = [verdict_record(verdict) for verdict in judged.verdicts]
+    scores = score(judged.rankings, margin=margin)
     outcomes = {point.outcome for point in points}
     capacities = describe_searches(run)
     if capacities:
@@ -191,91 +206,6 @@ def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> Li
     )
 
 
-def _family(
-    run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
-) -> list[Question]:
-    compare = run.family.compare
-    if compare is None:
-        return []
-    if run.search is not None:
-        return capacity_family(run, compare)
-    places: dict[str, list[PointSummary]] = {}
-    for point in points:
-        places.setdefault(repr(_without(point.point, compare)), []).append(point)
-    questions = []
-    for figure in run.family.figures:
-        for here in places.values():
-            contenders: dict[str, Mapping[int, Value]] = {}
-            absent = []
-            for point in here:
-                label = formatting.value(point.point[compare])
-                values = {
-                    trial.block: value
-                    for trial in by_point.get(point.number, [])
-                    if (value := _value(trial, figure)) is not None
-                }
-                if point.outcome in {"ok", "generator_limited"} and values:
-                    contenders[label] = values
-                else:
-                    absent.append(label)
-            questions.append(
-                Question(
-                    figure=figure,
-                    better=run.figure(figure).better,
-                    at=_without(here[0].point, compare),
-                    contenders=contenders,
-                    absent=tuple(absent),
-                )
-            )
-    return questions
-
-
-def _without(setting: Settings, compare: str | None) -> Settings:
-    """A point's setting besides what competes."""
-    return {path: value for path, value in setting.items() if path != compare}
-
-
-LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
-"""Figures of which a generator at its own limit gives a lower bound."""
-SERVERS_OWN = ("server.cpu_us_per_request", "server.memory_bytes")
-"""Figures that a generator at its own limit does not spoil."""
-
-
-def _value(trial: TrialRecord, figure: str) -> Value | None:
-    """What a trial says of a figure; where the generator was at its limit, no response time."""
-    found = trial.figures.get(figure)
-    if found is None or trial.outcome == "ok":
-        return found
-    if trial.outcome != "generator_limited":
-        return None
-    if figure in LOWER_BOUND:
-        return (found, math.inf)
-    return found if figure in SERVERS_OWN else None
-
-
-def _control(
-    run: RunRecord,
-    question: Question,
-    points: Sequence[PointSummary],
-    alike: Sequence[PointSummary],
-    by_point: Mapping[int, Sequence[TrialRecord]],
-) -> tuple[Mapping[int, float], Mapping[int, float]] | None:
-    """The two series of the A/A control at a question's setting."""
-
-    def series(point: PointSummary) -> dict[int, float]:
-        return {
-            trial.block: trial.figures[question.figure]
-            for trial in by_point.get(point.number, [])
-            if trial.outcome == "ok" and question.figure in trial.figures
-        }
-
-    for again in alike:
-        if _without(again.point, run.family.compare) == question.at:
-            one = next((point for point in points if point.point == again.point), None)
-            return (series(one), series(again)) if one is not None else None
-    return None
-
-
 def verdict_record(verdict: Verdict) -> VerdictRecord:
     """A verdict as it is printed: a bound that does not exist is null."""
     others = [
@@ -298,7 +228,7 @@ def _stops(
     return [
         StopRecord(
             contender=formatting.value(point.point[compare]) if compare else "",
-            at=_without(point.point, compare),
+            at=without(point.point, compare),
             outcome=point.outcome,
             reason=point.reason,
             held=_held(by_point.get(point.number, [])),

@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.summary import CAPACITY
 from plimsoll_lab.report.over import Over, axes_over, by_rest, columns, panels, x_axis
 from plimsoll_lab.report.over import wanted as asked
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 from plimsoll_lab.suite.documents import Reference
-from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.figures import CAPACITY, Figure
 from plimsoll_lab.suite.settings import Settings
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")

@@ -60,6 +60,8 @@ class Question:
     """Of each contender that was measured here, the figure by block."""
     absent: Sequence[str] = ()
     """Contenders without a result here: stopped, failed, or not valid."""
+    obstacle: str | None = None
+    """Why the contenders may not be compared, where the reason is known beforehand."""
     control: tuple[Mapping[int, float], Mapping[int, float]] | None = None
     """One contender measured twice, by block: the A/A control; None where the suite has none."""
 
@@ -213,7 +215,9 @@ def _rankable(question: Question) -> tuple[list[str], dict[str, str]]:
     """The contenders that can be compared with each other, and why the rest cannot."""
     unranked: dict[str, str] = {}
     for name, values in question.contenders.items():
-        if not values:
+        if question.obstacle is not None:
+            unranked[name] = question.obstacle
+        elif not values:
             unranked[name] = "no valid result"
         elif any(_ends(value)[1] <= 0 for value in values.values()):
             unranked[name] = "a value of zero has no ratio to another"

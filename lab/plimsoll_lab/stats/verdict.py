@@ -163,6 +163,8 @@ def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | Non
 
 def _no_pair(ranking: Ranking) -> tuple[Call, str]:
     question = ranking.question
+    if question.obstacle is not None:
+        return "not shown", question.obstacle
     if len(ranking.places) > 1:
         return "not shown", "no contender is ahead of every other in the blocks that both have"
     short = "; ".join(f"{name}: {reason}" for name, reason in ranking.unranked.items())

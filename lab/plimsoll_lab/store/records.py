@@ -99,6 +99,30 @@ class Attempt:
     """The code of what was in its way."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CutRecord:
+    """The disturbed time that was cut out of a trial's window, and what is known without it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _FORM
+
+    moments: int
+    """Moments at which the emulator of the links was late, or lost packets."""
+    share: float
+    """The part of the window that was cut out."""
+    requests: int | None
+    """Requests that were due in that time, or would have been; null without a request log."""
+    touched: int | None
+    """Kept requests that were in flight in a moment; null without a request log."""
+    completed_rate: float | None
+    """Requests completed a second in the kept time; null where it is not known."""
+    bounds: Mapping[str, tuple[float, float]]
+    """Between which values each percentile lies, whatever the cut requests would have taken."""
+    estimates: Mapping[str, float]
+    """These percentiles of the kept requests."""
+    doubted: Sequence[str]
+    """Figures of which nothing is known without the cut requests."""
+
+
 class EndRecord(TypedDict, total=False):
     """How a process was started and how it ended."""
 
@@ -249,6 +273,8 @@ class TrialRecord:
     the machine."""
     network: Mapping[str, object] | None = None
     """What the emulated links did over the window; None without a network."""
+    cut: CutRecord | None = None
+    """The disturbed time that was cut out of the window; None where there was none."""
     schema_version: Literal[1] = field(default=SCHEMA_VERSION)
     """Of this record's form."""
 

@@ -110,6 +110,15 @@ def share(settings: Settings, number: int, of: int) -> Settings:
     return own
 
 
+def with_log(suite: Suite, settings: Settings) -> Settings:
+    """The settings of a measured generator. Over a network it logs each request, where its engine
+    can: what the emulator disturbs is cut out by the request's start.
+    """
+    if suite.network is None or settings.get("engine") == "fork":
+        return settings
+    return {"request_log": True, **settings}
+
+
 def with_warm_up(command: list[str], suite: Suite, settings: Settings, role: Role | None) -> list[str]:
     """A generator's command with the run's warm-up; one that is not measured goes on until it is
     stopped.

@@ -1,32 +1,160 @@
-"""How far the emulator was from the network that was asked for, during a trial. Pure."""
+"""When the emulator was not the network that was asked for, and what is known of a trial without
+those moments. Pure.
+
+Such moments spoil no trial. They are cut out of its window (`stats/cut.py`), and each figure is
+judged by itself: those of the kept time stand, percentiles get bounds, and what has no bound is
+doubted.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
 from plimsoll_lab.store.program_output import LinkWindow
-from plimsoll_lab.store.records import Doubt
+from plimsoll_lab.store.records import CutRecord, Doubt
 
-LATE_TOLERATED = 0.002
-"""The part of the packets that may be late by the emulator's fault. A request is two packets or
-more, so one in five hundred is half a per cent of the requests: the 99th percentile stands."""
+TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
+"""Figures that a moment may have moved; of the first the request log has each request."""
+FETCHES = ("connection_and_transmission_us", "backlog_growth.low", "backlog_growth.high")
+"""More of them, each one number."""
+RATES = ("completed_rate", "goodput_bits_per_s", "offered_rate")
+"""Figures a second: the cut time leaves their denominator."""
+RATE_UNSURE = 0.05
+"""Without a request log a rate is between that of the whole window and that of the kept time; where
+these lie further apart it is doubted."""
 
-LATE_LEAST = 3
-"""So few packets move no figure of a trial that is long enough to have any."""
+
+LATE_LEAST, LATE_TOLERATED = 3, 0.002
+"""So many packets, and this part of them, may be late without a moment: they were late as the
+window opened or closed."""
 
 
-def too_disturbed(network: LinkWindow | None) -> str | None:
-    """Why the trial is no result, where the emulator was at fault too often; such a trial is made
-    again.
+def unknown_moments(network: LinkWindow | None) -> str | None:
+    """Why the trial is no result, where nobody knows when the emulator or the kernel was at
+    fault.
     """
     if network is None:
         return None
     if network.silent:
         return "the emulator of the links said nothing after the window: it hung, or ended"
     delivered, late, lost = _sums(network)
+    if network.backlog_drops:
+        return f"the kernel dropped {network.backlog_drops} packets of the links during the window"
+    if network.disturbances:
+        return None
     if lost:
-        return f"the emulator lost {lost} packets by its own fault during the window"
+        return f"the emulator lost {lost} packets by its own fault during the window, and did not say when"
     if late > max(LATE_LEAST, LATE_TOLERATED * delivered):
-        return f"the emulator was late for {late} of {delivered} packets during the window"
+        return f"the emulator was late for {late} of {delivered} packets during the window, and did not say when"
     return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Logged:
+    """The requests of a window."""
+
+    starts: Sequence[float]
+    """Intended start of each, in seconds since 1970."""
+    times_s: Sequence[float]
+    """Response time of each."""
+
+
+def read_log(lines: Iterable[str]) -> Logged:
+    """The answered requests of a generator's request log that belong to its window."""
+    starts, times_s = [], []
+    for row in csv.DictReader(lines):
+        if row["phase"] == "window" and row["outcome"] == "ok":
+            took_s = float(row["response_time_us"]) / 1e6
+            starts.append(float(row["time"]) - took_s)
+            times_s.append(took_s)
+    return Logged(starts=starts, times_s=times_s)
+
+
+def cut_record(
+    network: LinkWindow | None, window: tuple[float | None, float | None], log: Logged | None, *, closed: bool
+) -> CutRecord | None:
+    """What was cut out of a trial, and what is known without it; None where nothing was.
+
+    `log` has every request of the window, and is None where the generator kept none.
+    """
+    opened, ended = window
+    if network is None or not network.disturbances or opened is None or ended is None or ended <= opened:
+        return None
+    # Seconds since 1970 leave no digits for fractions of a microsecond.
+    moments = [(each.from_unix_s - opened, each.to_unix_s - opened) for each in network.disturbances]
+    whole = (0.0, ended - opened)
+    if log is None:
+        return _without_log(moments, whole)
+    starts = [start - opened for start in log.starts]
+    found = cut_out(starts, log.times_s, moments, whole, closed=closed)
+    return _record(found, moments, percentiles=_bounds(found), rate=found.rate)
+
+
+def _bounds(found: Cut) -> dict[str, tuple[float, float, float]]:
+    return {
+        f"response_time_us.{name}": (each.low * 1e6, each.estimate * 1e6, each.high * 1e6)
+        for name, each in found.percentiles.items()
+        if math.isfinite(each.high) and each.low > 0
+    }
+
+
+def _record(
+    found: Cut,
+    moments: Sequence[Span],
+    *,
+    percentiles: Mapping[str, tuple[float, float, float]],
+    rate: float | None,
+) -> CutRecord:
+    names = [f"response_time_us.{name}" for name in QUANTILES]
+    return CutRecord(
+        moments=len(moments),
+        share=found.share,
+        requests=found.requests,
+        touched=found.touched,
+        completed_rate=rate,
+        bounds={name: (low, high) for name, (low, _, high) in percentiles.items()},
+        estimates={name: estimate for name, (_, estimate, _) in percentiles.items()},
+        doubted=[*(name for name in names if name not in percentiles), *([] if rate is not None else RATES)],
+    )
+
+
+def _without_log(moments: Sequence[Span], whole: Span) -> CutRecord:
+    """No request is known by itself: of the response times nothing is, and the rate where little
+    was cut.
+    """
+    spans = [(start, end + LEAD_S) for start, end in moments]
+    found = cut_out([], [], spans, whole, closed=False)
+    unsure = found.share > RATE_UNSURE
+    return CutRecord(
+        moments=len(moments),
+        share=found.share,
+        requests=None,
+        touched=None,
+        completed_rate=None,
+        bounds={},
+        estimates={},
+        doubted=[*(f"response_time_us.{name}" for name in QUANTILES), *(RATES if unsure else ())],
+    )
+
+
+def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str, float]:
+    """The figures of a trial's kept time; those that are not known without the cut are left out."""
+    if cut is None:
+        return dict(figures)
+    known = dict(cut.estimates)
+    if cut.completed_rate is not None and figures.get("completed_rate"):
+        factor = cut.completed_rate / figures["completed_rate"]
+        known |= {name: figures[name] * factor for name in RATES if name in figures}
+    kept = {
+        name: value
+        for name, value in figures.items()
+        if name not in cut.doubted and name not in FETCHES and name.partition(".")[0] not in TIMES
+    }
+    return kept | known
 
 
 def network_doubts(network: LinkWindow | None) -> list[Doubt]:
@@ -34,16 +162,17 @@ def network_doubts(network: LinkWindow | None) -> list[Doubt]:
     if network is None or not network.disturbances:
         return []
     moments = network.disturbances
-    delivered, late, _ = _sums(network)
+    delivered, late, lost = _sums(network)
     worst_us = max(each.worst_us for each in moments)
+    dropped = f", and lost {lost}" if lost else ""
     return [
         Doubt(
             code="link_disturbed",
             message=(
                 f"the emulator of the links was late {len(moments)} times during the window, for {late} of {delivered} "
-                f"packets, by {worst_us / 1e3:.1f} ms at worst"
+                f"packets, by {worst_us / 1e3:.1f} ms at worst{dropped}"
             ),
-            remedy="the record has the moments; a quieter machine, or one with more CPUs, has fewer",
+            remedy="these moments are cut out of the window; a quieter machine, or one with more CPUs, has fewer",
         )
     ]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.trial.disturbance import Logged, read_log
 
 
 def events(lines: list[str]) -> list[Json]:
@@ -31,6 +33,26 @@ def seconds_of(name: str, records: Path) -> list[Json]:
     """What a generator tells of each second; nothing where its engine or the suite writes none."""
     file = records / f"{name}.timeseries.jsonl"
     return events(file.read_text(encoding="utf-8").splitlines()) if file.exists() else []
+
+
+def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> Logged | None:
+    """The requests of all generators together, of the logs that they wrote; None where one wrote
+    none. The files are removed unless they are to be kept.
+    """
+    files = [records / f"{name}.request_log.csv" for name in generators]
+    found = []
+    for file in files:
+        if not file.exists():
+            return None
+        with file.open(encoding="utf-8", newline="") as lines:
+            found.append(read_log(lines))
+    if not keep:
+        for file in files:
+            file.unlink()
+    return Logged(
+        starts=[start for each in found for start in each.starts],
+        times_s=[time_s for each in found for time_s in each.times_s],
+    )
 
 
 def unix_s(event: Json) -> float:

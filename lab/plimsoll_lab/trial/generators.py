@@ -19,7 +19,7 @@ from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
-from plimsoll_lab.trial.commands import in_records, load_command, share, with_warm_up
+from plimsoll_lab.trial.commands import in_records, load_command, share, with_log, with_warm_up
 from plimsoll_lab.trial.events import events, last_event, unix_s
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live
@@ -101,7 +101,7 @@ def plan_generators(
     places = point.place.load or (LOCAL,)
     for number, name in enumerate(places):
         host = stage.host(name)
-        settings = share(point.load, number, len(places))
+        settings = with_log(suite, share(point.load, number, len(places)))
         own = LOAD if number == 0 else f"{LOAD}-{number + 1}"
         command = load_command(host, binary, suite, settings, addresses, own)
         planned.append(
@@ -116,8 +116,9 @@ def plan_generators(
     for role in point.roles:
         if role.kind == "load":
             host = stage.host(role.on)
-            command = load_command(host, binary, suite, role.settings, addresses, role.name)
-            command = in_records(with_warm_up(command, suite, role.settings, role), host, records)
+            settings = with_log(suite, role.settings) if role.measured else role.settings
+            command = load_command(host, binary, suite, settings, addresses, role.name)
+            command = in_records(with_warm_up(command, suite, settings, role), host, records)
             planned.append(Generator(name=role.name, role=role, host=host, command=command, measured=role.measured))
     return planned
 

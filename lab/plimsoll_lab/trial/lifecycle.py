@@ -21,6 +21,7 @@ from plimsoll_lab.problem import HostLost, StartError
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Ready, ServerSummary, read_output
 from plimsoll_lab.store.records import (
+    CutRecord,
     Doubt,
     HostsRecord,
     Json,
@@ -37,7 +38,8 @@ from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
-from plimsoll_lab.trial.events import last_event, seconds_of
+from plimsoll_lab.trial.disturbance import cut_record, without_cut
+from plimsoll_lab.trial.events import last_event, seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.far_hosts import FarHosts, refuse_missing_folder
 from plimsoll_lab.trial.figures import Told, trial_figures
@@ -83,6 +85,8 @@ class Seen:
     """Of every host over the window."""
     captures: list[Json] = field(default_factory=list)
     """Of each capture."""
+    cut: CutRecord | None = None
+    """What the emulator's moments leave of the window."""
     connections: list[Json] = field(default_factory=list)
     """Of each connection of the measured generators, where the suite asks for that."""
     seconds: list[list[Json]] = field(default_factory=list)
@@ -155,7 +159,7 @@ def run_trial(
         window=seen.window,
         asked=tuple(limit.figure for limit in suite.limits),
     )
-    figures = trial_figures(told, point)
+    figures = without_cut(trial_figures(told, point), seen.cut)
     if judgement.outcome == "ok":
         summaries = {"load": seen.load.get("summary"), "server": seen.server.get("summary")}
         captured = {"capture": seen.captures[0].get("summary")} if seen.captures else {}
@@ -179,6 +183,7 @@ def run_trial(
         samples=tuple(seen.window.samples),
         roles=told.roles,
         network=seen.network or None,
+        cut=seen.cut,
         hosts=told.hosts,
     )
 
@@ -227,6 +232,11 @@ def _measure(
             doubts += moved
         # The files of generators on other machines are here only now.
         seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
+        links = read_output(LinkWindow, seen.network, "the emulator") if seen.network else None
+        if links is not None:
+            log = take_log(seen.records, [each.name for each in measured], keep=bool(point.load.get("request_log")))
+            window = (seen.window.opened_unix_s, seen.window.closed_unix_s)
+            seen.cut = cut_record(links, window, log, closed="rate" not in point.load)
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     load, ended = record_of(MeasuredLoadRecord, seen.load), record_of(ServerRecord, seen.server)
@@ -247,7 +257,7 @@ def _measure(
             think_s=_think_s(point),
             throttled_s=machine.get("throttled_s"),
             samples=() if seen.server["metering"] == "proc" else tuple(seen.window.samples),
-            network=read_output(LinkWindow, seen.network, "the emulator") if seen.network else None,
+            network=links,
             doubts=tuple(doubts),
         )
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary
 from plimsoll_lab.store.records import Doubt, Outcome, Sample
-from plimsoll_lab.trial.disturbance import network_doubts, too_disturbed
+from plimsoll_lab.trial.disturbance import network_doubts, unknown_moments
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
@@ -131,7 +131,7 @@ def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str
         ("failed", _death(seen)),
         ("hard_limit", _server_limit(seen.server_summary)),
         ("failed", _missing_summary(seen)),
-        ("invalid", too_disturbed(seen.network)),
+        ("invalid", unknown_moments(seen.network)),
         *_invalid(seen, doubts),
         ("generator_limited", _unsent(seen.load_summary or LoadSummary())),
         ("failed", _shortfall(seen.load_summary or LoadSummary())),

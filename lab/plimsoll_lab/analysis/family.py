@@ -1,0 +1,134 @@
+"""The questions of a run: each figure at each setting, and what every contender measured there.
+
+A trial is judged a figure at a time: what disturbed one figure leaves the others.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.searches import capacity_family
+from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.cut import QUANTILES
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import PointSummary
+from plimsoll_lab.suite.settings import Settings
+
+
+def questions_of(
+    run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
+) -> list[Question]:
+    """Each figure that is judged at each setting, with what every contender measured there."""
+    compare = run.family.compare
+    if compare is None:
+        return []
+    if run.search is not None:
+        return capacity_family(run, compare)
+    places: dict[str, list[PointSummary]] = {}
+    for point in points:
+        places.setdefault(repr(without(point.point, compare)), []).append(point)
+    questions = []
+    for figure in run.family.figures:
+        for here in places.values():
+            contenders: dict[str, Mapping[int, Value]] = {}
+            absent = []
+            for point in here:
+                label = formatting.value(point.point[compare])
+                values = {
+                    trial.block: value
+                    for trial in by_point.get(point.number, [])
+                    if (value := value_of(trial, figure)) is not None
+                }
+                if point.outcome in {"ok", "generator_limited"} and values:
+                    contenders[label] = values
+                else:
+                    absent.append(label)
+            questions.append(
+                Question(
+                    figure=figure,
+                    better=run.figure(figure).better,
+                    at=without(here[0].point, compare),
+                    contenders=contenders,
+                    absent=tuple(absent),
+                    obstacle=unlike_cuts(figure, here, by_point),
+                )
+            )
+    return questions
+
+
+def unlike_cuts(
+    figure: str, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
+) -> str | None:
+    """Why a percentile may not be compared: more of one contender's time was cut out than of
+    another's, by half of what lies beyond the percentile.
+
+    A contender that disturbs its own network would lose its slowest requests with it.
+    """
+    quantile = QUANTILES.get(figure.rpartition(".")[2]) if figure.startswith("response_time_us.") else None
+    if quantile is None:
+        return None
+    shares = {}
+    for point in points:
+        cuts = [
+            trial.cut.share if trial.cut else 0.0 for trial in by_point.get(point.number, []) if trial.outcome == "ok"
+        ]
+        if cuts:
+            shares[point.number] = statistics.fmean(cuts)
+    if not shares or max(shares.values()) - min(shares.values()) <= (1 - quantile) / 2:
+        return None
+    return (
+        f"the emulator disturbed {min(shares.values()):.1%} of one contender's time and {max(shares.values()):.1%} of "
+        "another's, so that their slowest requests are not alike"
+    )
+
+
+def without(setting: Settings, compare: str | None) -> Settings:
+    """A point's setting besides what competes."""
+    return {path: value for path, value in setting.items() if path != compare}
+
+
+LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
+"""Figures of which a generator at its own limit gives a lower bound."""
+SERVERS_OWN = ("server.cpu_us_per_request", "server.memory_bytes")
+"""Figures that a generator at its own limit does not spoil."""
+
+
+def value_of(trial: TrialRecord, figure: str) -> Value | None:
+    """What a trial says of a figure; where the generator was at its limit, no response time."""
+    found = trial.figures.get(figure)
+    if found is None:
+        return None
+    if trial.outcome == "ok":
+        return trial.cut.bounds.get(figure, found) if trial.cut is not None else found
+    if trial.outcome != "generator_limited":
+        return None
+    if figure in LOWER_BOUND:
+        return (found, math.inf)
+    return found if figure in SERVERS_OWN else None
+
+
+def control_of(
+    run: RunRecord,
+    question: Question,
+    points: Sequence[PointSummary],
+    alike: Sequence[PointSummary],
+    by_point: Mapping[int, Sequence[TrialRecord]],
+) -> tuple[Mapping[int, float], Mapping[int, float]] | None:
+    """The two series of the A/A control at a question's setting."""
+
+    def series(point: PointSummary) -> dict[int, float]:
+        return {
+            trial.block: trial.figures[question.figure]
+            for trial in by_point.get(point.number, [])
+            if trial.outcome == "ok" and question.figure in trial.figures
+        }
+
+    for again in alike:
+        if without(again.point, run.family.compare) == question.at:
+            one = next((point for point in points if point.point == again.point), None)
+            return (series(one), series(again)) if one is not None else None
+    return None
