@@ -6,14 +6,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plimsoll_lab.analysis.repeats import repeats_that_decide
 from plimsoll_lab.experiment.run import again, lasting_causes
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
+from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
 from plimsoll_lab.trial.retry import retry_reason
@@ -232,3 +237,29 @@ def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
     assert lasting_causes([once]) == set()
     assert lasting_causes([twice]) == {(0, "steal")}
     assert lasting_causes([again(once, trial("ok"))]) == set()
+
+
+def verdict_of(trials: Sequence[TrialRecord]) -> list[Verdict]:
+    values: dict[str, dict[int, Value]] = {
+        name: {each.block: each.figures["x"] for each in trials if each.point == point and each.outcome == "ok"}
+        for point, name in enumerate("ab")
+    }
+    return decide([Question(figure="x", better="higher", at={}, contenders=values)], margin=0.05, seed=1)
+
+
+def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> None:
+    def made(point: int, block: int, value: float) -> TrialRecord:
+        noise = 1 + 0.01 * math.sin(7 * block + point)
+        return replace(trial("ok"), point=point, block=block, figures={"x": value * noise})
+
+    trials = [made(0, block, 100) for block in range(8)] + [made(1, block, 90) for block in range(8)]
+    assert repeats_that_decide(trials, verdict_of(trials), verdict_of) == []
+    # One discarded measurement says nothing else; eight that were as good as the winner do.
+    one = [*trials[:15], again(replace(trials[15], warnings=trial("ok", "steal").warnings), trials[15])]
+    assert repeats_that_decide(one, verdict_of(one), verdict_of) == []
+    stolen = trial("ok", "steal").warnings
+    slowed = [again(replace(made(1, each.block, 100), warnings=stolen), each) for each in trials[8:]]
+    [doubt] = repeats_that_decide([*trials[:8], *slowed], verdict_of(trials), verdict_of)
+    assert doubt.code == "repeats_decide"
+    assert "8 trials that were made again change 1 of 1 verdicts" in doubt.message
+    assert "better (a best) with them, equivalent (a, b best) without" in doubt.message

@@ -16,6 +16,7 @@ from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
+from plimsoll_lab.analysis.repeats import repeats_that_decide
 from plimsoll_lab.analysis.searches import describe_searches
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Ranking, can_say_anything
@@ -83,6 +84,12 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     held = control_verdicts(family, seed=run.seed)
     answered = [verdict_record(verdict) for verdict in judged.verdicts]
     scores = score(judged.rankings, margin=margin)
+    # A search makes its trials as it goes: it has no first measurements to judge apart.
+    again = (
+        repeats_that_decide(trials, judged.verdicts, lambda made: _judge(run, made).verdicts)
+        if run.search is None
+        else []
+    )
     outcomes = {point.outcome for point in points}
     capacities = describe_searches(run)
     if capacities:
@@ -137,6 +144,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                 *_warnings(run, points, trials, len(answered)),
                 *_of_trials(seen, trials),
                 *_unlike(held),
+                *again,
                 *host_warnings(run),
             ],
             {code: len({trial.number for trial, _ in found}) for code, found in seen.items()},

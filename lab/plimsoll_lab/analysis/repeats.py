@@ -1,0 +1,52 @@
+"""Verdicts that rest on the trials that were made again: what they would be without.
+
+A trial is repeated for causes of the machine alone, but a cause may strike one contender more than
+another. So the first measurement of each trial is judged too, and a difference is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.stats.verdict import Verdict
+from plimsoll_lab.store.records import Doubt, TrialRecord
+
+Judge = Callable[[Sequence[TrialRecord]], Sequence[Verdict]]
+"""The verdicts of a run, from its trials."""
+
+
+def as_first_measured(trial: TrialRecord) -> TrialRecord:
+    """A trial as its first attempt left it."""
+    if not trial.attempts:
+        return trial
+    first = trial.attempts[0]
+    return replace(trial, outcome=first.outcome, reason=first.reason, figures=first.figures, attempts=(), cut=None)
+
+
+def repeats_that_decide(trials: Sequence[TrialRecord], verdicts: Sequence[Verdict], judge: Judge) -> list[Doubt]:
+    """A doubt for the verdicts that the first measurements alone would not give."""
+    repeated = sum(bool(trial.attempts) for trial in trials)
+    if not repeated:
+        return []
+    without = judge([as_first_measured(trial) for trial in trials])
+    differing = [
+        f"{one.figure} at {formatting.setting(one.at)}: {_said(one)} with them, {_said(other)} without"
+        for one, other in zip(verdicts, without, strict=True)
+        if (one.call, set(one.best)) != (other.call, set(other.best))
+    ]
+    if not differing:
+        return []
+    return [
+        Doubt(
+            code="repeats_decide",
+            message=f"{repeated} trials that were made again change {len(differing)} of {len(verdicts)} verdicts: "
+            + "; ".join(differing),
+            remedy="more repetitions, or a quieter machine, on which no trial has to be made again",
+        )
+    ]
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.call} ({', '.join(verdict.best) or 'nobody'} best)"
