@@ -99,3 +99,16 @@ def test_the_experiment_at_10_mbit_a_second_is_no_matter_of_seconds() -> None:
     assert times["10Mbit", "1ms"] > 40
     assert predicted_s(plan) > 3600
     assert predicted_s(plan) == pytest.approx(sum(20 * trial_s(each) for each in plan.points))
+
+
+def test_a_search_of_finer_bounds_is_said_to_take_longer() -> None:
+    search = '[limits]\n"response_time.p99" = "<20ms"\n[search]\nover = "load.rate"\nrange = [100, "200k"]\n'
+    text = 'name = "it"\nquestion = "Well?"\n[server]\n[load]\nduration = "1s"\n[run]\nrepeat = 2\n' + search
+
+    def taken_s(more: str = "") -> float:
+        return predicted_s(expand(read_text(text + more, source="it.toml", directory="/here"), seed=1))
+
+    # Six fourfold rises, five halvings and three trials of each; eight confirming trials of ten
+    # seconds and a minute, with their warm-ups; in two blocks.
+    assert taken_s() == pytest.approx(2 * (11 * 3 + 1.5 * (8 * 10 + 60)), rel=0.05)
+    assert taken_s('width = "1%"\n') > taken_s() > taken_s('width = "20%"\n')

@@ -75,6 +75,20 @@ def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path
     assert "most" in lab("plan", "most.toml", "--json").stdout
 
 
+def test_a_server_that_never_starts_is_not_tried_again_in_later_blocks(lab: Lab, tmp_path: Path) -> None:
+    dying = f'command = ["{sys.executable}", "-c", "import sys; sys.exit(\'no such option\')"]\nready = "tcp:{{port}}"'
+    text = SUITE.replace("[server]", f"[server]\n{dying}").replace("repeat = 2", "repeat = 3")
+    (tmp_path / "most.toml").write_text(text.replace('[matrix]\n"server.model" = ["epoll", "uring"]\n', ""))
+    done = lab("run", "most.toml", "--json")
+    assert done.returncode == 1, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert "no such option" in summary["answer"][0]
+    record = run_record(tmp_path / summary["run"])
+    assert [each["state"] for each in record["searches"]] == ["failed"] * 3
+    assert all("no such option" in each["reason"] for each in record["searches"])
+    assert len(record["trials"]) == 2, "two gentle trials in the first block, and none in the next two"
+
+
 @contextlib.contextmanager
 def running_server() -> Iterator[str]:
     """The address of a server that somebody else runs."""

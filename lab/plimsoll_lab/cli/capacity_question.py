@@ -43,7 +43,7 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--over", choices=("connections", "rate"), default="connections", help="what is varied")
     parser.add_argument("--limit", action="append", default=[], metavar="EXPR", help="repeatable; all have to be met")
     parser.add_argument("--range", metavar="LOW:HIGH", help="where to search (default: 1:10k, or 100:200k for a rate)")
-    parser.add_argument("--width", default="2%", metavar="RATIO", help="how near the bounds shall be (default: 2%%)")
+    parser.add_argument("--width", default="5%", metavar="RATIO", help="how near the bounds shall be (default: 5%%)")
     parser.add_argument("--duration", default="1s", metavar="D", help="window of the first trials (default: 1s)")
     parser.add_argument("--trials", type=int, default=5, metavar="N", help="trials that decide a load (default: 5)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread")

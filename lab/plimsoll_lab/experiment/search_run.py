@@ -121,6 +121,12 @@ class SearchRun:
     def _one(self, number: int, base: Point) -> None:
         """One search, from a gentle trial to who was the limit."""
         suite, settings = self._plan.suite, self.settings
+        refused = next((each for each in self.searches if each.point == base.number and each.state == "failed"), None)
+        if refused is not None:
+            # A server that did not start in one block is not tried again in the next ones.
+            self.searches[number].setting, self.searches[number].state = base.setting, "failed"
+            self.searches[number].reason = refused.reason
+            return
         first = len(self.trials)
         ceiling: float | None = None
 
@@ -130,7 +136,9 @@ class SearchRun:
             if spent_s >= settings.patience_s:
                 raise OutOfPatience
             trial = self._measure(number, base, load, length_s, len(self.trials) - first, hunt)
-            if len(self.trials) == first + GENTLE_TRIALS and _unusable(self.trials[first:]):
+            while len(self.trials) < first + GENTLE_TRIALS and _unusable(self.trials[first:]):
+                trial = self._measure(number, base, load, length_s, len(self.trials) - first, hunt)
+            if _unusable(self.trials[first:]):
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._ceiling(base)

@@ -40,8 +40,8 @@ FRAME_OVERHEAD = 1514 / 1448
 INITIAL_WINDOW_BYTES = 10 * 1448
 """What a new connection sends in its first round trip (RFC 6928); twice as much in each further
 one."""
-SEARCH_TRIALS = 45
-"""First, short trials of a search of 2 % with five trials a load."""
+RISE = 4.0
+"""How many times higher each load of a search is than the last one carried, until one fails."""
 CONFIRMING_TRIALS = 8
 """Longer ones at the answer; a longer trial warms up for half its length."""
 LONGER = 1.5
@@ -96,8 +96,15 @@ def predicted_s(plan: Plan) -> float:
 def _search_s(search: SearchSettings, point: Point, warm_up_s: float) -> float:
     """How long a search takes at least: its trials become longer where they have to."""
     first_s = duration_s(str(point.load["duration"])) if "duration" in point.load else 1.0
-    searching_s = SEARCH_TRIALS * (warm_up_s + trial_s(point))
+    searching_s = _searching_trials(search) * (warm_up_s + trial_s(point))
     return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
+
+
+def _searching_trials(search: SearchSettings) -> int:
+    """First, short trials: the load rises fourfold each time, and then its logarithm is halved."""
+    rises = math.ceil(math.log(search.highest / search.lowest, RISE))
+    halvings = math.ceil(math.log2(max(2.0, math.log(RISE) / math.log1p(search.width))))
+    return (rises + halvings) * (search.trials // 2 + 1)
 
 
 def trial_s(point: Point) -> float:

@@ -102,7 +102,7 @@ class SearchSettings:
     """The floor: a load every server should carry."""
     highest: int
     """The load beyond which nobody asks."""
-    width: float = 0.02
+    width: float = 0.05
     """Relative distance of the bounds at which a search ends."""
     trials: int = 5
     """The most trials that decide about a load; more than half of them agree."""
