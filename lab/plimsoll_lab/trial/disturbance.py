@@ -44,13 +44,10 @@ def unknown_moments(network: LinkWindow | None) -> str | None:
     delivered, late, lost = _sums(network)
     if network.backlog_drops:
         return f"the kernel dropped {network.backlog_drops} packets of the links during the window"
-    if network.disturbances:
+    if network.disturbances or (not lost and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)):
         return None
-    if lost:
-        return f"the emulator lost {lost} packets by its own fault during the window, and did not say when"
-    if late > max(LATE_LEAST, LATE_TOLERATED * delivered):
-        return f"the emulator was late for {late} of {delivered} packets during the window, and did not say when"
-    return None
+    fault = f"lost {lost} packets by its own fault" if lost else f"was late for {late} of {delivered} packets"
+    return f"the emulator {fault} during the window, and did not say when"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
