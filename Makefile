@@ -13,7 +13,7 @@ RUST_TEST   = $(CARGO) test --profile checked --locked --quiet
 SOURCES = lab tests bench suites
 
 # Rows of ratios; the others ask questions of their own.
-BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py bench/hosts.py,$(wildcard bench/*.py))
+BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py bench/gates.py bench/hosts.py,$(wildcard bench/*.py))
 MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha
