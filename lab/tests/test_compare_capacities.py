@@ -1,0 +1,64 @@
+"""Capacities of stored runs are compared as any figure: a run is the unit, five a side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from made_records import stored_run
+
+from plimsoll_lab.analysis.comparison import compare_runs
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.run_record import LimitedBy, SearchRecord, SearchSettingsRecord
+from plimsoll_lab.store.summary_record import ComparisonSummary
+from plimsoll_lab.suite.figures import FIGURES, capacity_figure
+from plimsoll_lab.suite.spec import SearchSettings
+
+SEARCH = SearchSettings(over="load.rate", lowest=100, highest=100_000)
+DAYS = (1.0, 1.012, 0.991, 1.004, 0.996)
+
+
+def searched(path: Path, lower: int, limited_by: LimitedBy = "server") -> RunFolder:
+    """A run whose one search ended between `lower` and 5 % more."""
+    folder = stored_run(path)
+    run = folder.read_run()
+    run.search = SearchSettingsRecord(**asdict(SEARCH))
+    run.family = run.family.model_copy(update={"figures": ("capacity",)})
+    run.figures = (capacity_figure(SEARCH), *FIGURES)
+    run.searches = [
+        SearchRecord(
+            number=1, block=1, point=0, state="complete", setting={}, lower=lower, upper=round(lower * 1.05),
+            limited_by=limited_by, held_s=60.0, confirmed=8,
+        )
+    ]  # fmt: skip
+    folder.write_run(run)
+    return folder
+
+
+def compared(path: Path, a: Sequence[float], b: Sequence[float], limited_by: LimitedBy = "server") -> ComparisonSummary:
+    sides = [
+        [searched(path / f"{side}{number}", round(each), limited_by) for number, each in enumerate(values)]
+        for side, values in (("a", a), ("b", b))
+    ]
+    return compare_runs(*sides)
+
+
+def test_a_lower_capacity_is_worse_with_five_runs_a_side(tmp_path: Path) -> None:
+    found = compared(tmp_path, [10_000 * day for day in DAYS], [8_500 * day for day in DAYS])
+    [verdict] = found.verdicts
+    assert (verdict.figure, verdict.call, verdict.winner, verdict.n) == ("capacity", "better", "A", (5, 5))
+    assert (found.worse, found.valid) == (True, True)
+
+
+def test_the_same_capacity_is_no_worse_and_four_runs_say_nothing(tmp_path: Path) -> None:
+    same = compared(tmp_path / "same", [10_000 * day for day in DAYS], [10_050 * day for day in reversed(DAYS)])
+    assert (same.worse, same.verdicts[0].call) == (False, "equivalent")
+    few = compared(tmp_path / "few", [10_000 * day for day in DAYS[:4]], [5_000 * day for day in DAYS[:4]])
+    assert (few.worse, few.valid, few.verdicts[0].call) == (False, False, "not shown")
+    assert "4 runs a side are too few" in few.verdicts[0].reason
+
+
+def test_a_capacity_that_the_generator_limited_is_not_compared(tmp_path: Path) -> None:
+    found = compared(tmp_path, [10_000 * day for day in DAYS], [8_500 * day for day in DAYS], "generator")
+    assert (found.worse, found.valid, found.verdicts[0].call) == (False, False, "invalid")
