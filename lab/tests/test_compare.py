@@ -160,6 +160,21 @@ def test_the_same_runs_are_not_worse(base: Path) -> None:
     assert (done.returncode, summary["worse"], summary["valid"]) == (0, False, True)
 
 
+def test_a_verdict_that_rests_on_repeated_trials_says_so(base: Path) -> None:
+    def slower_at_last(record: dict[str, Any]) -> None:
+        attempt = {
+            "outcome": "ok", "reason": "others used the CPU", "started_unix_s": 0, "elapsed_s": 1,
+            "figures": dict(record["figures"]), "cause": "machine_busy",
+        }  # fmt: skip
+        record["figures"]["completed_rate"] *= 0.9
+        record["attempts"] = [attempt]
+
+    done, summary = sides(base, "repeated", slower_at_last)
+    assert done.returncode == 3
+    [doubt] = [each for each in summary["warnings"] if each["code"] == "repeats_decide"]
+    assert "completed_rate: better (A ahead) with the trials that were made again, " in doubt["message"]
+
+
 def test_one_run_a_side_gives_the_table_and_no_verdict(base: Path) -> None:
     def halved(record: dict[str, Any]) -> None:
         record["figures"]["completed_rate"] /= 2

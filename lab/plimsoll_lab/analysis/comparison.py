@@ -8,8 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.analysis.summary import points_of, summarise_run
+from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Doubt, Outcome
@@ -49,10 +51,16 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     reasons = [
         f"{each.record.run}: {reason}" for each in every[1:] for reason in differences_between(first, each.record)
     ]
-    pairs, lost, warnings = _pairs(sides, reasons[0] if reasons else None)
+    obstacle = reasons[0] if reasons else None
+    pairs, lost, warnings = _pairs(sides, obstacle)
     if not pairs and not lost:
         reasons = [*reasons, "the runs have no point in common"]
-    verdicts = compare_sides(pairs, margin=sides[1][0].record.family.margin)
+    margin = sides[1][0].record.family.margin
+    verdicts = compare_sides(pairs, margin=margin)
+    folders = zip(sides, (a, b), strict=True)
+    firsts = [[_first_measured(*each) for each in zip(side, own, strict=True)] for side, own in folders]
+    if firsts != sides:
+        warnings += _resting_on_repeats(verdicts, compare_sides(_pairs(firsts, obstacle)[0], margin=margin))
     if any(each.record.versions != first.versions for each in every):
         told = "; ".join(dict.fromkeys(_versions(each.record) for each in every))
         remedy = "if the generator changed with it, measure A again with B's generator"
@@ -86,6 +94,30 @@ class _Run:
 
     record: RunRecord
     summary: RunSummary
+
+
+def _first_measured(run: _Run, folder: RunFolder) -> _Run:
+    """A run as it would be, had no trial been made again."""
+    trials = folder.read_trials()
+    if not any(trial.attempts for trial in trials):
+        return run
+    points = points_of(run.record, [as_first_measured(trial) for trial in trials])
+    return _Run(run.record, run.summary.model_copy(update={"points": points}))
+
+
+def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Difference]) -> list[Doubt]:
+    """What the first measurements alone would say, where that is something else."""
+    said = {(each.figure, repr(each.at)): f"{each.call} ({each.winner or 'nobody'} ahead)" for each in without}
+    told = {(each.figure, repr(each.at)): f"{each.call} ({each.winner or 'nobody'} ahead)" for each in verdicts}
+    differing = [
+        f"{key[0]}: {now} with the trials that were made again, {said.get(key, 'no result')} without"
+        for key, now in told.items()
+        if now != said.get(key) and ("better" in now or "better" in said.get(key, ""))
+    ]
+    if not differing:
+        return []
+    remedy = "more repetitions, or a quieter machine, on which no trial has to be made again"
+    return [Doubt(code="repeats_decide", message="; ".join(differing), remedy=remedy)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

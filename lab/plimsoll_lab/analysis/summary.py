@@ -74,6 +74,11 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     return _Judged(by_point=by_point, points=points, family=family, rankings=rankings, verdicts=found)
 
 
+def points_of(run: RunRecord, trials: Sequence[TrialRecord]) -> Sequence[PointSummary]:
+    """Every point of a run but the controls, from some trials."""
+    return _judge(run, trials).points
+
+
 def summarise_run(folder: RunFolder) -> RunSummary:
     """Everything there is to say about a run."""
     run = folder.read_run()
