@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from made_records import point_summary
 
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import LinkWindow
-from plimsoll_lab.store.records import CutRecord, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
 from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
@@ -187,3 +190,22 @@ def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() 
 
 def calibration(path: PathRecord) -> CalibrationRecord:
     return CalibrationRecord(unix_s=0.0, points=[0], backend="tap", large_segments=None, priority=None, paths=[path])
+
+
+def test_a_generator_at_its_limit_bounds_the_rate_and_leaves_what_is_the_servers_own() -> None:
+    figures = {"completed_rate": 100.0, "response_time_us.p50": 5.0, "server.cpu_us_per_request": 7.0}
+    limited = TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="generator_limited", reason="its thread was full", warnings=(),
+        figures=figures, started_unix_s=0, elapsed_s=1, server={}, load={}, machine={},
+    )  # fmt: skip
+    assert value_of(limited, "completed_rate") == (100.0, math.inf)
+    assert value_of(limited, "response_time_us.p50") is None
+    assert value_of(limited, "server.cpu_us_per_request") == 7.0
+    # Other programs that took the generator's CPU make it no more than late.
+    doubts = [Doubt(code=code, message="so it was", remedy="less") for code in ("machine_busy", "generator_late")]
+    busy = replace(limited, outcome="invalid", warnings=doubts)
+    assert value_of(busy, "completed_rate") == (100.0, math.inf)
+    assert (value_of(busy, "response_time_us.p50"), value_of(busy, "server.cpu_us_per_request")) == (None, 7.0)
+    for spoilt in (replace(limited, outcome="invalid"), replace(limited, outcome="failed", warnings=doubts)):
+        assert value_of(spoilt, "server.cpu_us_per_request") is None
+    assert value_of(replace(busy, warnings=doubts[:1]), "completed_rate") is None

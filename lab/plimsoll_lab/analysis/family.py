@@ -13,7 +13,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
 from plimsoll_lab.stats.best import Question, Value
 from plimsoll_lab.stats.cut import QUANTILES
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import GENERATOR_DOUBTS, MACHINE_DOUBTS, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.settings import Settings
@@ -43,7 +43,7 @@ def questions_of(
                     for trial in by_point.get(point.number, [])
                     if (value := value_of(trial, figure)) is not None
                 }
-                if point.outcome in {"ok", "generator_limited"} and values:
+                if point.outcome in {"ok", "generator_limited", "invalid"} and values:
                     contenders[label] = values
                 else:
                     absent.append(label)
@@ -98,17 +98,28 @@ SERVERS_OWN = ("server.cpu_us_per_request", "server.memory_bytes")
 
 
 def value_of(trial: TrialRecord, figure: str) -> Value | None:
-    """What a trial says of a figure; where the generator was at its limit, no response time."""
+    """What a trial says of a figure: between its bounds where moments were cut out; of a generator
+    that did not keep up a lower bound of the rate, and no response time.
+    """
     found = trial.figures.get(figure)
     if found is None:
         return None
     if trial.outcome == "ok":
         return trial.cut.bounds.get(figure, found) if trial.cut is not None else found
-    if trial.outcome != "generator_limited":
+    if not fell_behind(trial):
         return None
     if figure in LOWER_BOUND:
         return (found, math.inf)
     return found if figure in SERVERS_OWN else None
+
+
+def fell_behind(trial: TrialRecord) -> bool:
+    """Whether the generator did not keep up: it was at its own limit, or others took its CPU."""
+    if trial.outcome == "generator_limited":
+        return True
+    codes = [doubt.code for doubt in trial.warnings]
+    late = any(code.startswith(GENERATOR_DOUBTS) for code in codes)
+    return trial.outcome == "invalid" and late and any(code in MACHINE_DOUBTS for code in codes)
 
 
 def control_of(

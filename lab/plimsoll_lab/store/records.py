@@ -54,6 +54,12 @@ class Doubt:
     """What to do about it."""
 
 
+GENERATOR_DOUBTS = ("generator_", "schedule_")
+"""How the codes of doubts begin that are the generator's own doing."""
+MACHINE_DOUBTS = ("machine_busy", "steal")
+"""Doubts that, where there are any, explain a generator's own."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WarningRecord(Doubt):
     """A doubt in a summary, with what it means for the results."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary
-from plimsoll_lab.store.records import Doubt, Outcome, Sample
+from plimsoll_lab.store.records import GENERATOR_DOUBTS, MACHINE_DOUBTS, Doubt, Outcome, Sample
 from plimsoll_lab.trial.disturbance import network_doubts, unknown_moments
 
 FAILED_RATIO_TOLERATED = 0.001
@@ -37,12 +37,6 @@ LEAST_CORES = 0.1
 TRUNCATED = 1.5
 """Little's law and the mean that was seen differ by less than this, noise and the window's edges
 included."""
-
-GENERATOR_DOUBTS = ("generator_", "schedule_")
-"""How the codes of doubts begin that are the generator's own doing."""
-
-MACHINE_DOUBTS = ("machine_busy", "steal")
-"""Doubts that, where there are any, explain a generator's own."""
 
 SERVER_LIMITS = {
     "fd_setsize": "it refused {n} connections: select cannot watch a descriptor of 1024 or above (FD_SETSIZE)",
