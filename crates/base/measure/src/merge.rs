@@ -41,6 +41,14 @@ pub enum MergeError {
         /// The time between two windows.
         gap_s: f64,
     },
+    /// One is there twice.
+    #[error("record {number} is record {of} once more, and its requests would count twice; name each record once")]
+    Twice {
+        /// Its place among the records, from 1.
+        number: usize,
+        /// The place of the same record before it.
+        of: usize,
+    },
     /// A histogram is missing or damaged.
     #[error("record {number}, {name}: {source}")]
     Histogram {
@@ -70,6 +78,11 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
             return Err(MergeError::Version { number, version: record.schema_version });
         }
     }
+    if windows == Windows::Together
+        && let Some((of, number)) = repeated(records)
+    {
+        return Err(MergeError::Twice { number, of });
+    }
     let mut all = Summary { schema_version: SCHEMA_VERSION, valid: true, ..Summary::default() };
     all.generator.engine.clone_from(&first.generator.engine);
     let (window, elapsed_s) = union(records, windows)?;
@@ -95,6 +108,16 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
     all.generator.cpu_us_per_request = cpu_us / all.requests.completed.max(1) as f64;
     add_times(&mut all, records)?;
     Ok(all)
+}
+
+/// The places, from 1, of two records that are one: no two generators have the same instants,
+/// counts and times, unless they did nothing.
+fn repeated(records: &[Summary]) -> Option<(usize, usize)> {
+    records.iter().zip(1..).find_map(|(record, number)| {
+        let before = records.iter().zip(1..number);
+        let mut busy = before.filter(|_| record.requests.scheduled > 0);
+        busy.find(|(other, _)| *other == record).map(|(_, of)| (of, number))
+    })
 }
 
 /// The window from the first opening to the last closing, and its length in seconds.
@@ -284,6 +307,16 @@ mod tests {
         bare.histograms.clear();
         let refused = merge(&[bare], Windows::Together);
         assert!(matches!(refused, Err(MergeError::Histogram { number: 1, name: RESPONSE, .. })));
+    }
+
+    #[test]
+    fn a_record_that_is_given_twice_is_refused() {
+        let [one, other] = [[5_000], [5_001]].map(|responses| record(&tally(&responses, &[])));
+        let refused = merge(&[other.clone(), one.clone(), one.clone()], Windows::Together);
+        assert!(matches!(refused, Err(MergeError::Twice { number: 3, of: 2 })), "{refused:?}");
+        assert!(merge(&[one, other], Windows::Together).is_ok(), "two that differ in one time");
+        let idle = record(&Tally::default());
+        assert!(merge(&[idle.clone(), idle], Windows::Together).is_ok(), "two that did nothing");
     }
 
     #[test]
