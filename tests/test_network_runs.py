@@ -161,7 +161,6 @@ def test_the_kernel_carries_what_no_link_shapes_and_counts_it(tmp_path: Path) ->
     to_server, from_server = ways["s1", "h1-eth0"], ways["h1-eth0", "s1"]
     assert from_server["delivered_bytes"] >= 400 * 64
     assert to_server["offered"] <= ways["h2-eth0", "s1"]["offered"] + ways["h3-eth0", "s1"]["offered"]
-    assert trial["network"]["backlog_drops"] == 0
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")

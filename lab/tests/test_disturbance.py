@@ -33,7 +33,6 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (network(late=5000, moments=9), None),
         (network(lost=1, moments=1), None),
         (LinkWindow(silent=True), "said nothing"),
-        (LinkWindow(backlog_drops=3), "the kernel dropped 3 packets"),
         (network(late=20), None),
         (network(late=21), "late for 21 of 10000 packets during the window, and did not say when"),
         (network(unread=2), "lost 2 packets by its own fault during the window, and did not say when"),

@@ -121,8 +121,7 @@ fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyho
     let output = arguments.output;
     output.print_result(&ready, || ready.sentence());
     let links = made.run(signals, arguments.interval, |links| {
-        let counted = Links { links };
-        let counters = Counters { event: "counters", unix_s: unix_s(), counted, backlog_drops: netem::backlog_drops() };
+        let counters = Counters { event: "counters", unix_s: unix_s(), counted: Links { links } };
         output.print(&counters, || device_counts(links));
     })?;
     let summary = Summary { event: "summary", counted: &Links { links: &links } };
@@ -191,9 +190,6 @@ struct Counters<'a> {
     unix_s: f64,
     #[serde(flatten)]
     counted: Links<'a>,
-    /// Packets that this machine's CPUs dropped since it started because too many waited, whatever
-    /// network they were of: a host's packet may be lost before a device of this namespace sees it.
-    backlog_drops: u64,
 }
 
 /// What the kernel's emulation counts.

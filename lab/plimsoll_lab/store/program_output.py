@@ -174,8 +174,6 @@ class LinkTotals(Output):
     """An event `counters` of `plimsoll link`."""
 
     links: Sequence[LinkTotal]
-    backlog_drops: int = 0
-    """Packets that the machine's CPUs dropped because too many waited, where the kernel carries."""
 
 
 class Disturbance(Output):
@@ -193,8 +191,6 @@ class LinkWindow(Output):
     """Whether the emulator said nothing after the window."""
     links: Sequence[LinkCounts] = ()
     disturbances: Sequence[Disturbance] = ()
-    backlog_drops: int = 0
-    """As in the totals."""
 
 
 class HostRow(Output):

@@ -60,7 +60,6 @@ class LinkMonitor:
             "to_unix_s": after["unix_s"],
             "links": _difference(then, now),
             "disturbances": network.disturbances(opened, closed),
-            "backlog_drops": now.backlog_drops - then.backlog_drops,
         }
 
 

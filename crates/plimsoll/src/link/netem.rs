@@ -140,14 +140,6 @@ fn read(table: &str, passage: &Passage) -> anyhow::Result<Passed> {
         .with_context(|| format!("`{device}` is gone: another program removed it; start the link again"))
 }
 
-/// Packets that were dropped because a CPU's backlog was full: the second column of each row of
-/// /proc/net/softnet_stat, in hexadecimal (the kernel's net/core/net-procfs.c).
-pub(super) fn backlog_drops() -> u64 {
-    let table = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
-    let dropped = |row: &str| u64::from_str_radix(row.split_whitespace().nth(1)?, 16).ok();
-    table.lines().filter_map(dropped).sum()
-}
-
 fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
     let mut devices = Devices::default();
     let missing: Vec<String> = netem::needs(config)
