@@ -78,11 +78,11 @@ impl Acceptor {
         Ok(acceptor)
     }
 
-    pub(crate) fn desks(&self) -> Arc<[HandoffQueue<Handed>]> {
+    pub(crate) fn queues(&self) -> Arc<[HandoffQueue<Handed>]> {
         self.dealer.queues()
     }
 
-    pub(crate) fn door(&self, worker: usize) -> BorrowedFd<'_> {
+    pub(crate) fn handoff_socket(&self, worker: usize) -> BorrowedFd<'_> {
         self.doors[worker].as_fd()
     }
 

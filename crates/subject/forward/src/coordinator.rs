@@ -23,7 +23,7 @@ use crate::event_loop;
 use crate::inherited::{Inherited, Owner};
 use crate::listeners::{Listener, Listeners};
 use crate::log::Writer;
-use crate::mail::{MOST, Mail};
+use crate::message::{MOST, Message};
 use crate::reload::{self, Reloader, Source};
 use crate::shared::{ListenerNumber, Shared};
 use crate::table::{Listen, LogTarget};
@@ -38,7 +38,7 @@ const PASSING_RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Coordinator {
     /// Each loop tells of its worker what it counted.
-    crew: WorkerGroup<(usize, io::Result<Totals>)>,
+    group: WorkerGroup<(usize, io::Result<Totals>)>,
     workers: usize,
     listeners: Listeners,
     sets: usize,
@@ -74,12 +74,12 @@ impl Coordinator {
     ) -> io::Result<Coordinator> {
         let say = Arc::clone(&shared.say);
         let for_loops = Arc::clone(&shared);
-        let crew = WorkerGroup::new(workers, Growth::AsNeeded, move |seat| {
-            (seat.worker(), event_loop::run(&seat, &for_loops))
+        let group = WorkerGroup::new(workers, Growth::AsNeeded, move |handle| {
+            (handle.worker(), event_loop::run(&handle, &for_loops))
         })?;
-        let crew = crew.with_table_init(TableInit::Empty);
+        let group = group.with_table_init(TableInit::Empty);
         Ok(Coordinator {
-            crew,
+            group,
             workers,
             listeners,
             sets,
@@ -101,14 +101,14 @@ impl Coordinator {
     pub(crate) fn start(&mut self, source: Option<Source>) -> io::Result<()> {
         self.reloader = source.map(|source| Reloader::start(source, Arc::clone(&self.shared.names))).transpose()?;
         for worker in 0..self.workers {
-            self.crew.add_table(worker)?;
+            self.group.add_table(worker)?;
         }
         self.introduce(0)
     }
 
     pub(crate) fn coordinate(&mut self, signals: &Signals, drain: Duration, on_drain: &dyn Fn()) -> io::Result<()> {
         let mut shutdown = Shutdown::new(drain);
-        while !self.crew.is_finished() {
+        while !self.group.is_finished() {
             self.wait(signals, &shutdown)?;
             let mut steps = Vec::new();
             while let Some(signal) = signals.next() {
@@ -119,7 +119,7 @@ impl Coordinator {
                 }
             }
             steps.extend(shutdown.on_time(Instant::now()));
-            if shutdown.is_running() && self.crew.any_finished() {
+            if shutdown.is_running() && self.group.any_finished() {
                 // A loop ends by itself only when it cannot go on.
                 steps.extend(shutdown.stop());
             }
@@ -133,14 +133,14 @@ impl Coordinator {
                         on_drain();
                         self.begin_drain()?;
                     }
-                    Step::Stop => self.crew.set_phase(Phase::Stop),
+                    Step::Stop => self.group.set_phase(Phase::Stop),
                 }
             }
             self.attend()?;
             self.accept(&shutdown)?;
             if shutdown.is_running() {
                 self.reload_if_wanted()?;
-            } else if self.shared.swept.load(Ordering::Acquire) >= self.crew.table_count() {
+            } else if self.shared.swept.load(Ordering::Acquire) >= self.group.table_count() {
                 // What was queued has been taken: only now nobody is lost by closing.
                 self.listeners.close();
             }
@@ -152,7 +152,7 @@ impl Coordinator {
     fn wait(&self, signals: &Signals, shutdown: &Shutdown) -> io::Result<()> {
         let mut places = vec![
             Place::new(signals.as_raw_fd(), Interest::READ),
-            Place::new(self.crew.request().as_fd().as_raw_fd(), Interest::READ),
+            Place::new(self.group.request().as_fd().as_raw_fd(), Interest::READ),
         ];
         let mut until = shutdown.until();
         if let Some(acceptor) = self.acceptor.as_ref().filter(|acceptor| !acceptor.is_swept()) {
@@ -184,7 +184,7 @@ impl Coordinator {
         }
         if !acceptor.is_swept() && acceptor.sweep(&self.listeners, &self.shared) {
             self.listeners.close();
-            self.crew.set_phase(Phase::Drain);
+            self.group.set_phase(Phase::Drain);
         }
         Ok(())
     }
@@ -196,11 +196,11 @@ impl Coordinator {
             return Ok(());
         }
         for numbers in self.listeners.shared().chunks(MOST) {
-            for (_, mailbox) in self.crew.mailboxes() {
-                send(mailbox, &Mail::Forget(numbers.to_vec()), &[])?;
+            for (_, mailbox) in self.group.mailboxes() {
+                send(mailbox, &Message::Forget(numbers.to_vec()), &[])?;
             }
         }
-        self.crew.set_phase(Phase::Drain);
+        self.group.set_phase(Phase::Drain);
         Ok(())
     }
 
@@ -240,30 +240,30 @@ impl Coordinator {
 
     /// Adds and introduces the tables that the event loops need.
     fn attend(&mut self) -> io::Result<()> {
-        let before = self.crew.table_count();
-        match self.crew.process_requests() {
+        let before = self.group.table_count();
+        match self.group.process_requests() {
             Some(error) if !self.stalled => {
                 self.stalled = true;
                 (self.say)(&format!(
                     "accepting pauses, as no descriptor table can be added: {error}; raise `ulimit -n` or `ulimit -u`"
                 ));
             }
-            _ => self.stalled &= self.crew.table_count() == before,
+            _ => self.stalled &= self.group.table_count() == before,
         }
         self.introduce(before)
     }
 
-    /// Sends every listener, or the door by which connections are handed over, to the tables from
+    /// Sends every listener, or the socket by which connections are handed over, to the tables from
     /// number `first` on.
     fn introduce(&self, first: usize) -> io::Result<()> {
         if let Some(acceptor) = &self.acceptor {
-            for (worker, mailbox) in self.crew.mailboxes().skip(first) {
-                send(mailbox, &Mail::Door, &[acceptor.door(worker)])?;
+            for (worker, mailbox) in self.group.mailboxes().skip(first) {
+                send(mailbox, &Message::Handoff, &[acceptor.handoff_socket(worker)])?;
             }
             return Ok(());
         }
         let all: Vec<&Listener> = self.listeners.iter().collect();
-        for (worker, mailbox) in self.crew.mailboxes().skip(first) {
+        for (worker, mailbox) in self.group.mailboxes().skip(first) {
             send_listeners(mailbox, worker, &all)?;
         }
         Ok(())
@@ -324,12 +324,12 @@ impl Coordinator {
             acceptor.change(&opened, change.closed)?;
         } else {
             let closed: Vec<ListenerNumber> = change.closed.iter().map(|listener| listener.number).collect();
-            for (worker, mailbox) in self.crew.mailboxes() {
-                send(mailbox, &Mail::Routes, &[])?;
+            for (worker, mailbox) in self.group.mailboxes() {
+                send(mailbox, &Message::Routes, &[])?;
                 send_listeners(mailbox, worker, &opened)?;
                 for numbers in closed.chunks(MOST) {
                     self.leaves += 1;
-                    send(mailbox, &Mail::Leave(numbers.to_vec()), &[])?;
+                    send(mailbox, &Message::Leave(numbers.to_vec()), &[])?;
                 }
             }
         }
@@ -366,12 +366,12 @@ impl Coordinator {
     }
 
     pub(crate) fn finish(self) -> Result<Totals, Error> {
-        let Coordinator { crew, workers, mut listeners, acceptor, shared, writer, .. } = self;
+        let Coordinator { group, workers, mut listeners, acceptor, shared, writer, .. } = self;
         listeners.close();
         let [reloads, reloads_refused] = [0, 1].map(|place| shared.reloads[place].load(Ordering::Relaxed));
         let mut totals = Totals { reloads, reloads_refused, ..Totals::default() };
         totals.connections_per_worker = vec![0; workers];
-        let parts = crew.join();
+        let parts = group.join();
         if let Some(acceptor) = acceptor {
             totals.add(&acceptor.finish(&shared));
         }
@@ -393,16 +393,16 @@ fn send_listeners(mailbox: BorrowedFd<'_>, worker: usize, listeners: &[&Listener
         let numbers = part.iter().map(|listener| listener.number).collect();
         let sockets: Vec<BorrowedFd<'_>> =
             part.iter().map(|listener| listener.sockets[worker % listener.sockets.len()].as_fd()).collect();
-        send(mailbox, &Mail::Listen(numbers), &sockets)?;
+        send(mailbox, &Message::Listen(numbers), &sockets)?;
     }
     Ok(())
 }
 
 /// Sends a message, waiting for the table to take earlier ones where it must. A table that has
 /// ended needs none.
-fn send(mailbox: BorrowedFd<'_>, mail: &Mail, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send(mailbox: BorrowedFd<'_>, message: &Message, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     loop {
-        match passing::send(mailbox, &mail.to_bytes(), sockets) {
+        match passing::send(mailbox, &message.to_bytes(), sockets) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
             }

@@ -1,7 +1,7 @@
 //! Whether a connection moves bulk, or small messages to and fro, told from how much goes one way
 //! before something goes the other way.
 //!
-//! A rest between two turns lets more come of a stream, and of a long message. It only delays a
+//! A delay between two turns lets more come of a stream, and of a long message. It only delays a
 //! short one: nothing more comes until that is answered. Pure.
 
 /// The runs of bytes in one direction that a connection has moved last.
@@ -17,7 +17,7 @@ pub(crate) struct Exchange {
 
 /// Three runs of less than this in all are small messages. Up to a third of it a message costs no
 /// more to relay at once than what realm takes for it, and up to three quarters less time; from
-/// half of it a rest costs hardly any time (docs/results/forward-bulk.txt).
+/// half of it a delay costs hardly any time (docs/results/forward-bulk.txt).
 const BULK_BYTES: u64 = 1024 * 1024;
 
 impl Exchange {

@@ -142,7 +142,7 @@ impl Forwarder {
         let most = max_connections.unwrap_or(u64::MAX);
         let exclusive = accept == Strategy::Exclusive && workers > 1;
         let acceptor = if accept == Strategy::Handoff { Some(Acceptor::new(workers, &listeners)?) } else { None };
-        let acceptance = (exclusive, acceptor.as_ref().map(Acceptor::desks));
+        let acceptance = (exclusive, acceptor.as_ref().map(Acceptor::queues));
         let shared = Shared::new(listeners.routes(), most, writer.log().clone(), say, names, acceptance);
         let shared = Arc::new(shared);
         let mut coordinator = Coordinator::new(workers, listeners, sets, acceptor, Arc::clone(&shared), writer, log)?;

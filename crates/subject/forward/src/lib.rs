@@ -22,7 +22,7 @@ mod inherited;
 mod limit;
 mod listeners;
 mod log;
-mod mail;
+mod message;
 mod meter;
 mod names;
 mod outbox;

@@ -21,7 +21,7 @@ pub(crate) const MESSAGES: usize = 128;
 /// Messages share no line of the CPU's cache.
 const ALIGNMENT: usize = 64;
 
-/// Whose message it is: a connection's, from this side. Where it lies its lane knows
+/// Whose message it is: a connection's, from this side. Where it lies its channel knows
 /// (`transfer.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {

@@ -1,4 +1,4 @@
-//! The buffers and pipes of one event loop. A lane takes one while bytes wait in it and gives it
+//! The buffers and pipes of one event loop. A channel takes one while bytes wait in it and gives it
 //! back; a few of each are kept for the next. The pool counts what is out: at the end of the loop
 //! nothing may be.
 
@@ -24,7 +24,7 @@ pub(crate) struct Pool {
     /// Whether directions may be moved through pipes at all.
     pub(crate) splices: bool,
     buffers: Vec<Box<[u8]>>,
-    /// Buffers that lanes hold.
+    /// Buffers that channels hold.
     buffers_out: u64,
     pipes: Vec<Pipe>,
     /// Pipes that exist, and the most there may be, as each takes two descriptors from the
@@ -106,12 +106,12 @@ impl Pool {
         drop(pipe);
     }
 
-    /// Pipes that lanes hold.
+    /// Pipes that channels hold.
     pub(crate) fn pipes_out(&self) -> u64 {
         (self.pipe_count - self.pipes.len()) as u64
     }
 
-    /// Buffers that lanes hold.
+    /// Buffers that channels hold.
     pub(crate) fn buffers_out(&self) -> u64 {
         self.buffers_out
     }

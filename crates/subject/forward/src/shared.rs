@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// It has been said that messages cannot go out together.
     pub(crate) fault_said: AtomicBool,
     /// Where connections are handed over, by worker; without it tables accept for themselves.
-    pub(crate) desks: Option<Arc<[HandoffQueue<Handed>]>>,
+    pub(crate) queues: Option<Arc<[HandoffQueue<Handed>]>>,
     /// Messages to leave listeners that event loops have followed.
     pub(crate) left: AtomicUsize,
     /// Event loops that have taken what was queued at their listeners and closed them, when
@@ -60,7 +60,7 @@ impl Shared {
         names: Arc<Names>,
         acceptance: (bool, Option<Arc<[HandoffQueue<Handed>]>>),
     ) -> Shared {
-        let (exclusive, desks) = acceptance;
+        let (exclusive, queues) = acceptance;
         Shared {
             routes: RwLock::new(Arc::new(routes)),
             limit: ConnectionLimit::new(max_connections),
@@ -71,7 +71,7 @@ impl Shared {
             say,
             names,
             exclusive,
-            desks,
+            queues,
             left: AtomicUsize::new(0),
             swept: AtomicUsize::new(0),
             draining: AtomicBool::new(false),

@@ -1,11 +1,11 @@
 //! The moving of bytes in one direction: a read, and a write of what was read, until one side has
 //! to wait.
 //!
-//! A [`Lane`] holds what was read and not yet written, and is the only one to know where it is: in
+//! A [`Channel`] holds what was read and not yet written, and is the only one to know where it is: in
 //! the outbox of the event loop, from which small messages of all connections go out together; in a
 //! buffer, where the sink did not take it; or in a pipe. A direction whose reads fill the room for
 //! a read several times in a row is spliced through a pipe from then on, and copied again when
-//! little comes at a time. A lane that holds no byte holds no buffer and no pipe. It must not
+//! little comes at a time. A channel that holds no byte holds no buffer and no pipe. It must not
 //! decide what an end means: that is [`Relay`]'s.
 
 use std::io;
@@ -25,7 +25,7 @@ use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
 /// One side's socket and what is known of it. Edge-triggered: a flag stays set until a call has
 /// found the opposite.
 #[derive(Debug)]
-pub(crate) struct Leg {
+pub(crate) struct Endpoint {
     pub(crate) socket: OwnedFd,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
@@ -40,9 +40,9 @@ pub(crate) struct Leg {
     pub(crate) tcp: bool,
 }
 
-impl Leg {
-    pub(crate) fn new(socket: OwnedFd, tcp: bool) -> Leg {
-        Leg { socket, readable: false, writable: true, ended: false, urgent: false, tcp }
+impl Endpoint {
+    pub(crate) fn new(socket: OwnedFd, tcp: bool) -> Endpoint {
+        Endpoint { socket, readable: false, writable: true, ended: false, urgent: false, tcp }
     }
 
     /// Whether more may be there to be read after a read of less than there was room for.
@@ -80,7 +80,7 @@ impl Held {
 
 /// What one direction of one connection holds between turns.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct Channel {
     held: Held,
     /// Through a pipe, or by copying.
     spliced: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Lane {
     streak: u8,
 }
 
-impl Lane {
+impl Channel {
     /// Whether it goes through a pipe.
     pub(crate) fn is_spliced(&self) -> bool {
         self.spliced
@@ -161,7 +161,7 @@ pub(crate) enum Turn {
 
 /// Takes note of each read, for a log of transfers.
 pub(crate) trait Watch {
-    fn transferred(&mut self, source: &Leg, sink: &Leg, reads: u64, bytes: u64);
+    fn transferred(&mut self, source: &Endpoint, sink: &Endpoint, reads: u64, bytes: u64);
 }
 
 /// One direction of one connection, with what it needs for a turn.
@@ -171,18 +171,18 @@ pub(crate) struct Transfer<'a> {
     pub(crate) relay: &'a mut Relay,
     /// Whose bytes they are.
     pub(crate) side: Side,
-    pub(crate) source: &'a mut Leg,
-    pub(crate) sink: &'a mut Leg,
-    pub(crate) lane: &'a mut Lane,
+    pub(crate) source: &'a mut Endpoint,
+    pub(crate) sink: &'a mut Endpoint,
+    pub(crate) channel: &'a mut Channel,
 }
 
 impl Transfer<'_> {
     /// What it can do now.
     pub(crate) fn next(&mut self) -> Step {
-        if self.lane.posted().is_some() {
+        if self.channel.posted().is_some() {
             return Step::Rest;
         }
-        let pending = self.lane.held.length();
+        let pending = self.channel.held.length();
         self.relay.from(self.side).next(pending, self.source.readable, self.sink.writable)
     }
 
@@ -209,7 +209,7 @@ impl Transfer<'_> {
                     self.relay.told(self.side, end);
                 }
                 Step::Read => {
-                    if moved >= if self.lane.spliced { TURN_SPLICED } else { TURN_COPIED } {
+                    if moved >= if self.channel.spliced { TURN_SPLICED } else { TURN_COPIED } {
                         return Turn::Yields;
                     }
                     if let Some(wait) = meter.and_then(|(meter, now)| meter.wait(now)) {
@@ -231,10 +231,10 @@ impl Transfer<'_> {
             }
         }
         if self.direction().is_over() {
-            self.lane.clear(pool);
-        } else if self.lane.spliced && moved > 0 {
-            self.lane.streak = if moved < WORTH_SPLICING { self.lane.streak + 1 } else { 0 };
-            if self.lane.streak >= SMALL_TURNS {
+            self.channel.clear(pool);
+        } else if self.channel.spliced && moved > 0 {
+            self.channel.streak = if moved < WORTH_SPLICING { self.channel.streak + 1 } else { 0 };
+            if self.channel.streak >= SMALL_TURNS {
                 self.stop_splicing();
             }
         }
@@ -242,7 +242,7 @@ impl Transfer<'_> {
     }
 
     fn read(&mut self, pool: &mut Pool) -> usize {
-        if self.lane.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool, pool.splices) }
+        if self.channel.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool, pool.splices) }
     }
 
     /// Reads into the outbox. After a few full reads in a row the direction is spliced, if it
@@ -261,48 +261,48 @@ impl Transfer<'_> {
         // A read of less than there was room for took all there was (epoll(7)), except the end of
         // the stream.
         self.source.readable = full || self.source.may_hold_more();
-        if !self.lane.spliced {
-            self.lane.streak = if full { (self.lane.streak + 1).min(FULL_READS) } else { 0 };
-            if self.lane.streak == FULL_READS && may_splice {
-                (self.lane.spliced, self.lane.streak) = (true, 0);
+        if !self.channel.spliced {
+            self.channel.streak = if full { (self.channel.streak + 1).min(FULL_READS) } else { 0 };
+            if self.channel.streak == FULL_READS && may_splice {
+                (self.channel.spliced, self.channel.streak) = (true, 0);
             }
         }
         self.direction().read(length);
         let place = pool.outbox.place(length);
         if !self.sink.writable {
-            self.lane.hold(pool.take_buffer(place).into());
+            self.channel.hold(pool.take_buffer(place).into());
         } else if full {
             // More follows from the same source: it does not wait for others' messages.
             let outcome = net::write(&self.sink.socket, pool.outbox.bytes(place.clone()));
-            self.lane.hold(Held::Outbox(place));
+            self.channel.hold(Held::Outbox(place));
             self.written(outcome, pool);
         } else {
             pool.outbox.post(self.key, self.side, place.clone());
-            self.lane.hold(Held::Outbox(place));
+            self.channel.hold(Held::Outbox(place));
         }
         length
     }
 
     /// A message in the outbox was written, or as much of it as there was room for, or none.
     pub(crate) fn written(&mut self, outcome: io::Result<usize>, pool: &mut Pool) {
-        let Some(place) = self.lane.posted() else { return };
+        let Some(place) = self.channel.posted() else { return };
         if self.direction().is_over() {
             // The sink was found to be gone after the read.
-            return self.lane.clear(pool);
+            return self.channel.clear(pool);
         }
         match outcome {
             Ok(taken) => {
                 self.direction().wrote(taken);
-                self.lane.took(taken, pool);
+                self.channel.took(taken, pool);
                 self.sink.writable = taken == place.len();
             }
             Err(error) => self.not_written(&error),
         }
-        if let Some(rest) = self.lane.posted() {
+        if let Some(rest) = self.channel.posted() {
             // The outbox is empty after the round.
-            self.lane.clear(pool);
+            self.channel.clear(pool);
             if !self.direction().is_over() {
-                self.lane.hold(pool.take_buffer(rest).into());
+                self.channel.hold(pool.take_buffer(rest).into());
             }
         }
     }
@@ -327,7 +327,7 @@ impl Transfer<'_> {
                 // A spliced connection is registered anew, or polled, after each turn: a short
                 // splice need not be followed by one that finds nothing.
                 self.source.readable = length >= pipe.capacity() / 4 || self.source.ended;
-                self.lane.hold(Held::Pipe { pipe, bytes: length });
+                self.channel.hold(Held::Pipe { pipe, bytes: length });
                 length
             }
             Err(error) => {
@@ -338,11 +338,11 @@ impl Transfer<'_> {
     }
 
     fn stop_splicing(&mut self) {
-        (self.lane.spliced, self.lane.streak) = (false, 0);
+        (self.channel.spliced, self.channel.streak) = (false, 0);
     }
 
     fn write_held(&mut self, pool: &mut Pool) {
-        let (outcome, whole) = match &self.lane.held {
+        let (outcome, whole) = match &self.channel.held {
             Held::Buffer { bytes, place } => (net::write(&self.sink.socket, &bytes[place.clone()]), place.len()),
             // A pipe is drained piece by piece: only EAGAIN says that the sink is full.
             Held::Pipe { pipe, bytes } => (pipe.drain(&self.sink.socket, *bytes), 0),
@@ -351,10 +351,10 @@ impl Transfer<'_> {
         match outcome {
             Ok(taken) => {
                 self.direction().wrote(taken);
-                self.lane.took(taken, pool);
+                self.channel.took(taken, pool);
                 self.sink.writable = taken >= whole;
             }
-            Err(error) if matches!(self.lane.held, Held::Pipe { .. }) && self.lost_reset(&error) => {
+            Err(error) if matches!(self.channel.held, Held::Pipe { .. }) && self.lost_reset(&error) => {
                 self.not_written(&io::ErrorKind::ConnectionReset.into());
             }
             Err(error) => self.not_written(&error),

@@ -158,11 +158,11 @@ struct EventLoop<P: Protocol, S: Sockets> {
 }
 
 /// Runs one event loop until the run is over.
-pub(crate) fn run<P: Protocol, S: Sockets>(seat: LoopHandle, shared: Arc<Shared<P>>) -> io::Result<Counted> {
+pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Shared<P>>) -> io::Result<Counted> {
     // Where it is refused, what it costs is counted as the generator's own lag.
     let _ = clock::sharpen_timers();
-    pin(&shared.config, seat.worker())?;
-    let number = seat.worker() * shared.tables_per_worker + seat.table();
+    pin(&shared.config, handle.worker())?;
+    let number = handle.worker() * shared.tables_per_worker + handle.table();
     let config = &shared.config;
     let tables = shared.control.gauges.len();
     // Connections are dealt to tables in turn, so that each has its share of every target.
@@ -171,7 +171,7 @@ pub(crate) fn run<P: Protocol, S: Sockets>(seat: LoopHandle, shared: Arc<Shared<
     let recorder = Recorder::new(&config.records, shared.control.unix(0), numbers);
     let event_loop = EventLoop::<P, S> {
         number,
-        sockets: S::new(share, seat.wake().as_fd(), config.pace.is_open())?,
+        sockets: S::new(share, handle.wake().as_fd(), config.pace.is_open())?,
         wheel: Wheel::new(shared.control.instant(0)),
         slab: Slab::default(),
         random: stream(config.seed, Purpose::Worker, config.part, number),
@@ -195,24 +195,24 @@ pub(crate) fn run<P: Protocol, S: Sockets>(seat: LoopHandle, shared: Arc<Shared<
         sequence: 0,
         gate_passed: false,
         usage_at_open: Usage::default(),
-        counted: Counted::new(seat.worker()),
+        counted: Counted::new(handle.worker()),
         shared,
     };
-    event_loop.serve(&seat)
+    event_loop.serve(&handle)
 }
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
-    fn serve(mut self, seat: &LoopHandle) -> io::Result<Counted> {
+    fn serve(mut self, handle: &LoopHandle) -> io::Result<Counted> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
             let (timeout, rest, full) = {
-                let _run_lock = seat.run_lock();
-                let full = self.turn(seat, &mut fired);
-                if self.is_finished() || seat.phase() == Phase::Stop {
+                let _run_lock = handle.run_lock();
+                let full = self.turn(handle, &mut fired);
+                if self.is_finished() || handle.phase() == Phase::Stop {
                     return Ok(self.finish());
                 }
                 self.note_submitted();
-                if !seat.is_alone() {
+                if !handle.is_alone() {
                     self.sockets.submit()?;
                 }
                 let now = self.now();
@@ -222,7 +222,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 (timeout, timeout.filter(|time| may_rest && self.may_rest(*time)), full)
             };
             match rest {
-                Some(time) => self.sockets.rest(seat.wake().as_fd(), time)?,
+                Some(time) => self.sockets.rest(handle.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
             }
             if !full {
@@ -237,7 +237,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// Handles what one wait brought; whether that was as much as is taken at once.
-    fn turn(&mut self, seat: &LoopHandle, fired: &mut Vec<u64>) -> bool {
+    fn turn(&mut self, handle: &LoopHandle, fired: &mut Vec<u64>) -> bool {
         let now = self.now();
         self.cross_boundaries(now);
         self.ledger.record(now);
@@ -246,7 +246,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let Some(event) = self.sockets.report() else { break };
             events += 1;
             if event.key == WAKE {
-                seat.wake().lower();
+                handle.wake().lower();
             } else {
                 self.handle(Key::from_raw(event.key), event);
             }

@@ -87,17 +87,17 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         self.start_lag = lag(config.start_at, control.unix(now));
     }
 
-    pub(super) fn see_through(&mut self, crew: &dyn Team) -> Ends {
+    pub(super) fn see_through(&mut self, team: &dyn Team) -> Ends {
         loop {
-            self.wait(crew, self.next_deadline());
-            self.take_signals(crew);
-            self.advance(crew);
-            self.release(crew);
+            self.wait(team, self.next_deadline());
+            self.take_signals(team);
+            self.advance(team);
+            self.release(team);
             let control = &self.shared.control;
             if self.cpu.is_none() && control.opens.has_come(control.now()) {
                 self.note_opened();
             }
-            if crew.is_finished() || control.closes.has_come(control.now()) || control.has_given_up() {
+            if team.is_finished() || control.closes.has_come(control.now()) || control.has_given_up() {
                 break;
             }
         }
@@ -111,16 +111,16 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             memory_bytes: resident_bytes(),
         };
         self.observer.window_closed(SystemTime::now());
-        self.drain(crew);
+        self.drain(team);
         ends
     }
 
-    fn drain(&mut self, crew: &dyn Team) {
-        crew.set_phase(Phase::Drain);
+    fn drain(&mut self, team: &dyn Team) {
+        team.set_phase(Phase::Drain);
         let deadline = self.shared.control.now() + DRAIN.as_nanos() as u64;
         let already_interrupted = self.interrupted.is_some();
-        while !crew.is_finished() && self.shared.control.now() < deadline && !self.shared.control.has_given_up() {
-            self.wait(crew, Some(deadline));
+        while !team.is_finished() && self.shared.control.now() < deadline && !self.shared.control.has_given_up() {
+            self.wait(team, Some(deadline));
             if let Some(signal) = self.signals.next() {
                 // Asked once more, or for the first time: the measurement is over either way.
                 self.interrupted =
@@ -128,11 +128,11 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
                 break;
             }
         }
-        crew.set_phase(Phase::Stop);
+        team.set_phase(Phase::Stop);
     }
 
     /// Sets the moments that follow from what has happened.
-    fn advance(&mut self, crew: &dyn Team) {
+    fn advance(&mut self, team: &dyn Team) {
         let Shared { config, control, .. } = &**self.shared;
         let settled_already = control.opens.get().is_some() && control.gate.get().is_some();
         if settled_already || !control.all_settled() {
@@ -154,19 +154,19 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         if control.gate.get().is_none() {
             control.gate.set(now);
         }
-        crew.wake();
+        team.wake();
     }
 
     /// Ends the window where connections stay up together and not one has anything more to do.
-    fn release(&self, crew: &dyn Team) {
+    fn release(&self, team: &dyn Team) {
         let control = &self.shared.control;
         if control.all_finished() {
             control.closes.set(control.now());
-            crew.wake();
+            team.wake();
         }
     }
 
-    fn take_signals(&mut self, crew: &dyn Team) {
+    fn take_signals(&mut self, team: &dyn Team) {
         if let Some(signal) = self.signals.next() {
             let control = &self.shared.control;
             self.interrupted = Some(signal);
@@ -175,7 +175,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
                 control.opens.set(now);
             }
             control.closes.set(now);
-            crew.wake();
+            team.wake();
         }
     }
 
@@ -190,14 +190,14 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         if self.cpu.is_none() { control.opens.get() } else { control.closes.get() }
     }
 
-    fn wait(&mut self, crew: &dyn Team, deadline: Option<u64>) {
+    fn wait(&mut self, team: &dyn Team, deadline: Option<u64>) {
         let control = &self.shared.control;
         let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
-        let mut places = [place(&self.signals), place(&control.news), place(crew.request())];
+        let mut places = [place(&self.signals), place(&control.news), place(team.request())];
         // A failing wait would only make the coordinator look more often.
         let _ = poll::wait(&mut places, Some(left.min(TICK)));
         control.news.lower();
-        crew.request().lower();
+        team.request().lower();
         self.show();
     }
 

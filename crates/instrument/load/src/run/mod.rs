@@ -189,8 +189,8 @@ fn run_loops<P: Protocol, S: Sockets>(
     }
     let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
-    let mut crew = WorkerGroup::new(workers, Growth::Never, move |seat| {
-        let counted = event_loop::run::<P, S>(seat, Arc::clone(&body));
+    let mut group = WorkerGroup::new(workers, Growth::Never, move |handle| {
+        let counted = event_loop::run::<P, S>(handle, Arc::clone(&body));
         if counted.is_err() {
             body.control.give_up();
         }
@@ -200,10 +200,10 @@ fn run_loops<P: Protocol, S: Sockets>(
     let mut coordinator = Coordinator::new(&shared, observer, signals, workers, slot_bytes::<P, S>());
     coordinator.set_first_moments();
     for table in 0..tables_per_worker * workers {
-        crew.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
+        group.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
     }
-    let ends = coordinator.see_through(&crew);
-    let counted: io::Result<Vec<Counted>> = crew.join().into_iter().collect();
+    let ends = coordinator.see_through(&group);
+    let counted: io::Result<Vec<Counted>> = group.join().into_iter().collect();
     let counted = counted.map_err(kernel("an event loop failed"))?;
     Ok(coordinator.gather(counted, ends))
 }

@@ -11,7 +11,7 @@ use super::{Connection, Stage};
 use crate::proxy;
 use crate::relay::Side;
 use crate::route::Server;
-use crate::transfer::{self, Leg};
+use crate::transfer::{self, Endpoint};
 
 /// The servers that a connection tries.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl Connection {
     }
 
     /// The server that is asked now is counted as having one more.
-    pub(crate) fn ask(&mut self, server: Arc<Server>, leg: Leg) {
+    pub(crate) fn ask(&mut self, server: Arc<Server>, endpoint: Endpoint) {
         server.open.fetch_add(1, Ordering::Relaxed);
-        (self.server, self.led_to, self.is_counted) = (Some(leg), Some(server), true);
+        (self.server, self.led_to, self.is_counted) = (Some(endpoint), Some(server), true);
     }
 
     /// It is none of its server's connections any more.

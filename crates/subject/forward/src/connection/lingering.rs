@@ -25,14 +25,14 @@ impl Connection {
     /// Whether a side that is being dismissed can be closed.
     pub(crate) fn check_delivery(&mut self, now: Instant) -> Next {
         let limit = self.route.rule.limits.half_close;
-        let leg = |connection: &mut Connection, side| -> Option<(usize, bool)> {
-            let leg = connection.leg(side)?;
+        let endpoint = |connection: &mut Connection, side| -> Option<(usize, bool)> {
+            let endpoint = connection.endpoint(side)?;
             // A Unix socket's peer keeps what it has been given, whatever happens here.
-            let waits = if leg.tcp { net::unacknowledged(&leg.socket).unwrap_or(0) } else { 0 };
-            Some((waits, waits > 0 && net::take_error(&leg.socket).is_ok()))
+            let waits = if endpoint.tcp { net::unacknowledged(&endpoint.socket).unwrap_or(0) } else { 0 };
+            Some((waits, waits > 0 && net::take_error(&endpoint.socket).is_ok()))
         };
         let Stage::Dismissing { survivor, .. } = self.stage else { return Next::Waits };
-        let found = leg(self, survivor);
+        let found = endpoint(self, survivor);
         let Stage::Dismissing { end, progress, unacknowledged, .. } = &mut self.stage else { return Next::Waits };
         let Some((waits, alive)) = found else { return Next::Closes(self.ending()) };
         if waits < *unacknowledged {
@@ -49,9 +49,9 @@ impl Connection {
 
     /// Makes the close of a side a reset.
     pub(crate) fn reset(&mut self, side: Side) {
-        if let Some(leg) = self.leg(side).filter(|leg| leg.tcp) {
+        if let Some(endpoint) = self.endpoint(side).filter(|endpoint| endpoint.tcp) {
             // It can only fail where the connection is no more.
-            let _ = net::reset_on_close(&leg.socket);
+            let _ = net::reset_on_close(&endpoint.socket);
         }
     }
 }

@@ -29,19 +29,19 @@ use crate::pool::Pool;
 use crate::relay::{End, Relay, Side, Step, Verdict};
 use crate::route::{Route, Server, Target};
 use crate::stall::Stall;
-use crate::transfer::{self, Lane, Leg, Transfer, Turn, Watch};
+use crate::transfer::{self, Channel, Endpoint, Transfer, Turn, Watch};
 
 pub(crate) use connecting::{Attempts, was_connected};
 
 /// See the head of this file.
 pub(crate) struct Connection {
     pub(crate) route: Arc<Route>,
-    pub(crate) client: Option<Leg>,
-    pub(crate) server: Option<Leg>,
+    pub(crate) client: Option<Endpoint>,
+    pub(crate) server: Option<Endpoint>,
     pub(crate) stage: Stage,
     pub(crate) relay: Relay,
-    up: Lane,
-    down: Lane,
+    up: Channel,
+    down: Channel,
     pub(crate) opened: Instant,
     /// When a byte, or an end, last came, or an acknowledgement was last seen.
     active: Instant,
@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     /// `event_loop/pacing.rs`.
     pub(crate) paced: bool,
     /// Its next turn has been put off.
-    pub(crate) rests: bool,
+    pub(crate) is_delayed: bool,
     /// What it has moved through pipes of late.
     pub(crate) exchange: Exchange,
     /// Who has connected; where a PROXY header said so, for whom.
@@ -104,7 +104,7 @@ pub(crate) enum Next {
     /// It waits for readiness, or its timer.
     Waits,
     /// It has moved bulk a moment ago, and waits for more to come.
-    Rests,
+    Delay,
     /// There may be a header to read.
     ReadsHeader,
     /// The server that was asked has answered; it is an end or an error where `ended`.
@@ -119,27 +119,32 @@ pub(crate) enum Next {
     Aborts(Ending),
 }
 
-/// How long a connection that moves bulk rests at least between two turns: at 3 GB/s a pipe's 1 MiB
+/// How long a connection that moves bulk waits at least between two turns: at 3 GB/s a pipe's 1 MiB
 /// arrives (docs/results/forward-bulk.txt).
-pub(crate) const REST: Duration = Duration::from_micros(300);
+pub(crate) const DELAY: Duration = Duration::from_micros(300);
 
 impl Connection {
-    pub(crate) fn new(client: Leg, client_address: Option<SocketAddr>, route: Arc<Route>, now: Instant) -> Connection {
+    pub(crate) fn new(
+        client: Endpoint,
+        client_address: Option<SocketAddr>,
+        route: Arc<Route>,
+        now: Instant,
+    ) -> Connection {
         Connection {
             stage: Stage::Header,
             route,
             client: Some(client),
             server: None,
             relay: Relay::NEW,
-            up: Lane::default(),
-            down: Lane::default(),
+            up: Channel::default(),
+            down: Channel::default(),
             opened: now,
             active: now,
             timer: LazyTimer::default(),
             resumes: None,
             stall: None,
             paced: false,
-            rests: false,
+            is_delayed: false,
             exchange: Exchange::default(),
             client_address,
             reached_address: None,
@@ -149,7 +154,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn leg(&mut self, side: Side) -> Option<&mut Leg> {
+    pub(crate) fn endpoint(&mut self, side: Side) -> Option<&mut Endpoint> {
         match side {
             Side::Client => self.client.as_mut(),
             Side::Server => self.server.as_mut(),
@@ -157,13 +162,13 @@ impl Connection {
     }
 
     /// A side is ready for something. What there is to relay is relayed, unless the connection
-    /// rests.
+    /// is delayed.
     pub(crate) fn on_event(&mut self, side: Side, event: Ready, urgent: bool, context: &mut Context<'_>) -> Next {
-        let Some(leg) = self.leg(side) else { return Next::Waits };
-        leg.readable |= event.readable;
-        leg.writable |= event.writable;
-        leg.ended |= event.ended;
-        leg.urgent |= urgent;
+        let Some(endpoint) = self.endpoint(side) else { return Next::Waits };
+        endpoint.readable |= event.readable;
+        endpoint.writable |= event.writable;
+        endpoint.ended |= event.ended;
+        endpoint.urgent |= urgent;
         match (&self.stage, side) {
             (Stage::Header | Stage::Connecting(_), Side::Client) if event.ended && self.client_is_gone() => {
                 Next::Aborts(Ending::ClientReset)
@@ -176,7 +181,7 @@ impl Connection {
                 if event.ended {
                     self.look_into_end(side);
                 }
-                if self.rests_at(context.now) { Next::Rests } else { self.advance(context) }
+                if self.is_delayed_at(context.now) { Next::Delay } else { self.advance(context) }
             }
         }
     }
@@ -192,8 +197,8 @@ impl Connection {
     }
 
     /// Whether its next turn is put off: it is already, or its last one is too recent.
-    fn rests_at(&self, now: Instant) -> bool {
-        self.rests || self.paced && self.exchange.is_bulk() && self.active + REST > now
+    fn is_delayed_at(&self, now: Instant) -> bool {
+        self.is_delayed || self.paced && self.exchange.is_bulk() && self.active + DELAY > now
     }
 
     /// The kernel reports an end, or a failure, of a side whose stream has ended already: which of
@@ -203,8 +208,8 @@ impl Connection {
             // Reading will say.
             return;
         }
-        let Some(leg) = self.leg(side) else { return };
-        if let Err(error) = net::take_error(&leg.socket) {
+        let Some(endpoint) = self.endpoint(side) else { return };
+        if let Err(error) = net::take_error(&endpoint.socket) {
             self.relay.refused(side, transfer::refusal(&error));
         }
     }
@@ -263,8 +268,9 @@ impl Connection {
                 count.fetch_add(written - before, Ordering::Relaxed);
             }
         }
-        let is_blocked =
-            |lane: &Lane, sink: &Option<Leg>| lane.is_holding() && sink.as_ref().is_some_and(|leg| !leg.writable);
+        let is_blocked = |channel: &Channel, sink: &Option<Endpoint>| {
+            channel.is_holding() && sink.as_ref().is_some_and(|endpoint| !endpoint.writable)
+        };
         let blocked = [is_blocked(&self.up, &self.server), is_blocked(&self.down, &self.client)];
         if blocked == [false; 2] && self.stall.is_none() {
             return;
@@ -276,21 +282,21 @@ impl Connection {
     /// The direction whose source is `side`, while both sides are there.
     fn transfer(&mut self, key: Key, side: Side) -> Option<Transfer<'_>> {
         let (client, server) = (self.client.as_mut()?, self.server.as_mut()?);
-        let (source, sink, lane) = match side {
+        let (source, sink, channel) = match side {
             Side::Client => (client, server, &mut self.up),
             Side::Server => (server, client, &mut self.down),
         };
-        Some(Transfer { key, relay: &mut self.relay, side, source, sink, lane })
+        Some(Transfer { key, relay: &mut self.relay, side, source, sink, channel })
     }
 
     /// Where in the outbox the bytes from `side` are, and the socket they go to; None when none are
     /// there.
     pub(crate) fn posted(&self, side: Side) -> Option<(BorrowedFd<'_>, Range<usize>)> {
-        let (lane, sink) = match side {
+        let (channel, sink) = match side {
             Side::Client => (&self.up, &self.server),
             Side::Server => (&self.down, &self.client),
         };
-        Some((sink.as_ref()?.socket.as_fd(), lane.posted()?))
+        Some((sink.as_ref()?.socket.as_fd(), channel.posted()?))
     }
 
     /// The message from the outbox was sent, as far as there was room for it. Returns whether there
@@ -364,7 +370,7 @@ struct LogWatch<'a> {
 }
 
 impl Watch for LogWatch<'_> {
-    fn transferred(&mut self, source: &Leg, sink: &Leg, reads: u64, bytes: u64) {
+    fn transferred(&mut self, source: &Endpoint, sink: &Endpoint, reads: u64, bytes: u64) {
         let (receive, send) = (source.socket.as_raw_fd(), sink.socket.as_raw_fd());
         let (time, by) = (self.time, self.by);
         self.log.hand(Record::Transfer(TransferRow { time, by, receive, send, requests: reads, bytes }));

@@ -20,13 +20,13 @@ struct Relayed {
     server: TcpStream,
 }
 
-fn pair() -> (TcpStream, Leg) {
+fn pair() -> (TcpStream, Endpoint) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let far = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
     let (near, _) = listener.accept().expect("a connection");
     near.set_nonblocking(true).expect("a socket takes it");
     far.set_nonblocking(true).expect("a socket takes it");
-    (far, Leg::new(near.into(), true))
+    (far, Endpoint::new(near.into(), true))
 }
 
 impl Relayed {
@@ -45,8 +45,8 @@ impl Relayed {
     /// Relays what there is.
     fn relay(&mut self, now: Instant) {
         for side in [Side::Client, Side::Server] {
-            if let Some(leg) = self.connection.leg(side) {
-                leg.readable = true;
+            if let Some(endpoint) = self.connection.endpoint(side) {
+                endpoint.readable = true;
             }
         }
         let context = Context { key: self.key, pool: &mut self.pool, log: self.writer.log(), by: FIRST_LOOP, now };
@@ -166,9 +166,9 @@ fn a_paced_connection_whose_message_went_out_in_part_is_asked_after_anew() {
         let [(mut client, near_client), (_server, near_server)] =
             [(); 2].map(|()| UnixStream::pair().expect("a pair of sockets"));
         client.write_all(b"hello").expect("there is room");
-        let leg = Leg { readable: true, ..Leg::new(near_client.into(), false) };
-        let mut connection = Connection::new(leg, None, Arc::clone(&route), now);
-        connection.server = Some(Leg::new(near_server.into(), false));
+        let endpoint = Endpoint { readable: true, ..Endpoint::new(near_client.into(), false) };
+        let mut connection = Connection::new(endpoint, None, Arc::clone(&route), now);
+        connection.server = Some(Endpoint::new(near_server.into(), false));
         connection.connected(&Ok(()), now);
         connection.paced = paced;
         assert!(matches!(

@@ -11,14 +11,14 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net, passing};
 
-use super::{DOOR, EventLoop, Listener, OTHER_DESCRIPTORS, key_of};
+use super::{EventLoop, HANDOFF, Listener, OTHER_DESCRIPTORS, key_of};
 use crate::limit::Room;
-use crate::mail::{MESSAGE_BYTES, Mail};
+use crate::message::{MESSAGE_BYTES, Message};
 use crate::shared::ListenerNumber;
 
 impl EventLoop<'_> {
-    pub(super) fn read_mail(&mut self) -> io::Result<()> {
-        let Some(mailbox) = self.seat.mailbox() else { return Ok(()) };
+    pub(super) fn read_messages(&mut self) -> io::Result<()> {
+        let Some(mailbox) = self.handle.mailbox() else { return Ok(()) };
         let (mut message, mut descriptors) = ([0; MESSAGE_BYTES], Vec::new());
         loop {
             let length = match passing::receive(mailbox, &mut message, &mut descriptors) {
@@ -33,15 +33,15 @@ impl EventLoop<'_> {
                     continue;
                 }
             };
-            match Mail::from_bytes(&message[..length]) {
-                Some(Mail::Listen(numbers)) => self.listen(numbers, &mut descriptors)?,
-                Some(Mail::Leave(numbers)) => {
+            match Message::from_bytes(&message[..length]) {
+                Some(Message::Listen(numbers)) => self.listen(numbers, &mut descriptors)?,
+                Some(Message::Leave(numbers)) => {
                     self.leave(&numbers)?;
                     self.shared.left.fetch_add(1, Ordering::AcqRel);
-                    self.seat.request_attention();
+                    self.handle.request_attention();
                 }
-                Some(Mail::Forget(numbers)) => numbers.into_iter().try_for_each(|number| self.forget(number))?,
-                Some(Mail::Routes) => {
+                Some(Message::Forget(numbers)) => numbers.into_iter().try_for_each(|number| self.forget(number))?,
+                Some(Message::Routes) => {
                     let routes = self.shared.routes();
                     for (number, listener) in &mut self.listeners {
                         if let Some(route) = routes.get(number) {
@@ -49,10 +49,10 @@ impl EventLoop<'_> {
                         }
                     }
                 }
-                Some(Mail::Door) => {
-                    self.door = descriptors.pop();
-                    if let Some(door) = self.door.as_ref().filter(|_| self.listening) {
-                        self.epoll.add(door, DOOR, Interest::READ, Trigger::Level)?;
+                Some(Message::Handoff) => {
+                    self.handoff = descriptors.pop();
+                    if let Some(handoff) = self.handoff.as_ref().filter(|_| self.listening) {
+                        self.epoll.add(handoff, HANDOFF, Interest::READ, Trigger::Level)?;
                     }
                     self.follow_turn()?;
                 }
@@ -127,7 +127,7 @@ impl EventLoop<'_> {
     /// Waits for the listeners while it is this table's turn and nothing is exhausted, and not
     /// otherwise.
     pub(super) fn follow_turn(&mut self) -> io::Result<()> {
-        let listen = !self.draining && self.seat.holds_accept_token() && !self.full && !self.pause.is_on();
+        let listen = !self.draining && self.handle.holds_accept_token() && !self.full && !self.pause.is_on();
         if listen == self.listening {
             return Ok(());
         }
@@ -138,11 +138,11 @@ impl EventLoop<'_> {
                 self.epoll.remove(&listener.socket)?;
             }
         }
-        if let Some(door) = &self.door {
+        if let Some(handoff) = &self.handoff {
             if listen {
-                self.epoll.add(door, DOOR, Interest::READ, Trigger::Level)?;
+                self.epoll.add(handoff, HANDOFF, Interest::READ, Trigger::Level)?;
             } else {
-                self.epoll.remove(door)?;
+                self.epoll.remove(handoff)?;
             }
         }
         self.listening = listen;
@@ -215,11 +215,11 @@ impl EventLoop<'_> {
     /// Takes connections that the acceptor has handed over to this worker.
     pub(super) fn take_handed(&mut self, most: usize) -> io::Result<()> {
         for _ in 0..most {
-            let (true, Some(door), Some(desk)) = (self.listening, &self.door, self.desk) else { return Ok(()) };
+            let (true, Some(handoff), Some(queue)) = (self.listening, &self.handoff, self.queue) else { return Ok(()) };
             if self.connections.len() >= self.capacity() {
                 return self.report_full();
             }
-            match desk.take(door) {
+            match queue.take(handoff) {
                 // The acceptor has taken its place.
                 Ok((socket, (address, route))) => self.open(socket, address, route),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -238,9 +238,9 @@ impl EventLoop<'_> {
 
     /// Takes what has been handed over, for the last time: whatever the limits, by whichever table
     /// has a descriptor left.
-    pub(super) fn close_door(&mut self) -> io::Result<()> {
-        while let (Some(door), Some(desk)) = (&self.door, self.desk) {
-            match desk.take(door) {
+    pub(super) fn close_handoff(&mut self) -> io::Result<()> {
+        while let (Some(handoff), Some(queue)) = (&self.handoff, self.queue) {
+            match queue.take(handoff) {
                 Ok((socket, (address, route))) => self.open(socket, address, route),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
@@ -249,19 +249,19 @@ impl EventLoop<'_> {
                 }
             }
         }
-        if let Some(door) = self.door.take()
+        if let Some(handoff) = self.handoff.take()
             && self.listening
         {
             // The coordinator holds the open file too, so closing would leave it reporting
             // (epoll(7)).
-            self.epoll.remove(&door)?;
+            self.epoll.remove(&handoff)?;
         }
         Ok(())
     }
 
     fn report_full(&mut self) -> io::Result<()> {
         self.full = true;
-        self.seat.report_full();
+        self.handle.report_full();
         self.follow_turn()
     }
 
@@ -269,7 +269,7 @@ impl EventLoop<'_> {
     /// is, none has.
     fn pause_exhausted(&mut self, failure: Failure) -> io::Result<()> {
         if failure == Failure::FullTable {
-            self.seat.report_full();
+            self.handle.report_full();
         }
         self.pause_accepting()
     }

@@ -19,7 +19,7 @@ use crate::listeners::KEEP_ALIVE_AFTER;
 use crate::outbox::READ_BYTES;
 use crate::proxy::{self, Parsed};
 use crate::route::{Route, Server, Target};
-use crate::transfer::Leg;
+use crate::transfer::Endpoint;
 
 /// After this the full queue of a Unix socket is tried again: the kernel tells nobody when there is
 /// room (unix(7)).
@@ -30,7 +30,7 @@ impl EventLoop<'_> {
     pub(super) fn open(&mut self, socket: OwnedFd, address: Option<SocketAddr>, route: Arc<Route>) {
         route.counts.accepted.fetch_add(1, Ordering::Relaxed);
         route.counts.open.fetch_add(1, Ordering::Relaxed);
-        let client = Leg::new(socket, address.is_some());
+        let client = Endpoint::new(socket, address.is_some());
         let believed =
             |address: SocketAddr| route.rule.accept_proxy.iter().any(|network| network.contains(address.ip()));
         let is_proxy = address.is_some_and(believed);
@@ -139,14 +139,14 @@ impl EventLoop<'_> {
             connection.led_to = Some(server);
             return Ok(());
         }
-        let leg = socket.and_then(|socket| {
+        let endpoint = socket.and_then(|socket| {
             self.epoll.add(&socket, key.to_raw() | SERVER, Interest::BOTH, Trigger::Edge)?;
             let tcp = matches!(server.target, Target::Tcp(_));
-            Ok(Leg { writable: false, ..Leg::new(socket, tcp) })
+            Ok(Endpoint { writable: false, ..Endpoint::new(socket, tcp) })
         });
-        match leg {
-            Ok(leg) => {
-                connection.ask(server, leg);
+        match endpoint {
+            Ok(endpoint) => {
+                connection.ask(server, endpoint);
                 Ok(())
             }
             Err(error) => {

@@ -28,7 +28,7 @@ use plimsoll_sys::descriptor;
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
-use self::pacing::Resting;
+use self::pacing::Delayed;
 use crate::connection::{Connection, Context, Next, Stage};
 use crate::ending::Ending;
 use crate::log::{LoopNumber, Record};
@@ -50,29 +50,29 @@ const OTHER_DESCRIPTORS: usize = 16;
 
 const WAKE: u64 = Key::RESERVED;
 const MAILBOX: u64 = Key::RESERVED + 1;
-const DOOR: u64 = Key::RESERVED + 2;
+const HANDOFF: u64 = Key::RESERVED + 2;
 const FIRST_LISTENER: u64 = Key::RESERVED + 3;
 /// Set in the key of a server's socket; slots stay far below it.
 const SERVER: u64 = 1 << 31;
 
-/// Relays until the crew stops.
-pub(crate) fn run(seat: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
-    let mailbox = seat.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
+/// Relays until the group stops.
+pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
+    let mailbox = handle.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
     let descriptors_before = descriptor::count_open();
     let epoll = Epoll::new(EVENT_BATCH)?;
-    epoll.add(seat.wake(), WAKE, Interest::READ, Trigger::Level)?;
+    epoll.add(handle.wake(), WAKE, Interest::READ, Trigger::Level)?;
     epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
     // A sixteenth of the table for pipes: directions of which more are busy at once than that are
     // copied.
     let descriptors = descriptor::limit();
     let most_pipes = (descriptors / 32).min(512);
     let mut event_loop = EventLoop {
-        seat,
+        handle,
         shared,
         epoll,
         listeners: HashMap::new(),
-        door: None,
-        desk: shared.desks.as_ref().map(|desks| &desks[seat.worker()]),
+        handoff: None,
+        queue: shared.queues.as_ref().map(|queues| &queues[handle.worker()]),
         connections: Slab::default(),
         wheel: Wheel::new(Instant::now()),
         pool: Pool::new(shared.splices, most_pipes),
@@ -81,7 +81,7 @@ pub(crate) fn run(seat: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         descriptors,
         most_pipes,
         carried: Vec::new(),
-        resting: Resting::new(Instant::now()),
+        delayed: Delayed::new(Instant::now()),
         listening: false,
         full: false,
         pause: Pause::default(),
@@ -103,13 +103,13 @@ struct Listener {
 }
 
 struct EventLoop<'a> {
-    seat: &'a LoopHandle,
+    handle: &'a LoopHandle,
     shared: &'a Shared,
     epoll: Epoll,
     listeners: HashMap<ListenerNumber, Listener>,
     /// Where connections are handed over, instead of listeners; and what comes with them.
-    door: Option<OwnedFd>,
-    desk: Option<&'a HandoffQueue<Handed>>,
+    handoff: Option<OwnedFd>,
+    queue: Option<&'a HandoffQueue<Handed>>,
     connections: Slab<Connection>,
     wheel: Wheel,
     pool: Pool,
@@ -121,7 +121,7 @@ struct EventLoop<'a> {
     most_pipes: usize,
     /// Keys with more to do that epoll will not report again.
     carried: Vec<u64>,
-    resting: Resting,
+    delayed: Delayed,
     listening: bool,
     full: bool,
     /// Something has run out.
@@ -140,12 +140,12 @@ impl EventLoop<'_> {
         loop {
             let wait = self.epoll.wait_urgent(self.timeout())?;
             ready.extend(wait);
-            let _run_lock = self.seat.run_lock();
+            let _run_lock = self.handle.run_lock();
             self.now = Instant::now();
             for key in std::mem::take(&mut self.carried) {
                 self.advance(Key::from_raw(key));
             }
-            self.end_rest();
+            self.take_delayed_turn();
             for (event, urgent) in ready.drain(..) {
                 self.dispatch(event, urgent)?;
             }
@@ -155,13 +155,13 @@ impl EventLoop<'_> {
                 self.timed(key);
             }
             if self.pause.ends(self.now) && !self.full {
-                self.seat.report_room();
+                self.handle.report_room();
             }
             if self.wait.ends(self.now) {
                 self.end_waiting()?;
             }
             self.follow_turn()?;
-            match self.seat.phase() {
+            match self.handle.phase() {
                 Phase::Run => {}
                 Phase::Drain if !self.connections.is_empty() => {}
                 Phase::Drain if !self.draining => {}
@@ -179,33 +179,33 @@ impl EventLoop<'_> {
             return Some(Duration::ZERO);
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
-        let rest = self.resting.until();
+        let delayed = self.delayed.until();
         let paused = self.pause.until().into_iter().chain(self.wait.until()).min();
-        let quiet = self.wheel.is_empty() && paused.is_none() && rest.is_none();
+        let quiet = self.wheel.is_empty() && paused.is_none() && delayed.is_none();
         let now = if quiet { self.now } else { Instant::now() };
         let paused = paused.map(|until| until.saturating_duration_since(now));
-        let rest = rest.map(|until| until.saturating_duration_since(now));
-        [self.wheel.wait(now), paused, rest].into_iter().flatten().min()
+        let delayed = delayed.map(|until| until.saturating_duration_since(now));
+        [self.wheel.wait(now), paused, delayed].into_iter().flatten().min()
     }
 
     fn dispatch(&mut self, event: Ready, urgent: bool) -> io::Result<()> {
         match event.key {
             WAKE => {
-                self.seat.wake().lower();
+                self.handle.wake().lower();
                 self.follow_turn()?;
-                if self.seat.phase() == Phase::Drain && !self.draining {
+                if self.handle.phase() == Phase::Drain && !self.draining {
                     // A loop that has only just begun may not have heard yet where there is
                     // something to take.
-                    self.read_mail()?;
+                    self.read_messages()?;
                     self.draining = true;
                     self.leave(&self.listeners.keys().copied().collect::<Vec<_>>())?;
-                    self.close_door()?;
+                    self.close_handoff()?;
                     self.shared.swept.fetch_add(1, Ordering::AcqRel);
-                    self.seat.request_attention();
+                    self.handle.request_attention();
                 }
             }
-            MAILBOX => self.read_mail()?,
-            DOOR => self.take_handed(ACCEPT_BATCH)?,
+            MAILBOX => self.read_messages()?,
+            HANDOFF => self.take_handed(ACCEPT_BATCH)?,
             FIRST_LISTENER.. => self.accept((event.key - FIRST_LISTENER) as ListenerNumber, ACCEPT_BATCH)?,
             key => {
                 let (side, key) = if key & SERVER == 0 { (Side::Client, key) } else { (Side::Server, key ^ SERVER) };
@@ -232,14 +232,14 @@ impl EventLoop<'_> {
         }
         // A key of a connection that closed earlier in this batch finds nothing.
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let by = LoopNumber { worker: self.seat.worker(), table: self.seat.table() };
+        let by = LoopNumber { worker: self.handle.worker(), table: self.handle.table() };
         let mut context = Context { key, pool: &mut self.pool, log: &self.shared.log, by, now: self.now };
         match turn(connection, &mut context) {
             Next::Closes(ending) => return self.close(key, ending),
             Next::Aborts(ending) => return self.cut(key, ending),
             Next::ReadsHeader => return self.read_header(key),
             Next::Answered { ended } => return self.answered(key, ended),
-            Next::Rests => return self.begin_rest(key),
+            Next::Delay => return self.delay_turn(key),
             Next::Yields => self.carried.push(key.to_raw()),
             Next::Resumes(wait) => {
                 // Its key with the mark tells this timer from the other one.
@@ -304,8 +304,8 @@ impl EventLoop<'_> {
         self.totals.bytes_down += row.down.bytes;
         self.totals.count_end(ending);
         self.shared.limit.closed();
-        if let Some(desk) = self.desk {
-            desk.left();
+        if let Some(queue) = self.queue {
+            queue.left();
         }
         if self.shared.log.wants_connections() {
             self.shared.log.hand(Record::Connection(row));
@@ -315,13 +315,13 @@ impl EventLoop<'_> {
         self.wait.end_soon(self.now);
         if self.full && self.connections.len() < self.capacity() {
             self.full = false;
-            self.seat.report_room();
+            self.handle.report_room();
         }
     }
 
     /// Closes what the loop had, and counts what nobody gave back.
     fn finish(self, descriptors_before: usize) -> Totals {
-        let EventLoop { mut totals, pool, connections, wheel, batch, epoll, listeners, door, .. } = self;
+        let EventLoop { mut totals, pool, connections, wheel, batch, epoll, listeners, handoff, .. } = self;
         (totals.pipes_shrunk, totals.pipes_missed) = (pool.pipes_shrunk, pool.pipes_missed);
         totals.leaked = Leaked {
             descriptors: 0,
@@ -333,7 +333,7 @@ impl EventLoop<'_> {
         };
         // A slot that leaked hides no descriptor: only what nothing here owns any more is left open
         // below.
-        drop((pool, connections, batch, epoll, listeners, door));
+        drop((pool, connections, batch, epoll, listeners, handoff));
         totals.leaked.descriptors = descriptor::count_open().saturating_sub(descriptors_before) as u64;
         totals
     }

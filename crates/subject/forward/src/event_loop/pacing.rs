@@ -3,8 +3,8 @@
 //! A fast sender is heard of at every packet. Relaying each at once costs a wake-up here and, as
 //! the other side is told of it at once too, one there: together more than the moving of the bytes.
 //! So while a connection moves bulk its next turn comes a moment after the last, by when there is
-//! more to move, and until then it is not heard of at all: when the rest is over it is read from,
-//! both ways. All that rest do so until the same moment, for which this loop wakes once. A turn
+//! more to move, and until then it is not heard of at all: when the delay is over it is read from,
+//! both ways. All delays end at the same moment, for which this loop wakes once. A turn
 //! that comes later than that anyway is not put off.
 
 use std::collections::VecDeque;
@@ -15,36 +15,36 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 
 use super::{EventLoop, SERVER};
-use crate::connection::REST;
+use crate::connection::DELAY;
 use crate::ending::Ending;
 use crate::relay::Side;
 
-/// One or two connections rest for [`REST`]: with more a single connection gets less throughput.
-/// Longer by this for each more that rests: they share the machine and the link, so that as much
+/// One or two connections wait for [`DELAY`]: with more a single connection gets less throughput.
+/// Longer by this for each more that waits: they share the machine and the link, so that as much
 /// takes longer to come for each.
-const REST_FOR_EACH_MORE: Duration = Duration::from_micros(150);
-const LONGEST_REST: Duration = Duration::from_micros(750);
+const DELAY_FOR_EACH_MORE: Duration = Duration::from_micros(150);
+const LONGEST_DELAY: Duration = Duration::from_micros(750);
 
 /// Connections whose next turn is put off.
 #[derive(Debug)]
-pub(super) struct Resting {
+pub(super) struct Delayed {
     keys: VecDeque<u64>,
     since: Instant,
-    /// So many of them, from the front, have rested and have not had their turn yet.
-    rested: usize,
+    /// So many of them, from the front, are due and have not had their turn yet.
+    due: usize,
 }
 
-impl Resting {
-    pub(super) fn new(now: Instant) -> Resting {
-        Resting { keys: VecDeque::new(), since: now, rested: 0 }
+impl Delayed {
+    pub(super) fn new(now: Instant) -> Delayed {
+        Delayed { keys: VecDeque::new(), since: now, due: 0 }
     }
 
     /// When the next turn is due.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.keys.len() {
             0 => None,
-            _ if self.rested > 0 => Some(self.since),
-            count => Some(self.since + rest_of(count)),
+            _ if self.due > 0 => Some(self.since),
+            count => Some(self.since + delay_of(count)),
         }
     }
 
@@ -56,41 +56,41 @@ impl Resting {
         self.keys.push_back(key.to_raw());
     }
 
-    /// One whose rest is over.
-    fn next_rested(&mut self, now: Instant) -> Option<Key> {
-        if self.rested == 0 && self.until()? <= now {
-            (self.rested, self.since) = (self.keys.len(), now);
+    /// One whose delay is over.
+    fn next_due(&mut self, now: Instant) -> Option<Key> {
+        if self.due == 0 && self.until()? <= now {
+            (self.due, self.since) = (self.keys.len(), now);
         }
-        self.rested = self.rested.checked_sub(1)?;
+        self.due = self.due.checked_sub(1)?;
         self.keys.pop_front().map(Key::from_raw)
     }
 }
 
-/// How long so many connections rest.
-fn rest_of(connections: usize) -> Duration {
+/// How long so many connections wait.
+fn delay_of(connections: usize) -> Duration {
     let more = u32::try_from(connections.saturating_sub(2)).unwrap_or(u32::MAX);
-    (REST + REST_FOR_EACH_MORE.saturating_mul(more)).min(LONGEST_REST)
+    (DELAY + DELAY_FOR_EACH_MORE.saturating_mul(more)).min(LONGEST_DELAY)
 }
 
 impl EventLoop<'_> {
     /// Puts a connection's next turn off.
-    pub(super) fn begin_rest(&mut self, key: Key) {
+    pub(super) fn delay_turn(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !std::mem::replace(&mut connection.rests, true) {
-            self.resting.add(key, connection.active());
+        if !std::mem::replace(&mut connection.is_delayed, true) {
+            self.delayed.add(key, connection.active());
         }
     }
 
-    /// Has one whose rest is over take its turn: what other connections wait for is looked at in
+    /// Has one whose delay is over take its turn: what other connections wait for is looked at in
     /// between.
-    pub(super) fn end_rest(&mut self) {
-        let Some(key) = self.resting.next_rested(self.now) else { return };
+    pub(super) fn take_delayed_turn(&mut self) {
+        let Some(key) = self.delayed.next_due(self.now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.rests = false;
+        connection.is_delayed = false;
         for side in [Side::Client, Side::Server] {
-            if let Some(leg) = connection.leg(side) {
+            if let Some(endpoint) = connection.endpoint(side) {
                 // There may be something, or the end: a read says.
-                leg.readable = true;
+                endpoint.readable = true;
             }
         }
         self.advance(key);
@@ -104,21 +104,22 @@ impl EventLoop<'_> {
         let moved = connection.exchange.note(connection.read_bytes());
         let (before, paced) = (connection.paced, connection.is_spliced());
         connection.paced = paced;
-        let stuck =
-            [Side::Client, Side::Server].into_iter().any(|side| connection.leg(side).is_some_and(|leg| !leg.writable));
+        let stuck = [Side::Client, Side::Server]
+            .into_iter()
+            .any(|side| connection.endpoint(side).is_some_and(|endpoint| !endpoint.writable));
         // A connection that was not paced until now is still registered for every edge.
         if before && paced && !stuck && moved && connection.exchange.is_bulk() {
-            return self.begin_rest(key);
+            return self.delay_turn(key);
         }
         let mut lost = false;
         for (side, mark) in [(Side::Client, 0), (Side::Server, SERVER)] {
-            let Some(leg) = connection.leg(side) else { continue };
+            let Some(endpoint) = connection.endpoint(side) else { continue };
             let (interest, trigger) = if paced {
-                (Interest { read: !leg.readable, write: !leg.writable }, Trigger::Once)
+                (Interest { read: !endpoint.readable, write: !endpoint.writable }, Trigger::Once)
             } else {
                 (Interest::BOTH, Trigger::Edge)
             };
-            lost |= self.epoll.modify(&leg.socket, key.to_raw() | mark, interest, trigger).is_err();
+            lost |= self.epoll.modify(&endpoint.socket, key.to_raw() | mark, interest, trigger).is_err();
         }
         if lost {
             self.cut(key, Ending::Limit);
@@ -133,33 +134,33 @@ mod tests {
     const US: Duration = Duration::from_micros(1);
 
     #[test]
-    fn one_connection_rests_as_two_do_and_more_rest_longer_up_to_a_bound() {
+    fn one_connection_waits_as_two_do_and_more_wait_longer_up_to_a_bound() {
         for (count, us) in [(1, 300), (2, 300), (3, 450), (4, 600), (5, 750), (1000, 750), (usize::MAX, 750)] {
-            assert_eq!(rest_of(count), us * US, "{count} connections");
+            assert_eq!(delay_of(count), us * US, "{count} connections");
         }
     }
 
     #[test]
     fn all_rest_until_the_same_moment_and_then_have_a_turn_each() {
         let start = Instant::now();
-        let mut resting = Resting::new(start);
-        assert_eq!(resting.until(), None);
-        resting.add(Key::from_raw(1), start + US);
-        resting.add(Key::from_raw(2), start + 200 * US);
-        let until = start + US + REST;
-        assert_eq!(resting.until(), Some(until));
-        assert_eq!(resting.next_rested(until - US), None);
+        let mut delayed = Delayed::new(start);
+        assert_eq!(delayed.until(), None);
+        delayed.add(Key::from_raw(1), start + US);
+        delayed.add(Key::from_raw(2), start + 200 * US);
+        let until = start + US + DELAY;
+        assert_eq!(delayed.until(), Some(until));
+        assert_eq!(delayed.next_due(until - US), None);
         let late = until + 50 * US;
-        assert_eq!(resting.next_rested(late), Some(Key::from_raw(1)));
-        // It has had its turn, and rests again: it is not due before the second, nor within this
+        assert_eq!(delayed.next_due(late), Some(Key::from_raw(1)));
+        // It has had its turn, and waits again: it is not due before the second, nor within this
         // round.
-        resting.add(Key::from_raw(1), late);
-        assert!(resting.until().is_some_and(|until| until <= late), "the second is due at once");
-        assert_eq!(resting.next_rested(late + US), Some(Key::from_raw(2)));
-        assert_eq!(resting.until(), Some(late + REST));
-        assert_eq!(resting.next_rested(late + US), None);
-        assert_eq!(resting.next_rested(late + REST), Some(Key::from_raw(1)));
-        assert_eq!(resting.until(), None);
-        assert_eq!(resting.next_rested(late + 2 * REST), None);
+        delayed.add(Key::from_raw(1), late);
+        assert!(delayed.until().is_some_and(|until| until <= late), "the second is due at once");
+        assert_eq!(delayed.next_due(late + US), Some(Key::from_raw(2)));
+        assert_eq!(delayed.until(), Some(late + DELAY));
+        assert_eq!(delayed.next_due(late + US), None);
+        assert_eq!(delayed.next_due(late + DELAY), Some(Key::from_raw(1)));
+        assert_eq!(delayed.until(), None);
+        assert_eq!(delayed.next_due(late + 2 * DELAY), None);
     }
 }

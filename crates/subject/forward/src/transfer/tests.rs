@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 /// Only against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn pair() -> (TcpStream, Leg) {
+fn pair() -> (TcpStream, Endpoint) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let far = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
     let (near, _) = listener.accept().expect("a connection");
     near.set_nonblocking(true).expect("a socket takes it");
-    (far, Leg { readable: true, ..Leg::new(near.into(), true) })
+    (far, Endpoint { readable: true, ..Endpoint::new(near.into(), true) })
 }
 
 /// A connection's two sides, as the forwarder has them.
 struct Between {
     key: Key,
     relay: Relay,
-    client: Leg,
-    server: Leg,
-    up: Lane,
-    down: Lane,
+    client: Endpoint,
+    server: Endpoint,
+    up: Channel,
+    down: Channel,
     pool: Pool,
 }
 
@@ -36,26 +36,26 @@ impl Between {
             relay: Relay::NEW,
             client: near_client,
             server: near_server,
-            up: Lane::default(),
-            down: Lane::default(),
+            up: Channel::default(),
+            down: Channel::default(),
             pool: Pool::new(true, 4),
         };
         (client, server, between)
     }
 
     fn transfer(&mut self, side: Side) -> (Transfer<'_>, &mut Pool) {
-        let (source, sink, lane) = match side {
+        let (source, sink, channel) = match side {
             Side::Client => (&mut self.client, &mut self.server, &mut self.up),
             Side::Server => (&mut self.server, &mut self.client, &mut self.down),
         };
-        (Transfer { key: self.key, relay: &mut self.relay, side, source, sink, lane }, &mut self.pool)
+        (Transfer { key: self.key, relay: &mut self.relay, side, source, sink, channel }, &mut self.pool)
     }
 
     /// Has a direction read, so that the outbox has what it read.
     fn post(&mut self, side: Side) -> (Transfer<'_>, &mut Pool) {
         let deadline = Instant::now() + PATIENCE;
         let (mut transfer, pool) = self.transfer(side);
-        while transfer.lane.posted().is_none() {
+        while transfer.channel.posted().is_none() {
             assert!(Instant::now() < deadline, "nothing arrives");
             transfer.source.readable = true;
             let _ = transfer.turn(pool, None, None);
@@ -69,7 +69,7 @@ impl Between {
         loop {
             let _ = transfer.turn(pool, None, None);
             pool.outbox.clear();
-            let Some(place) = transfer.lane.posted() else { return };
+            let Some(place) = transfer.channel.posted() else { return };
             let outcome = net::write(&transfer.sink.socket, pool.outbox.bytes(place));
             transfer.written(outcome, pool);
         }
@@ -84,7 +84,7 @@ fn what_waits_in_the_outbox_for_a_side_that_is_gone_by_then_is_not_counted() {
     assert_eq!(transfer.next(), Step::Rest);
     transfer.relay.ended(Side::Server, End::Reset);
     transfer.written(Ok(5), pool);
-    assert_eq!((transfer.relay.up.bytes, transfer.lane.is_holding()), (0, false));
+    assert_eq!((transfer.relay.up.bytes, transfer.channel.is_holding()), (0, false));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn what_a_sink_does_not_take_of_the_outbox_follows_when_it_has_room() {
     let (mut client, mut server, mut between) = Between::new();
     client.write_all(b"hello").expect("there is room");
     let (mut transfer, pool) = between.post(Side::Client);
-    let place = transfer.lane.posted().expect("it was read");
+    let place = transfer.channel.posted().expect("it was read");
     net::write(&transfer.sink.socket, &pool.outbox.bytes(place)[..2]).expect("there is room");
     transfer.written(Ok(2), pool);
     pool.outbox.clear();
