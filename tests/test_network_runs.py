@@ -106,10 +106,12 @@ def test_generators_start_at_one_instant_from_all_their_addresses(tmp_path: Path
 def test_a_saturator_and_a_forwarder_run_where_they_are_put_and_cost_what_they_cost(tmp_path: Path) -> None:
     relay = '[[role]]\nname = "relay"\nkind = "forward"\non = "h2"\ntarget = "role:server"\nworkers = 1\n'
     text = SUITE.replace("[network]", 'target = "role:relay"\n[network]')
-    text += 'topology = "single,3"\n[place]\nserver = "h1"\nload = "h3"\n' + SATURATOR + relay + ONCE
+    text += 'topology = "single,3"\naddresses = 2\n[place]\nserver = "h1"\nload = "h3"\n' + SATURATOR + relay + ONCE
     trial = run_trial(tmp_path, text).trial
     roles = {role["name"]: role for role in trial["roles"]}
     assert (roles["relay"]["host"], roles["saturator"]["host"]) == ("h2", "h3")
+    words = roles["relay"]["command"]
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--source-ip"] == ["10.0.0.2", "10.1.0.2"]
     assert roles["relay"]["cpu_cores"] > 0
     assert roles["saturator"]["summary"]["requests"]["completed"] > 0
     assert roles["relay"]["summary"]["bytes_down"] > 0

@@ -17,8 +17,8 @@ use plimsoll_sys::signal::{Signal, Signals};
 use plimsoll_sys::{inherited, process};
 use serde::Serialize;
 
-use crate::Output;
 use crate::outcome::Usage;
+use crate::{Output, source_ip};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -39,6 +39,10 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["config", "table"]
     )]
     mappings: Vec<String>,
+    /// Local address, or a CIDR range of them, to connect from in turn (repeatable): one has ports
+    /// for some 14,000 connections to a destination. A table has its own (`source`).
+    #[arg(long, value_name = "ADDR|CIDR", conflicts_with_all = ["config", "table"])]
+    source_ip: Vec<String>,
     /// Read the table from a TOML file.
     #[arg(long, value_name = "FILE", conflicts_with = "table")]
     config: Option<PathBuf>,
@@ -111,7 +115,11 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(path) => read_file(path, toml),
         None => table::mapping::read(arguments.mappings.iter().map(String::as_str)).map_err(|fault| fault.to_string()),
     };
-    let table = table.map_err(|why| anyhow!(Usage(why)))?;
+    let mut table = table.map_err(|why| anyhow!(Usage(why)))?;
+    let sources = source_ip::all(&arguments.source_ip)?;
+    if !sources.is_empty() {
+        table.rules.iter_mut().for_each(|rule| rule.source.clone_from(&sources));
+    }
     if arguments.check {
         return check(&arguments, table);
     }

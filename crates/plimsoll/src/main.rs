@@ -16,6 +16,7 @@ mod merge;
 mod outcome;
 mod ring;
 mod serve;
+mod source_ip;
 mod version;
 
 use std::io::Write;

@@ -133,6 +133,7 @@ FORWARD_FLAGS: dict[str, Flag] = {
     "mappings": Flag(kind="texts"),
     "workers": Flag(kind="count", least=1),
     "accept": Flag(kind="choice", choices=("single", "handoff", "exclusive", "reuseport")),
+    "source_ip": Flag(kind="texts"),
     "drain": Flag(kind="duration"),
     "connection_log": Flag(kind="file"),
     "transfer_log": Flag(kind="file"),

@@ -57,12 +57,18 @@ def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Add
 def forward_command(host: Host, binary: str, settings: Settings, addresses: Addresses, name: str) -> list[str]:
     """The forwarder's command."""
     flags = {key: value for key, value in settings.items() if key not in {"target", "mappings"}}
+    flags = _from_all_addresses(flags, host)
     if "mappings" in settings:
         mappings = list(texts(settings, "mappings"))
     else:
         mappings = [f"{host.addresses[0]}:0={settings['target']}"]
     resolved = [resolve(each, addresses) for each in mappings]
     return [host.program(binary), "forward", *resolved, *as_arguments(flags, name), "--json"]
+
+
+def _from_all_addresses(flags: dict[str, Value], host: Host) -> dict[str, Value]:
+    """Connections come from each address of their host in turn: one alone has not ports enough."""
+    return {"source_ip": tuple(host.addresses), **flags} if len(host.addresses) > 1 else flags
 
 
 def load_command(
@@ -77,9 +83,7 @@ def load_command(
         target = f"http://{target}/{str(settings.get('path', '/')).lstrip('/')}"
     ours = {"protocol", *DESTINATIONS[protocol]}
     flags = {key: _in_folder(value, suite) for key, value in settings.items() if key not in ours}
-    if len(host.addresses) > 1 and "source_ip" not in flags:
-        flags["source_ip"] = tuple(host.addresses)
-    flags = without_csv(flags)
+    flags = without_csv(_from_all_addresses(flags, host))
     if settings.get("engine") != "fork":
         flags.setdefault("timeseries", True)
     return [host.program(binary), "load", protocol, target, *as_arguments(flags, name), "--json", "--quiet"]

@@ -1,6 +1,6 @@
 //! The flags that every protocol of `load` has, and the typed configuration that they make.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
@@ -13,11 +13,11 @@ use plimsoll_sys::process;
 
 use super::csv::Form;
 use super::files::Wanted;
-use super::parse::{CpuList, addresses, cpus, rate, think};
+use super::parse::{CpuList, cpus, rate, think};
 use super::resolve::{Family, deal, resolve};
 use crate::Output;
 use crate::outcome::usage;
-use crate::ring;
+use crate::{ring, source_ip};
 
 #[derive(Args, Debug)]
 pub(super) struct Common {
@@ -213,7 +213,7 @@ impl Common {
                 rate: self.connect_rate,
                 barrier: self.barrier,
                 reconnect: self.reconnect,
-                sources: self.sources()?,
+                sources: source_ip::all(&self.source_ip)?,
             },
             max_lag: self.max_lag()?,
             warm_up: self.warm_up,
@@ -349,22 +349,6 @@ impl Common {
                  few seconds ahead"
             )),
         }
-    }
-
-    fn sources(&self) -> anyhow::Result<Vec<IpAddr>> {
-        let mut all = Vec::new();
-        for text in &self.source_ip {
-            match addresses(text) {
-                Some(addresses) => all.extend(addresses),
-                None => {
-                    return usage(format!(
-                        "--source-ip {text}: not an address or CIDR range; write one of this machine's, such as \
-                         192.0.2.7 or 192.0.2.16/28"
-                    ));
-                }
-            }
-        }
-        Ok(all)
     }
 }
 

@@ -68,6 +68,9 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["127.0.0.1:1=127.0.0.1:2", "--accept", "single", "--workers", "2"], "one worker"),
         (&["127.0.0.1:1=127.0.0.1:2", "--log", "stdout"], "nothing but JSON"),
         (&["--config", "/no/such/file"], "cannot read the table"),
+        (&["--table", "x", "--source-ip", "127.0.0.1"], "cannot be used with"),
+        (&["127.0.0.1:1=127.0.0.1:2", "--source-ip", "here"], "--source-ip here: not an address or CIDR range"),
+        (&["127.0.0.1:1=127.0.0.1:2", "--source-ip", "203.0.113.77", "--check"], "203.0.113.77 cannot be connected"),
     ] {
         let (code, _, said) = run(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {said}");
@@ -77,6 +80,20 @@ fn arguments_that_make_no_sense_are_refused() {
     let (code, _, said) = run(&[&format!("{address}=127.0.0.1:9")]);
     assert_eq!(code, Some(1));
     assert!(said.contains("cannot listen on") && said.contains("ss -ltnp"), "{said}");
+}
+
+#[test]
+fn connections_come_from_each_source_address_in_turn() {
+    let (destination, address) = listener();
+    let forwarder = Forwarder::to(address, &["--workers", "1", "--source-ip", "127.9.0.4/31"]);
+    let mut seen: Vec<String> = (0..4)
+        .map(|_| {
+            let _client = connect(forwarder.address());
+            accept(&destination).peer_addr().expect("it is connected").ip().to_string()
+        })
+        .collect();
+    seen.sort();
+    assert_eq!(seen, ["127.9.0.4", "127.9.0.4", "127.9.0.5", "127.9.0.5"]);
 }
 
 #[test]
