@@ -25,7 +25,7 @@ CHAPTERS = {
     "tcpbenchmark": ("tcpbenchmark",),
     "three-servers": ("three-servers",),
     "epoll-scaling": ("epoll-scaling",),
-    "port-fwd": ("port-fwd-255", "port-fwd-4000", "port-fwd-accept"),
+    "port-fwd": ("port-fwd-255", "port-fwd-4000", "port-fwd-closed", "port-fwd-accept"),
     "http-saturation": (
         "http-saturation-size",
         "http-saturation-bandwidth",
