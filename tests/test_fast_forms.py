@@ -14,8 +14,8 @@ from laboratory import needs_networks, run_lab
 
 LOCAL = ("tcpbenchmark", "port-fwd-accept")
 NETWORKED = (
-    *("three-servers", "epoll-scaling", "port-fwd-255", "port-fwd-4000", "http-saturation-size"),
-    *("http-saturation-bandwidth", "http-saturation-versions", "http-saturation-ladder"),
+    *("three-servers", "epoll-scaling", "port-fwd-255", "port-fwd-4000", "port-fwd-closed"),
+    *("http-saturation-size", "http-saturation-bandwidth", "http-saturation-versions", "http-saturation-ladder"),
 )
 ALL = os.environ.get("PLIMSOLL_FAST_FORMS") == "all"
 FORMS = [LOCAL[0]] if not ALL else [*LOCAL, *(pytest.param(name, marks=needs_networks) for name in NETWORKED)]
