@@ -1,10 +1,10 @@
 //! The moving of bytes in one direction: a read, and a write of what was read, until one side has
 //! to wait.
 //!
-//! A [`Channel`] holds what was read and not yet written, and is the only one to know where it is: in
-//! the outbox of the event loop, from which small messages of all connections go out together; in a
-//! buffer, where the sink did not take it; or in a pipe. A direction whose reads fill the room for
-//! a read several times in a row is spliced through a pipe from then on, and copied again when
+//! A [`Channel`] holds what was read and not yet written, and is the only one to know where it is:
+//! in the outbox of the event loop, from which small messages of all connections go out together;
+//! in a buffer, where the sink did not take it; or in a pipe. A direction whose reads fill the room
+//! for a read several times in a row is spliced through a pipe from then on, and copied again when
 //! little comes at a time. A channel that holds no byte holds no buffer and no pipe. It must not
 //! decide what an end means: that is [`Relay`]'s.
 
