@@ -16,7 +16,7 @@ import pytest
 from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.messages import AnswerT, Describe, Description, HostSample, Message, TakeSample
-from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_descriptors
+from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_cpu_s, read_descriptors, softirq_threads
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
 from plimsoll_lab.trial.sampling import EXPENSIVE_SHARE, Sampler
 
@@ -182,3 +182,14 @@ def test_what_is_expensive_is_read_so_seldom_that_it_keeps_to_its_share(monkeypa
     rows = [cast("dict[str, dict[str, int]]", row["parts"]) for row in sampler._timeline]
     read = [place for place, part in enumerate(rows) if "descriptors" in part["server"]]
     assert read == [0, apart, 2 * apart]
+
+
+def test_the_kernels_threads_for_packets_are_found_and_no_program_of_their_name(tmp_path: Path) -> None:
+    rest = "0 0 0 0 -1 69238848 0 0 0 0 150 250 0 0 20 0 1 0 2 0 0"
+    for number, name, parent in ((15, "ksoftirqd/0", 2), (22, "ksoftirqd/1", 2), (90, "ksoftirqd/0", 77), (91, "x", 2)):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "stat").write_text(f"{number} ({name}) S {parent} {rest}\n")
+    threads = softirq_threads(tmp_path)
+    assert {each.parent.name for each in threads} == {"15", "22"}
+    assert sum(read_cpu_s(each) for each in threads) == pytest.approx(2 * 400 / os.sysconf("SC_CLK_TCK"))
+    assert read_cpu_s(tmp_path / "99" / "stat") == 0.0

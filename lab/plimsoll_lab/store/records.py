@@ -188,6 +188,8 @@ class MachineRecord(TypedDict, total=False):
     """How late its two ends were read, together."""
     busy_cores: float
     """CPU used by anything, in cores."""
+    softirq_cores: float
+    """The part of it that the kernel's threads for packets that arrive used, in cores."""
     steal_cores: float
     """CPU that the hypervisor withheld, in cores."""
     throttled_s: float

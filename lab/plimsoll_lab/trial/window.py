@@ -104,6 +104,7 @@ class Window:
             window_s=self.length_s,
             sample_lag_s=self.lag_s,
             busy_cores=(last.busy_s - first.busy_s) / self.length_s,
+            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / self.length_s,
             steal_cores=(last.steal_s - first.steal_s) / self.length_s,
         )
         if last.throttled_s is not None and first.throttled_s is not None:
@@ -111,8 +112,9 @@ class Window:
         return record
 
     def foreign_cores(self, generators: Sequence[LoadSummary], elsewhere: Collection[str]) -> float | None:
-        """CPU of the server's machine that no part of the trial used; of the generators there, by
-        their summaries. Parts that run elsewhere do not count.
+        """CPU of the server's machine that programs used which are no part of the trial; of the
+        generators there, by their summaries. Parts that run elsewhere do not count, nor do the
+        kernel's threads for packets.
         """
         machine = self.machine()
         used = [each.generator.cpu_cores for each in generators]
@@ -120,4 +122,4 @@ class Window:
             return None
         ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s + sum(each for each in used if each is not None)
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
-        return max(0.0, machine["busy_cores"] - ours)
+        return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import platform
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ class MachineUsage:
 
     busy_s: float
     """CPU seconds spent on anything, interrupts included."""
+    softirq_threads_s: float
+    """Those of them that the kernel's threads for packets that arrive used (ksoftirqd/N): they
+    belong to no program. 0 where a container does not see them."""
     throttled_s: float | None
     """Seconds for which a CPU quota held threads of this container back; None where nothing
     tells."""
@@ -43,7 +47,34 @@ def read_machine(stat: Path = Path("/proc/stat")) -> MachineUsage:
         fields = [int(field) for field in lines.readline().split()[1:9]]
     user, nice, system, _idle, _iowait, irq, softirq, steal = fields
     busy = user + nice + system + irq + softirq
-    return MachineUsage(busy_s=busy / TICKS_PER_S, steal_s=steal / TICKS_PER_S, throttled_s=read_throttled_s())
+    return MachineUsage(
+        busy_s=busy / TICKS_PER_S,
+        softirq_threads_s=sum(read_cpu_s(thread) for thread in softirq_threads()),
+        steal_s=steal / TICKS_PER_S,
+        throttled_s=read_throttled_s(),
+    )
+
+
+@functools.cache
+def softirq_threads(proc: Path = Path("/proc")) -> tuple[Path, ...]:
+    """`stat` of the kernel's threads for packets that arrive, one a CPU: children of kthreadd,
+    which is process 2.
+    """
+    found = []
+    for stat in proc.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")
+            if "(ksoftirqd/" in name and rest.split()[1] == "2":
+                found.append(stat)
+    return tuple(found)
+
+
+def read_cpu_s(stat: Path) -> float:
+    """User and system time (proc_pid_stat(5), fields 14 and 15); 0 of a thread that is gone."""
+    with contextlib.suppress(OSError):
+        fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return 0.0
 
 
 def read_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
