@@ -41,12 +41,12 @@ def test_timelines_are_there_under_the_run_they_are_of(finished: tuple[Path, Don
 
 
 def test_tables_without_rows_are_tables_all_the_same(tmp_path: Path) -> None:
-    for table in ("runs", "points", "trials", "timelines", "requests"):
+    for table in ("runs", "points", "trials", "timelines", "requests", "connections"):
         assert ask(tmp_path, f"SELECT count(*) FROM {table}").rows == [(0,)]
 
 
 def test_a_query_that_means_nothing_is_refused_with_the_tables_there_are(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="the tables are runs, points, trials, timelines, requests"):
+    with pytest.raises(LabError, match="the tables are runs, points, trials, timelines, requests, connections"):
         ask(tmp_path, "SELECT speed FROM cars")
 
 

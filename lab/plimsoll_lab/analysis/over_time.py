@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,19 +69,26 @@ def courses(run: RunRecord, path: Path, trials: Sequence[TrialRecord]) -> dict[s
     stored.
     """
     found: dict[str, list[Course]] = {}
+    for level, contender, trial in typical_trials(run, trials):
+        course = _course(path, trial, contender)
+        if course is not None:
+            found.setdefault(level, []).append(course)
+    return found
+
+
+def typical_trials(run: RunRecord, trials: Sequence[TrialRecord]) -> Iterator[tuple[str, str, TrialRecord]]:
+    """Of each point that has a valid trial: the setting of the other axes, the contender, and the
+    trial that stands for the point.
+    """
     compare = run.family.compare
     for point in (each for each in run.points if not each.control):
         valid = [trial for trial in trials if trial.point == point.number and trial.outcome == "ok"]
         if not valid:
             continue
         valid.sort(key=lambda trial: trial.figures.get("completed_rate", 0.0))
-        trial = valid[(len(valid) - 1) // 2]
         contender = formatting.value(point.setting[compare]) if compare else "all"
         level = formatting.setting({key: value for key, value in point.setting.items() if key != compare})
-        course = _course(path, trial, contender)
-        if course is not None:
-            found.setdefault(level, []).append(course)
-    return found
+        yield level, contender, valid[(len(valid) - 1) // 2]
 
 
 def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.clients import strips
 from plimsoll_lab.analysis.over_time import courses
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.severity import CONSEQUENCES
-from plimsoll_lab.report import documents, environment, figures, hosts, method, network, timelines, trials
+from plimsoll_lab.report import clients, documents, environment, figures, hosts, method, network, timelines, trials
 from plimsoll_lab.report.charts import Shape, charts, rows, shape_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.engine import chart_engine
@@ -78,6 +79,9 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
     over_time = {} if run.search is not None else courses(run, folder.path, made)
     timed = timelines.timeline_charts(over_time, shape)
     specs |= {name: spec for name, (spec, _) in timed.items()}
+    told_of = {} if run.search is not None else strips(run, folder.path, made)
+    stripped = clients.strip_charts(told_of, shape)
+    specs |= {name: spec for name, (spec, _) in stripped.items()}
     stills = {name: draw(name, spec, data) for name, spec in specs.items()}
     opening: list[Part] = (
         [] if first is None else [Drawing(name="headline", svg=stills["headline"], caption=first.caption)]
@@ -105,6 +109,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
             [
                 *figures.sections(run, summary, found, {name: told for name, (_, told) in percentiles.items()}, stills),
                 timelines.section(run, over_time, {name: told for name, (_, told) in timed.items()}, stills),
+                clients.section(told_of, {name: told for name, (_, told) in stripped.items()}, stills),
             ],
         ),
         # `<` could end the element it stands in; JSON may write it otherwise.

@@ -1,5 +1,5 @@
-"""Runs as tables for SQL: `runs`, `points`, `trials`, `timelines` and `requests`, over every run
-below a folder.
+"""Runs as tables for SQL: `runs`, `points`, `trials`, `timelines`, `requests` and `connections`,
+over every run below a folder.
 
 The tables are made of the records each time; nothing is written, and a query can change nothing on
 disk.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.timelines import CONNECTIONS
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,6 +34,7 @@ PARQUET: Mapping[str, str] = {
     "timelines": "trial INTEGER, at_s DOUBLE, part VARCHAR, figure VARCHAR, value DOUBLE",
     "requests": "trial INTEGER, time DOUBLE, connection BIGINT, request BIGINT, bytes BIGINT, "
     "response_time_us DOUBLE, at_s DOUBLE, connections_up DOUBLE",
+    "connections": ", ".join(f"{name} {kind}" for name, kind in CONNECTIONS.items()),
 }
 """Those that stand on disk as Parquet, and their columns beside `run`."""
 

@@ -1,16 +1,18 @@
-"""What happened over the time of a trial, as Parquet: a long table of figures a second, and a row a
-request.
+"""What happened over the time of a trial, as Parquet: a long table of figures a second, a row a
+request, and a row a connection.
 
 `timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`,
 `figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with the number
-of connections up at that instant.
+of connections up at that instant; `connections/NNNN.parquet` has a row a connection of a generator
+that tells what became of each.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll_lab.store.program_output import CaptureSummary, HostRow, Second, read_output
@@ -19,9 +21,36 @@ from plimsoll_lab.store.records import Json, TrialRecord
 REQUESTS_KEPT = 200_000
 """Requests of a trial that are kept; of more, so many are drawn, each as likely as any other."""
 DIGITS = 4
+CONNECTIONS: Mapping[str, str] = {
+    "trial": "INTEGER",
+    "part": "VARCHAR",
+    "connection": "BIGINT",
+    "success": "BOOLEAN",
+    "completed": "BIGINT",
+    "failed_connects": "BIGINT",
+    "failed_sequences": "BIGINT",
+    "failed_requests": "BIGINT",
+    "establishment_time_us": "DOUBLE",
+    "service_time_total_us": "DOUBLE",
+}
+"""The columns of a table of connections, as the generator tells them."""
 
 Row = tuple[int, float, str, str, float]
 """Trial, seconds, part, figure, value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """What became of one connection of a generator."""
+
+    success: bool
+    """Whether its sequence of requests was completed."""
+    failures: int
+    """Connects, sequences and requests that failed."""
+    connect_us: float
+    """Connect call until usable, of the connection that carried the last sequence."""
+    exchange_us: float
+    """The service times of the last sequence, together."""
 
 
 def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
@@ -33,7 +62,10 @@ def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
     logs = sorted(records.glob("*.request_log.csv"))
     if logs:
         _write_requests(run / "requests" / name, logs, trial)
-    for file in (*records.glob("*.timeseries.jsonl"), *logs):
+    told = sorted(records.glob("*.connections.jsonl"))
+    if told:
+        _write_connections(run / "connections" / name, told, trial)
+    for file in (*records.glob("*.timeseries.jsonl"), *logs, *told):
         file.unlink()
     if not any(records.iterdir()):
         shutil.rmtree(records)
@@ -92,6 +124,27 @@ def read_timeline(run: Path, trial: int) -> list[Row]:
     return rows
 
 
+def read_clients(run: Path, trial: int) -> list[Client]:
+    """What became of each connection of a trial, by generator and number; empty where that was not
+    asked for.
+    """
+    import duckdb  # noqa: PLC0415
+
+    path = run / "connections" / f"{trial:0{DIGITS}d}.parquet"
+    if not path.is_file():
+        return []
+    sql = (
+        "SELECT success, failed_connects + failed_sequences + failed_requests, establishment_time_us, "
+        f"service_time_total_us FROM '{_quoted(path)}' ORDER BY part, connection"
+    )
+    with duckdb.connect() as database:
+        rows = database.execute(sql).fetchall()
+    return [
+        Client(success=success, failures=failures, connect_us=connect, exchange_us=exchange)
+        for success, failures, connect, exchange in rows
+    ]
+
+
 def _captured(trial: TrialRecord) -> Iterator[Row]:
     for capture in trial.hosts.get("captures") or ():
         summary = read_output(CaptureSummary, capture.get("summary") or {}, "the capture")
@@ -110,17 +163,32 @@ def _flat(trial: int, at_s: float, part: str, values: object, path: str = "") ->
 
 
 def _write_rows(path: Path, rows: Sequence[Row]) -> None:
+    columns = {"trial": "INTEGER", "at_s": "DOUBLE", "part": "VARCHAR", "figure": "VARCHAR", "value": "DOUBLE"}
+    _write_table(path, columns, (dict(zip(columns, row, strict=True)) for row in rows))
+
+
+def _write_connections(path: Path, files: Sequence[Path], trial: TrialRecord) -> None:
+    rows = (
+        {"trial": trial.number, "part": file.name.removesuffix(".connections.jsonl")} | json.loads(line)
+        for file in files
+        for line in file.read_text(encoding="utf-8").splitlines()
+    )
+    _write_table(path, CONNECTIONS, rows)
+
+
+def _write_table(path: Path, columns: Mapping[str, str], rows: Iterable[Json]) -> None:
+    """Write rows as Parquet, of each the columns that are named."""
     import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
 
     path.parent.mkdir(exist_ok=True)
     # DuckDB reads a file of rows a thousand times faster than it takes parameters.
     draft = path.with_suffix(".jsonl")
-    names = ("trial", "at_s", "part", "figure", "value")
-    draft.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows), encoding="utf-8")
-    columns = "{trial: 'INTEGER', at_s: 'DOUBLE', part: 'VARCHAR', figure: 'VARCHAR', value: 'DOUBLE'}"
+    with draft.open("w", encoding="utf-8") as lines:
+        lines.writelines(json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
+    typed = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
     with duckdb.connect() as database:
         database.execute(
-            f"COPY (SELECT * FROM read_json('{_quoted(draft)}', format = 'newline_delimited', columns = {columns})) "
+            f"COPY (SELECT * FROM read_json('{_quoted(draft)}', format = 'newline_delimited', columns = {{{typed}}})) "
             f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
         )
     draft.unlink()
