@@ -51,6 +51,31 @@ def test_more_connections_than_ports_are_refused_with_the_addresses_that_would_d
     assert findings(plan(100_000, NETWORK.format(backend="tap", addresses=8)))["ports"].level == "ok"
 
 
+RELAYED = """
+[[role]]
+name = "haproxy"
+kind = "command"
+command = ["haproxy"]
+active = "when named"
+ready = "tcp:{port}"
+[matrix]
+"load.target" = ["role:server", "role:haproxy"]
+"""
+
+
+def test_a_relay_of_others_needs_two_descriptors_a_connection_and_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda _which: (1024, 20_000))
+    few = SUITE.format(connections=9_000, rest=RELAYED.replace("{port}", "7777"))
+    many = SUITE.format(connections=60_000, rest=RELAYED.replace("{port}", "7777"))
+    plans = [expand(read_text(text, source="it.toml", directory="."), seed=1) for text in (few, many)]
+    assert "descriptors of haproxy" not in findings(plans[0])
+    found = findings(plans[1])["descriptors of haproxy"]
+    assert found.level == "warn"
+    assert "120,064" in found.message
+    assert "20,000 (ulimit -Hn)" in found.message
+    assert "raise the hard limit to 120,064" in found.fix
+
+
 def test_memory_that_is_not_there_is_refused() -> None:
     assert findings(plan(2_000_000_000))["memory"].level == "refuse"
 

@@ -63,7 +63,8 @@ class Finding:
 def preflight(plan: Plan | None) -> list[Finding]:
     """Look at everything that a suite needs; without one, at what every suite needs."""
     points = plan.points if plan is not None else ()
-    findings = [*_descriptors(points), *_ports(points), *_somaxconn(points), *_tasks(points), *_memory(points)]
+    findings = [*_descriptors(points), *_relays(points), *_ports(points), *_somaxconn(points)]
+    findings += [*_tasks(points), *_memory(points)]
     networks = any(point.network is not None for point in points)
     findings += [*_network(points, wanted=networks), *_capture(plan)]
     findings += [*_governor(), *_clock(), *_steal(), *_busy()]
@@ -106,6 +107,31 @@ def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
             level="warn",
             message=said,
             fix="raise the hard limit",
+        )
+
+
+def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
+    """Commands between generator and server: one process holds both ends of each connection, where
+    our forwarder goes past the limit by descriptor tables.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most: dict[str, int] = {}
+    for point in points:
+        _, _, named = str(point.load.get("target", "")).partition("role:")
+        commands = {role.name for role in point.roles if role.kind == "command"}
+        name = named.partition(":")[0]
+        if name in commands:
+            most[name] = max(most.get(name, 0), connections(point.load))
+    for name, relayed in most.items():
+        need = 2 * relayed + DESCRIPTORS_BESIDE
+        if hard == resource.RLIM_INFINITY or need <= hard:
+            continue
+        yield Finding(
+            check=f"descriptors of {name}",
+            level="warn",
+            message=f"{name} needs a descriptor for each end of the {relayed:,} connections that it relays, {need:,} "
+            f"with its own, and a process may have {hard:,} (ulimit -Hn): it will hold fewer, and those trials fail",
+            fix=f"raise the hard limit to {need:,}, or leave these points out",
         )
 
 
