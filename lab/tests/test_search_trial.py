@@ -11,8 +11,9 @@ from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, reading_of, what_broke
 from plimsoll_lab.store.records import Doubt, Json, TrialRecord
+from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
-from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.read import read_file, read_text
 from plimsoll_lab.suite.spec import Suite
 
 SUITE = read_text(
@@ -67,6 +68,23 @@ def test_exact_limits_are_met_or_missed_and_guide_no_search() -> None:
         assert reading_of(answered(count), asked(condition)).excess is None
     assert broken_by(answered(2), asked("== 0")).startswith("answers with status 503 at 2")
     assert loss_ratio(GOOD, asked("== 0")) > 0, "a trial that has no such figure met nothing"
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "told"),
+    [
+        ("connections.never_established", 3, "connections never established at "),
+        ("requests.timed_out", 1, "requests timed out at "),
+        ("response_time_us.p99", 1.5e6, "response time, p99 at "),
+    ],
+)
+def test_the_most_connections_end_at_a_refusal_a_silence_or_a_stated_time(figure: str, value: float, told: str) -> None:
+    suite = read_file(shipped.find("most-connections"))
+    met = {"connections.never_established": 0, "requests.timed_out": 0, "response_time_us.p99": 4e4}
+    assert loss_ratio(replace(GOOD, figures=met), suite) == 0
+    beyond = replace(GOOD, figures=met | {figure: value})
+    assert loss_ratio(beyond, suite) > 0
+    assert broken_by(beyond, suite).startswith(told)
 
 
 def test_requests_that_were_due_and_not_answered_are_lost() -> None:
