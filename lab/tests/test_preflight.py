@@ -5,6 +5,7 @@ the fix.
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ ready = "tcp:{port}"
 
 
 def test_a_relay_of_others_needs_two_descriptors_a_connection_and_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda _which: (1024, 20_000))
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, 20_000))
     few = SUITE.format(connections=9_000, rest=RELAYED.replace("{port}", "7777"))
     many = SUITE.format(connections=60_000, rest=RELAYED.replace("{port}", "7777"))
     plans = [expand(read_text(text, source="it.toml", directory="."), seed=1) for text in (few, many)]
