@@ -9,10 +9,18 @@ import pytest
 from made_records import point_summary
 
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
+from plimsoll_lab.analysis.summary import summarise_point
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
-from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.run_record import (
+    AskedRecord,
+    CalibrationRecord,
+    MeasuredRecord,
+    OffRecord,
+    PathRecord,
+    PointRecord,
+)
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
 from plimsoll_lab.trial.disturbance import Logged, cut_record, network_doubts, read_log, unknown_moments, without_cut
@@ -185,6 +193,22 @@ def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() 
         refuse_untrue([calibration(path)], [])
     assert refusal.value.exit_code == 5
     refuse_untrue([calibration(path.model_copy(update={"within": True}))], [])
+    near = path.model_copy(update={"off": OffRecord(round_trip=0.05, goodput=-0.05)})
+    refuse_untrue([calibration(near)], [])
+    silent = near.model_copy(update={"measured": MeasuredRecord(round_trip_us={}, goodput_bits_per_s=None)})
+    with pytest.raises(LabError):
+        refuse_untrue([calibration(silent)], [])
+
+
+def test_over_a_path_that_is_a_little_off_figures_are_marked() -> None:
+    trial = TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
+        figures={"completed_rate": 100.0}, server={}, load={}, machine={},
+    )  # fmt: skip
+    point = PointRecord(number=0, setting={}, server={}, load={})
+    found = [summarise_point(point, [trial], (), untrue=untrue) for untrue in (False, True)]
+    assert [each.doubtful for each in found] == [False, True]
+    assert [each.figures["completed_rate"].median for each in found] == [100.0, 100.0]
 
 
 def calibration(path: PathRecord) -> CalibrationRecord:

@@ -186,7 +186,7 @@ def summarise_point(
         outcome=outcome,
         reason=reason,
         figures=figures,
-        doubtful=bool(figures) and (spoilt or (one_line and untrue)),
+        doubtful=bool(figures) and (spoilt or untrue),
         limits=[_limit(limit, valid, point) for limit in limits] if valid else [],
     )
 
@@ -324,7 +324,7 @@ def _of_trials(seen: Mapping[str, Sequence[tuple[TrialRecord, Doubt]]], trials: 
 
 
 def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Doubt]:
-    """Why figures over a network stated in one line are marked as doubtful."""
+    """Why figures over a network are marked as doubtful."""
     doubtful = [point for point in points if point.doubtful]
     if not doubtful:
         return []

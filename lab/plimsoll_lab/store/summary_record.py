@@ -75,8 +75,8 @@ class PointSummary(Record):
     figures: Mapping[str, FigureSummary]
     """By name; the name carries the unit."""
     doubtful: bool = False
-    """Over a network stated in one line: whether the figures are of trials that are no results, or
-    of paths that are not what was asked for."""
+    """Whether a path of the network is not what was asked for; over one stated in one line, also
+    whether the figures are of trials that are no results."""
     limits: Sequence[LimitSummary]
     """Each limit there."""
 
