@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from chapter import wrapped
+
 from plimsoll_lab.analysis.closed_loop import Case, Law, fit
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import figure_named
@@ -291,7 +293,7 @@ def write_chapter(chapter: str) -> Path:
     for suite in CHAPTERS[chapter]:
         lines += section(suite)
     path = BOOK / f"report-{chapter}.md"
-    path.write_text("\n".join(lines).rstrip("\n") + "\n", encoding="utf-8")
+    path.write_text("\n".join(wrapped(lines)).rstrip("\n") + "\n", encoding="utf-8")
     return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laboratory import ROOT, environment
+from line_width import too_wide_markdown
 
 NAMES = ("elapsed_s", "response_time_us.mean", "completed_rate")
 
@@ -31,7 +32,7 @@ SUMMARY = {
     "trials": {"planned": 9, "valid": 6},
     "elapsed_s": 300.0,
     "command": "plimsoll lab run epoll-scaling --seed 1",
-    "answer": ["It does."],
+    "answer": ["It does, " + "and it goes on for longer than a line of the book is wide, " * 3 + "and ends."],
     "points": [
         point(2500, "1s", "ok", 61.5, 30_000.0, 2427.0),
         point(2500, "1ms", "ok", 15.1, 249_000.0, 10_000.0),
@@ -75,6 +76,8 @@ def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Pat
     assert "- connections 20000, think 1s: failed: too few descriptors" in chapter
     assert "R0 is 30 ms and X 10,000 requests a second, each the best" in chapter
     assert "With 2,500 clients a pause above 220 ms" in chapter
+    # As wide as the rest of the book: tables and commands are as long as they have to be.
+    assert list(too_wide_markdown(chapter)) == []
     for name in ("report-epoll-scaling-elapsed_s.svg", "report-epoll-scaling-law.svg"):
         assert (kept.parent / name).read_text().startswith("<svg")
 
