@@ -113,7 +113,9 @@ def point_table(summary: Json) -> list[str]:
             found = point["figures"].get(figure)
             other = theirs(summary, figure, point["point"])
             cells.append(
-                number(found["mean"] if found else None) + (f" ({number(other)})" if other is not None else "")
+                number(found["mean"] if found else None)
+                + ("?" if found and point.get("doubtful") else "")
+                + (f" ({number(other)})" if other is not None else "")
             )
         if point["outcome"] != "ok":
             cells[0] += f" {point['outcome']}"
@@ -145,8 +147,10 @@ def dots(summary: Json, figure: str) -> list[dict[str, Any]]:
     """Ours and theirs of one figure, a dot a point."""
     found = []
     for point in summary["points"]:
-        own = point["figures"].get(figure)
-        for who, value in (("ours", own["mean"] if own else None), ("theirs", theirs(summary, figure, point["point"]))):
+        # A point without a result may have figures of a few of its trials.
+        own = point["figures"].get(figure) if point["outcome"] == "ok" else None
+        whose = "ours, doubtful" if point.get("doubtful") else "ours"
+        for who, value in ((whose, own["mean"] if own else None), ("theirs", theirs(summary, figure, point["point"]))):
             if value is not None and value > 0:
                 found.append({"point": label(point["point"]), "whose": who, "value": value})
     return found
@@ -176,7 +180,7 @@ def cases_of(summary: Json) -> list[Case]:
     found = []
     for point in summary["points"]:
         response, rate = (point["figures"].get(name) for name in ("response_time_us.mean", "completed_rate"))
-        if response and rate:
+        if response and rate and point["outcome"] == "ok" and not point.get("doubtful"):
             found.append(
                 Case(
                     clients=units.count(point["point"]["load.connections"]),

@@ -36,7 +36,8 @@ SUMMARY = {
     "points": [
         point(2500, "1s", "ok", 61.5, 30_000.0, 2427.0),
         point(2500, "1ms", "ok", 15.1, 249_000.0, 10_000.0),
-        point(20000, "1s", "failed"),
+        point(20000, "1s", "failed", 99.9),
+        point(5000, "1s", "ok", 71.5) | {"doubtful": True},
     ],
     "claims": [
         {
@@ -73,6 +74,9 @@ def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Pat
     chapter = (tmp_path / "docs" / "report-epoll-scaling.md").read_text()
     assert "| connections 2500, think 1s | 61.5 (68) |" in chapter
     assert "| a shorter pause ends sooner | < 1 | 0.245 [0.24, 0.251] | **confirmed** |" in chapter
+    assert "| connections 5000, think 1s | 71.5? |" in chapter
+    assert "99.9" not in (kept.parent / "report-epoll-scaling-elapsed_s.svg").read_text()
+    assert "ours, doubtful" in (kept.parent / "report-epoll-scaling-elapsed_s.svg").read_text()
     assert "- connections 20000, think 1s: failed: too few descriptors" in chapter
     assert "R0 is 30 ms and X 10,000 requests a second, each the best" in chapter
     assert "With 2,500 clients a pause above 220 ms" in chapter

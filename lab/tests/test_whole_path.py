@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from made_records import run_record
+from made_records import run_record, stored_run
 
-from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point
+from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point, summarise_run
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.experiment.plan import Request, reproducing_command
 from plimsoll_lab.experiment.run import point_record
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.report.charts import charts, rows
+from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.errors import SuiteError
@@ -122,6 +124,19 @@ def test_a_path_of_one_line_that_is_not_what_was_asked_for_does_not_stop_the_run
     refuse_untrue([UNTRUE], plan.points)
     with pytest.raises(LabError, match=r"55\.000 ms for 50\.000 ms asked"):
         refuse_untrue([UNTRUE], asked(tmp_path, '[network]\ntopology = "single,2"\ndelay = "12ms"\n')[0].points)
+
+
+def test_charts_mark_a_point_whose_figures_are_doubtful(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=2)
+    run, summary, trials = folder.read_run(), summarise_run(folder), folder.read_trials()
+    first, second = summary.points
+    doubted = summary.model_copy(update={"points": [first.model_copy(update={"doubtful": True}), second]})
+    for shown, marks in ((summary, 0), (doubted, 1)):
+        data = rows(run, shown, trials)
+        (chart,) = (each for each in charts(run, shown) if each.name == "completed_rate-contenders")
+        assert draw(chart.name, chart.spec, data).count(">?<") == marks
+        (row,) = (each for each in data["points"] if each["contender"] == "epoll")
+        assert row["doubtful"] == bool(marks)
 
 
 UNTRUE = CalibrationRecord(

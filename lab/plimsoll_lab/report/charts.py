@@ -152,7 +152,7 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
     ]
     medians = []
     for point in summary.points:
-        row = _place(point.point, shape) | {"outcome": point.outcome}
+        row = _place(point.point, shape) | {"outcome": point.outcome, "doubtful": point.doubtful}
         row |= columns(run, over, point.point, shape.compare)
         for name in names:
             found = point.figures.get(name) if point.outcome == "ok" else None
@@ -224,6 +224,7 @@ def _over_panel(figure: Figure, shape: Shape, over: Over, rest: str | None, furt
             "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
             "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=False)},
         },
+        _doubtful(present, {**place, **colour}),
     ]
     return {**titled, "width": 290, "height": 220, "layer": [*layers, *further]}
 
@@ -243,6 +244,16 @@ def _theirs(figure: Figure, shape: Shape, over: Over, rest: str | None) -> Json:
             "color": colour,
             "tooltip": [{"field": "source"}, {"field": field, "title": figure.label, "format": ",.4~g"}],
         },
+    }
+
+
+def _doubtful(transform: Sequence[Json], encoding: Json) -> Json:
+    """The mark of a point whose figures are doubtful, as tables have it."""
+    return {
+        "data": {"name": "points"},
+        "transform": [*transform, {"filter": "datum.doubtful"}],
+        "mark": {"type": "text", "text": "?", "fontSize": 14, "fontWeight": "bold", "dx": 10, "dy": -8},
+        "encoding": encoding,
     }
 
 
@@ -298,6 +309,7 @@ def _panel(figure: Figure, shape: Shape, level: str, *, logarithmic: bool, title
                 "mark": {"type": "tick", "thickness": 2.5, "width": 16},
                 "encoding": {"x": x, "y": y, "color": _colour(shape), "tooltip": _tooltip(figure, dot=False)},
             },
+            _doubtful([here, *_present(field)], {"x": x, "y": y, "color": _colour(shape)}),
             {
                 "data": {"name": "trials"},
                 "transform": [here, *_present(field)],

@@ -36,6 +36,7 @@ class _Row:
     contender: str
     median: float
     interval: tuple[float, float] | tuple[None, None]
+    doubtful: bool
 
 
 def headline(summary: RunSummary, run: RunRecord, shape: Shape) -> Headline | None:
@@ -87,12 +88,13 @@ def _measured(point: PointSummary, figure: str, compare: str) -> _Row | None:
         contender=formatting.value(point.point[compare]),
         median=found.median,
         interval=found.median_ci95 or (None, None),
+        doubtful=point.doubtful,
     )
 
 
 def _scaled(row: _Row, factor: float, unit: str) -> Json:
     low, high = (None if each is None else _rounded(each * factor) for each in row.interval)
-    text = formatting.number(row.median, unit)
+    text = formatting.number(row.median, unit) + ("?" if row.doubtful else "")
     return {"contender": row.contender, "text": text, "median": _rounded(row.median * factor), "low": low, "high": high}
 
 
