@@ -85,7 +85,7 @@ def measure(binary: str, topology: Topology, transfer: Transfer) -> Row:
         "goodput_bits_per_s": float(told["sum_received"]["bits_per_second"]),
         "window_most_bytes": sender["max_snd_cwnd"],
         "retransmitted": sender["retransmits"],
-        "loss_measured": counted["loss_measured"],
+        "packets_lost": counted["packets_lost"],
         "lost_by_fault": counted["packets_lost_by_fault"],
     }
 

@@ -117,4 +117,4 @@ def test_reno_at_one_percent_of_loss_is_near_mathis(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert 1 / 1.5 <= found["goodput_bits_per_s"] / found["theory_bits_per_s"] <= 1.5, found
-    assert found["loss_measured"] > 0
+    assert found["packets_lost"] > 0
