@@ -61,6 +61,7 @@ def read(text: str, *, fast: bool = False) -> Suite:
         ((0.5, 1.4), True, "contradicted"),
         ((3.1, 9.0), True, "contradicted"),
         ((3.1, 9.0), False, "contradicted"),
+        ((-3.0, -2.0), True, "contradicted"),
         (None, True, "cannot be told"),
     ],
 )
@@ -147,6 +148,41 @@ def test_a_point_that_is_told_from_no_other_is_no_point() -> None:
 
 def test_one_repetition_tells_nothing() -> None:
     assert judged(CLAIMED, values={0: [10.0], 1: [20.0]}).outcome == "cannot be told"
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_no_block_is_left_out_for_a_value_of_zero(zero: int) -> None:
+    series = {0: [10.0, 20.0, 40.0], 1: [20.0, 40.0, 80.0]}
+    series[zero][0] = 0.0
+    told = judged(CLAIMED, values=series)
+    assert (told.outcome, told.value, told.interval) == ("cannot be told", None, None)
+    assert told.reason == "a value of zero has no ratio to another"
+
+
+def test_points_without_a_block_in_common_are_said_to_have_none() -> None:
+    run = run_record()
+    run.claims = [CLAIMED]
+    apart = [trial(1, 0, 0, 10.0), trial(2, 0, 1, 10.0), trial(3, 1, 2, 20.0), trial(4, 1, 3, 20.0)]
+    told = judge_claims(run, points(), apart)[0]
+    assert (told.outcome, told.reason) == ("cannot be told", "no block has a result of every point")
+
+
+@pytest.mark.parametrize(
+    ("expect", "value", "outcome"),
+    [
+        ("> 0s", 0.0, "contradicted"),
+        (">= 20us", 20.0, "confirmed"),
+        ("> 20us", 20.0, "contradicted"),
+        ("<= 20us", 20.0, "confirmed"),
+        ("< 20us", 20.0, "contradicted"),
+        ("< 20us", 19.0, "confirmed"),
+        ("< 20us", -1.0, "confirmed"),
+    ],
+)
+def test_a_range_is_without_the_bound_that_it_excludes(expect: str, value: float, outcome: str) -> None:
+    text = CLAIM.replace('over = { "load.connections" = 10, "load.think" = "1s" }\n', "portable = true\n")
+    (claim,) = read(SUITE + text.replace("1.5 to 3", expect)).claims
+    assert judged(replace(claim, at={"load.connections": 20}), values={1: [value] * 3}).outcome == outcome
 
 
 def test_an_effect_can_be_larger_here_than_there() -> None:

@@ -30,6 +30,7 @@ ELSEWHERE: ClaimOutcome = "other hardware"
 Series = Mapping[int, float]
 """A figure by block."""
 
+ONCE = "one repetition has no interval"
 HELD = "server.peak_connections"
 """The one figure that a server's own limit decides, so that it counts where the limit was met."""
 
@@ -57,8 +58,8 @@ def decide_claim(interval: tuple[float, float] | None, least: float, most: float
     """The outcome of a claim whose points all have results."""
     if interval is None:
         return UNTOLD
-    # No figure is below zero, though Student's interval may be.
-    low, high = max(0.0, interval[0]), interval[1]
+    # Ranges begin at zero. Student's interval may reach below, and a growth may lie there.
+    low, high = max(0.0, interval[0]), max(0.0, interval[1])
     if high < least or low > most:
         return CONTRADICTED
     if low < least or high > most:
@@ -75,41 +76,40 @@ def _judge(claim: Claim, points: Sequence[PointSummary], trials: Sequence[TrialR
         if not values:
             return _answer(claim, UNREACHED, None, None, why or "no trial of this point has the figure")
         series.append(values)
-    value, interval = _value(series)
+    value, interval, none = _value(series)
     most = math.inf if claim.most is None else claim.most
     outcome = decide_claim(interval, claim.least, most, portable=claim.portable)
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",
         ELSEWHERE: "it lies in the claimed range, and such a figure belongs to its hardware",
-        UNTOLD: "the interval reaches beyond the claimed range"
-        if interval is not None
-        else "one repetition has no interval",
+        UNTOLD: none or "the interval reaches beyond the claimed range",
     }
     return _answer(claim, outcome, value, interval, reasons[outcome])
 
 
-def _value(series: Sequence[Series]) -> tuple[float, tuple[float, float] | None]:
+def _value(series: Sequence[Series]) -> tuple[float | None, tuple[float, float] | None, str | None]:
     """The figure, or the ratio or ratio of ratios, with its interval of 95 % (Student's t; of
-    ratios, over logarithms).
+    ratios, over logarithms), and why it has no interval, where it has none.
 
-    Blocks pair what is compared, so what disturbs a whole block cancels out.
+    Blocks pair what is compared, so what disturbs a whole block cancels out. No block is left out
+    for a value of zero: the others would not stand for it.
     """
     if len(series) == 1:
         summary = summarise(list(series[0].values()))
-        return summary.mean, summary.mean_ci95
-    common = set.intersection(*(set(each) for each in series))
+        return summary.mean, summary.mean_ci95, None if summary.mean_ci95 else ONCE
+    common = sorted(set.intersection(*(set(each) for each in series)))
+    if not common:
+        return None, None, "no block has a result of every point"
+    if any(each[block] <= 0 for each in series for block in common):
+        return None, None, "a value of zero has no ratio to another"
     signs = (1, -1, -1, 1)
-    logs = [
-        sum(sign * math.log(each[block]) for sign, each in zip(signs, series, strict=False))
-        for block in sorted(common)
-        if all(each[block] > 0 for each in series)
-    ]
-    if not logs:
-        return math.nan, None
+    logs = [sum(sign * math.log(each[block]) for sign, each in zip(signs, series, strict=False)) for block in common]
     summary = summarise(logs)
     interval = summary.mean_ci95
-    return math.exp(summary.mean), (math.exp(interval[0]), math.exp(interval[1])) if interval else None
+    if interval is None:
+        return math.exp(summary.mean), None, ONCE
+    return math.exp(summary.mean), (math.exp(interval[0]), math.exp(interval[1])), None
 
 
 def _matching(points: Sequence[PointSummary], place: Settings) -> list[PointSummary]:
@@ -152,7 +152,7 @@ def _answer(
         expect=claim.expect,
         free=claim.free,
         outcome=outcome,
-        value=None if value is None or math.isnan(value) else value,
+        value=value,
         interval=interval,
         reason=reason,
     )

@@ -6,6 +6,7 @@ Both stand in the suite, and so in a commit, before the run that answers them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -102,8 +103,11 @@ def _claim(table: Mapping[str, object], read: ReadValue, where: str) -> Claim:
 def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[float, float | None]:
     try:
         if operator := _OPERATOR.fullmatch(expect):
-            bound = _bound(operator[2], figure, ratio=ratio)
-            return (0.0, bound) if operator[1][0] == "<" else (bound, None)
+            bound, below = _bound(operator[2], figure, ratio=ratio), operator[1][0] == "<"
+            if "=" not in operator[1]:
+                # The bound is no part of the range, which ends at the number beside it.
+                bound = math.nextafter(bound, -math.inf if below else math.inf)
+            return (0.0, bound) if below else (bound, None)
         between = _BETWEEN.fullmatch(expect)
         if between is None:
             raise SuiteError(f"{where} expect: '{expect}' is no range; write '< 2', '>= 250ms' or '1.5 to 3'")
