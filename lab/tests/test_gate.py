@@ -8,8 +8,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from made_records import run_record
 
+from plimsoll_lab.analysis.gate import judge_gate
+from plimsoll_lab.stats.best import Question
 from plimsoll_lab.stats.gate import Comparison, Loss, blocks_for, decide_gate, losses
+from plimsoll_lab.store.run_record import FamilyRecord
+from plimsoll_lab.suite.figures import FIGURES
 
 GATES = int(os.environ.get("PLIMSOLL_GATES", "300"))
 """Simulated gates of each kind; `make soak` asks for many more."""
@@ -110,6 +115,29 @@ def test_a_gate_without_enough_blocks_is_undecided() -> None:
     assert found.estimate == pytest.approx(8)
     assert decide_gate([found], 0.05) == "undecided"
     assert decide_gate([], 0.05) == "undecided"
+
+
+@pytest.mark.parametrize("contender", ["old", "new"])
+def test_no_block_is_left_out_for_a_value_of_zero(contender: str) -> None:
+    values = {"old": dict.fromkeys(range(12), 100.0), "new": dict.fromkeys(range(12), 100.0)}
+    run = run_record()
+    run.family = FamilyRecord(
+        compare="contender", figures=("completed_rate",), margin=0.05, baseline="old", tolerance=TOLERANCE
+    )
+    run.figures = FIGURES
+
+    def outcome() -> tuple[str, str]:
+        family = [Question(figure="completed_rate", better="higher", at={}, contenders=values)]
+        found = judge_gate(run, family, [], [])
+        assert found is not None
+        return found.outcome, found.text
+
+    assert outcome()[0] == "pass"
+    values[contender] |= dict.fromkeys(range(4), 0.0)
+    assert outcome() == (
+        "undecided",
+        f"The gate is undecided: {contender}'s completed rate was zero, which has no ratio to another value.",
+    )
 
 
 def test_the_number_of_blocks_follows_from_the_noise() -> None:

@@ -13,12 +13,12 @@ why it ends so.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.best import Question
+from plimsoll_lab.stats.best import Question, Value
 from plimsoll_lab.stats.gate import Comparison, Loss, decide_gate, losses
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -36,7 +36,7 @@ def judge_gate(
     if baseline is None or compare is None:
         return None
     found = losses(_comparisons(family, baseline), np.random.default_rng([run.seed, 5]))
-    reasons = [*_points(points, compare, baseline), *_transient(points, trials, compare)]
+    reasons = [*_points(points, compare, baseline), *_transient(points, trials, compare), *_zeros(run, family)]
     outcome = max([decide_gate(found, tolerance), *(outcome for outcome, _ in reasons)], key=SEVERITY.index)
     told = [text for severity, text in reasons if severity == outcome] or _words(run, found, outcome, tolerance)
     return GateRecord(
@@ -61,7 +61,7 @@ def _comparisons(family: Sequence[Question], baseline: str) -> list[Comparison]:
     found = []
     for question in family:
         series = {
-            name: {block: value for block, value in values.items() if isinstance(value, int | float) and value > 0}
+            name: {} if name in _with_zero(question) else _numbers(values)
             for name, values in question.contenders.items()
         }
         names = [name for name in (*question.contenders, *question.absent) if name != baseline]
@@ -77,6 +77,27 @@ def _comparisons(family: Sequence[Question], baseline: str) -> list[Comparison]:
             for name in names
         ]
     return found
+
+
+def _zeros(run: RunRecord, family: Sequence[Question]) -> list[tuple[GateOutcome, str]]:
+    """Comparisons that cannot be made. The blocks without a zero would not stand for the others."""
+    return [
+        ("undecided", f"{_what(name, question.figure, question.at, run)} was zero, which has no ratio to another value")
+        for question in family
+        for name in _with_zero(question)
+    ]
+
+
+def _with_zero(question: Question) -> list[str]:
+    """The contenders that had a value of zero, or below."""
+    return [
+        name for name, values in question.contenders.items() if any(each <= 0 for each in _numbers(values).values())
+    ]
+
+
+def _numbers(values: Mapping[int, Value]) -> dict[int, float]:
+    """The blocks with a number; a bound of one is none."""
+    return {block: value for block, value in values.items() if isinstance(value, int | float)}
 
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
@@ -134,23 +155,31 @@ def _words(run: RunRecord, found: Sequence[Loss], outcome: GateOutcome, toleranc
     if outcome == "worse":
         shown = [each for each in found if each.at_least is not None and each.at_least > tolerance]
         return [
-            f"{_what(each, run)} is at least {each.at_least:.1%} worse (estimate {each.estimate:.1%})" for each in shown
+            f"{_of_loss(each, run)} is at least {each.at_least:.1%} worse (estimate {each.estimate:.1%})"
+            for each in shown
         ]
     if outcome == "undecided":
         return [_open(each, run) for each in found if each.at_most is None or each.at_most >= tolerance]
     largest = max(found, key=lambda each: each.at_most or 0.0)
-    return [f"{_what(largest, run)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse, every other figure less"]
+    return [
+        f"{_of_loss(largest, run)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse, every other figure less"
+    ]
 
 
 def _open(each: Loss, run: RunRecord) -> str:
     if each.at_least is None or each.at_most is None:
-        return f"{_what(each, run)} has {each.blocks} blocks with both, which is too few"
+        return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
     if each.at_least > 0:
-        return f"{_what(each, run)} is worse, by {each.at_least:.1%} to {each.at_most:.1%}; by how much cannot be told"
-    return f"{_what(each, run)} changes by {-each.at_least:.1%} better to {each.at_most:.1%} worse"
+        return (
+            f"{_of_loss(each, run)} is worse, by {each.at_least:.1%} to {each.at_most:.1%}; by how much cannot be told"
+        )
+    return f"{_of_loss(each, run)} changes by {-each.at_least:.1%} better to {each.at_most:.1%} worse"
 
 
-def _what(each: Loss, run: RunRecord) -> str:
-    label = run.figure(each.comparison.figure).label
-    where = f" at {formatting.setting(each.comparison.at)}" if each.comparison.at else ""
-    return f"{each.comparison.contender}'s {label}{where}"
+def _of_loss(each: Loss, run: RunRecord) -> str:
+    return _what(each.comparison.contender, each.comparison.figure, each.comparison.at, run)
+
+
+def _what(contender: str, figure: str, at: Mapping[str, object], run: RunRecord) -> str:
+    where = f" at {formatting.setting(at)}" if at else ""
+    return f"{contender}'s {run.figure(figure).label}{where}"
