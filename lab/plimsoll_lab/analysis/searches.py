@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.best import Interval, Question
 from plimsoll_lab.store.run_record import BreakRecord, LimitedBy, RunRecord, SearchRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
 
@@ -46,6 +46,10 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     ended = [each for each in group if each.state not in OPEN]
     lowers = [each.lower for each in ended if each.lower is not None]
     uppers = [each.upper for each in ended if each.upper is not None]
+    # A search without a bound counts too: nothing was carried, or nothing was too much.
+    carried = [each.lower or 0 for each in ended]
+    too_much = [math.inf if each.upper is None else each.upper for each in ended]
+    middle = statistics.median(carried) if len(carried) > 1 else 0.0
     limiters = [each.limited_by for each in ended if each.limited_by is not None]
     breaks = [text for each in ended if (text := first_break(each.broke))]
     confirmed = [each.held_s for each in ended if each.confirmed]
@@ -57,11 +61,11 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         finished=all(each.state == "complete" for each in group),
         # Whole bounds that were really measured: of an even number of searches the lower of the two
         # middle ones.
-        lower=statistics.median_low(lowers) if lowers and len(lowers) == len(ended) else None,
-        upper=statistics.median_high(uppers) if uppers and len(uppers) == len(ended) else None,
+        lower=statistics.median_low(carried) or None if carried else None,
+        upper=_finite(statistics.median_high(too_much)) if too_much else None,
         lowers=lowers,
         uppers=uppers,
-        spread=(max(lowers) - min(lowers)) / statistics.median(lowers) if len(lowers) > 1 else None,
+        spread=(max(carried) - min(carried)) / middle if middle else None,
         held_s=statistics.median_low(confirmed) if confirmed else 0.0,
         limited_by=statistics.mode(limiters) if limiters else None,
         first_break=breaks[len(breaks) // 2] if breaks else None,
@@ -73,9 +77,13 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     return found.model_copy(update={"text": say(run, found, group)})
 
 
+def _finite(bound: float) -> int | None:
+    return None if math.isinf(bound) else int(bound)
+
+
 def capacity_family(run: RunRecord, compare: str) -> list[Question]:
     """Who carries most, at each setting of the other axes; a search that the server did not end is
-    no result. A capacity is the interval between its bounds.
+    no result. A capacity is the interval between its bounds, and below the floor it begins at 0.
     """
     places: dict[str, list[SearchRecord]] = {}
     for each in run.searches:
@@ -87,11 +95,12 @@ def capacity_family(run: RunRecord, compare: str) -> list[Question]:
 
 def _question(here: Sequence[SearchRecord], compare: str) -> Question:
     names = list(dict.fromkeys(formatting.value(each.setting[compare]) for each in here))
-    contenders: dict[str, dict[int, Value]] = {}
+    contenders: dict[str, dict[int, Interval]] = {}
     for each in here:
-        if each.state == "complete" and each.limited_by == "server" and each.lower is not None:
-            bounds = (float(each.lower), math.inf if each.upper is None else float(each.upper))
+        if each.state == "complete" and each.limited_by == "server":
+            bounds = (float(each.lower or 0), math.inf if each.upper is None else float(each.upper))
             contenders.setdefault(formatting.value(each.setting[compare]), {})[each.block] = bounds
+    contenders = {name: found for name, found in contenders.items() if any(low for low, _ in found.values())}
     return Question(
         figure="capacity",
         better="higher",
@@ -112,7 +121,7 @@ def first_break(broke: BreakRecord | None) -> str | None:
 def say(run: RunRecord, found: CapacityRecord, group: Sequence[SearchRecord]) -> str:
     """The answer, in one sentence."""
     unit, limits = UNITS[over(run)], limits_text(run)
-    floor = run.search.lowest if run.search is not None else 0
+    floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     lower, upper = found.lower, found.upper
     refusal = next((str(each.reason) for each in group if each.state == "failed"), None)
     if refusal is not None:
@@ -120,27 +129,35 @@ def say(run: RunRecord, found: CapacityRecord, group: Sequence[SearchRecord]) ->
     if not found.ended:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
     near = _nearness(run, found)
-    if lower is None and upper is None:
+    if lower is None and upper is None and found.finished:
+        carries = "is not decided: one of its searches carried every load, and another none"
+    elif lower is None and upper is None:
         carries = f"is not decided: its searches ended before {floor:,} {unit} had been"
     elif lower is None and found.finished:
-        carries = f"carries less than {floor:,} {unit}"
+        carries = f"carries less than {upper:,} {unit}"
     elif lower is None:
         carries = f"carries less than {upper:,} {unit}; the search ended before it knew how much less"
     elif upper is None and found.finished:
-        carries = f"carries at least {lower:,} {unit}, the most that was tried"
+        carries = f"carries at least {lower:,} {unit}"
+        carries += ", the most that was tried" if lower == most else ""
     elif upper is None:
         carries = f"carries at least {lower:,} {unit}; the search ended before it knew how much more"
     else:
         carries = f"carries {lower:,} {unit}"
         carries += "" if found.finished else ", as near as the search came before it ended"
-    lowers = found.lowers
-    spread = f" (median of {len(lowers)} searches, {min(lowers):,} to {max(lowers):,})" if len(lowers) > 1 else ""
+    spread = f" (median of {found.ended} searches, {_range(found)})" if found.ended > 1 and found.lowers else ""
     if lower is not None and found.held_s:
         carries += f", held for {formatting.elapsed(found.held_s)}"
     carries += near
     broke = f"; what breaks first: {found.first_break}" if found.first_break else ""
     by = LIMITERS.get(found.limited_by)
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}"
+
+
+def _range(found: CapacityRecord) -> str:
+    """From the least to the most that any of the searches found to be carried."""
+    least = f"{min(found.lowers):,}" if len(found.lowers) == found.ended else "nothing"
+    return f"{least} to {max(found.lowers):,}"
 
 
 def _nearness(run: RunRecord, found: CapacityRecord) -> str:

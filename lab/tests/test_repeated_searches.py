@@ -1,0 +1,73 @@
+"""What several searches for one capacity come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from made_records import run_record
+
+from plimsoll_lab.analysis.searches import capacity_family, describe_searches
+from plimsoll_lab.store.run_record import RunRecord, SearchRecord, SearchSettingsRecord
+from plimsoll_lab.store.summary_record import CapacityRecord
+
+FLOOR, MOST = 100, 10_000
+
+Bounds = tuple[int | None, int | None]
+
+
+def run_of(bounds: Sequence[Bounds]) -> RunRecord:
+    run = run_record()
+    run.search = SearchSettingsRecord(over="load.connections", lowest=FLOOR, highest=MOST)
+    run.searches = [
+        SearchRecord(
+            number=block,
+            block=block,
+            point=0,
+            state="complete",
+            setting={"server.model": "epoll"},
+            lower=lower,
+            upper=upper,
+            limited_by="server",
+        )
+        for block, (lower, upper) in enumerate(bounds, start=1)
+    ]
+    return run
+
+
+def found(*bounds: Bounds) -> CapacityRecord:
+    [capacity] = describe_searches(run_of(bounds))
+    return capacity
+
+
+def test_one_search_that_failed_at_the_floor_does_not_undo_the_others() -> None:
+    capacity = found((1000, 1100), (None, FLOOR), (1010, 1090), (990, 1080), (1000, 1100))
+    assert (capacity.lower, capacity.upper) == (1000, 1090)
+    assert "carries 1,000 connections (median of 5 searches, nothing to 1,010)" in capacity.text
+
+
+def test_one_search_without_an_end_does_not_undo_the_others() -> None:
+    capacity = found((1000, 1100), (MOST, None), (1010, 1090))
+    assert (capacity.lower, capacity.upper) == (1010, 1100)
+    assert "carries 1,010 connections (median of 3 searches, 1,000 to 10,000)" in capacity.text
+
+
+def test_bounds_that_most_searches_lack_are_none() -> None:
+    below = found((None, FLOOR), (1000, 1100), (None, FLOOR))
+    assert (below.lower, below.upper, below.spread) == (None, FLOOR, None)
+    assert "carries less than 100 connections" in below.text
+    beyond = found((MOST, None), (1000, 1100), (MOST, None))
+    assert (beyond.lower, beyond.upper) == (MOST, None)
+    assert "carries at least 10,000 connections, the most that was tried" in beyond.text
+
+
+def test_two_searches_that_disagree_bound_what_both_allow() -> None:
+    assert "carries less than 1,100 connections (" in found((None, FLOOR), (1000, 1100)).text
+    assert "carries at least 1,000 connections (" in found((MOST, None), (1000, 1100)).text
+    assert "is not decided: one of its searches" in found((MOST, None), (None, FLOOR)).text
+
+
+def test_a_search_that_failed_at_the_floor_competes_with_what_it_shows() -> None:
+    [question] = capacity_family(run_of([(1000, 1100), (None, FLOOR)]), "server.model")
+    assert question.contenders == {"epoll": {1: (1000.0, 1100.0), 2: (0.0, 100.0)}}
+    [question] = capacity_family(run_of([(None, FLOOR)]), "server.model")
+    assert (question.contenders, question.absent) == ({}, ("epoll",))
