@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Done, Lab, run_lab
+from made_records import stored_run
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import list_runs
@@ -22,6 +23,42 @@ def test_every_trial_and_figure_of_a_run_is_a_row(finished: tuple[Path, Done]) -
     assert found.rows == [(trial.number, trial.figures["completed_rate"]) for trial in trials]
     (row,) = ask(runs, "SELECT run, suite, status FROM runs").rows
     assert row == ("0001", "small", "complete")
+
+
+def test_a_trial_without_a_figure_is_a_row_all_the_same(tmp_path: Path) -> None:
+    stored_run(tmp_path / "0001", outcome="failed", repeat=2)
+    sql = "SELECT trial, outcome, reason, figure, value FROM trials"
+    why = "the server <ended> with code 1"
+    assert ask(tmp_path, sql).rows == [(1, "failed", why, None, None), (2, "failed", why, None, None)]
+
+
+def test_a_run_whose_lab_was_killed_is_said_to_be_killed(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001")
+    run = folder.read_run()
+    run.status = "running"
+    folder.write_run(run)
+    with folder.lock():
+        assert ask(tmp_path, "SELECT status FROM runs").rows == [("running",)]
+    assert ask(tmp_path, "SELECT status FROM runs").rows == [("killed",)]
+
+
+def test_what_a_killed_lab_left_half_written_is_passed_over_and_damage_is_told(tmp_path: Path) -> None:
+    timelines = stored_run(tmp_path / "0001").path / "timelines"
+    timelines.mkdir()
+    (timelines / "tmp_0001.parquet").write_bytes(b"PAR1")
+    assert ask(tmp_path, "SELECT * FROM timelines").rows == []
+    (timelines / "0001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(LabError, match=r"0001\.parquet"):
+        ask(tmp_path, "SELECT * FROM runs")
+
+
+@pytest.mark.parametrize("sql", ["COPY runs TO '{file}'", "SELECT * FROM read_csv('{file}')", "ATTACH '{file}'"])
+def test_a_query_reaches_no_file_but_those_of_the_runs(tmp_path: Path, sql: str) -> None:
+    stored_run(tmp_path / "0001")
+    file = tmp_path / "file"
+    with pytest.raises(LabError, match="disabled by configuration"):
+        ask(tmp_path, sql.format(file=file))
+    assert not file.exists()
 
 
 def test_points_and_trials_join(finished: tuple[Path, Done]) -> None:

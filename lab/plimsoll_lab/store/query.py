@@ -29,7 +29,8 @@ TABLES: Mapping[str, str] = {
     "trials": "run VARCHAR, trial INTEGER, block INTEGER, point INTEGER, outcome VARCHAR, reason VARCHAR, "
     "started_unix_s DOUBLE, elapsed_s DOUBLE, figure VARCHAR, value DOUBLE",
 }
-"""The columns of each; `points` has a row a setting, `trials` a row a figure."""
+"""The columns of each; `points` has a row a setting, `trials` a row a figure, or one without a
+figure."""
 PARQUET: Mapping[str, str] = {
     "timelines": "trial INTEGER, at_s DOUBLE, part VARCHAR, figure VARCHAR, value DOUBLE",
     "requests": "trial INTEGER, time DOUBLE, connection BIGINT, request BIGINT, bytes BIGINT, "
@@ -57,10 +58,15 @@ def ask(out: Path, sql: str) -> Answer:
     with duckdb.connect() as database, tempfile.TemporaryDirectory(prefix="plimsoll-query-") as scratch:
         for table in TABLES:
             _fill(database, table, folders, Path(scratch))
-        for table, columns in PARQUET.items():
-            database.execute(_view(table, columns, folders))
-        # From here on nothing outside is read or written but what the views name.
+        files = {table: _files(table, folders) for table in PARQUET}
         try:
+            for table, columns in PARQUET.items():
+                database.execute(_view(table, columns, files[table]))
+            # From here on nothing outside is read but what the views name, and nothing is written.
+            listed = ", ".join(f"'{_quoted(file)}'" for each in files.values() for file in each)
+            database.execute(f"SET allowed_paths = [{listed}]")
+            database.execute("SET enable_external_access = false")
+            database.execute("SET lock_configuration = true")
             found = database.execute(sql)
             described = found.description or []
             return Answer(columns=tuple(str(each[0]) for each in described), rows=found.fetchall())
@@ -101,7 +107,12 @@ def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
     run = folder.read_run()
     name = run.run
     if table == "runs":
-        kept = {"status": run.status, "started_unix_s": run.started_unix_s, "seed": run.seed, "command": run.command}
+        kept = {
+            "status": folder.status(run),
+            "started_unix_s": run.started_unix_s,
+            "seed": run.seed,
+            "command": run.command,
+        }
         yield {"run": name, "suite": run.suite.name, "question": run.suite.question, **kept}
     elif table == "points":
         for point in run.points:
@@ -113,17 +124,23 @@ def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
             own = {"run": name, "trial": trial.number, "block": trial.block, "point": trial.point}
             own |= {"outcome": trial.outcome, "reason": trial.reason}
             own |= {"started_unix_s": trial.started_unix_s, "elapsed_s": trial.elapsed_s}
-            for figure, value in trial.figures.items():
+            for figure, value in trial.figures.items() or ((None, None),):
                 yield {**own, "figure": figure, "value": value}
 
 
-def _view(table: str, columns: str, folders: Sequence[RunFolder]) -> str:
-    files = [str(file) for folder in folders for file in sorted((folder.path / table).glob("*.parquet"))]
+def _files(table: str, folders: Sequence[RunFolder]) -> list[Path]:
+    """A table's files, each named after its trial; what a killed lab left half written has another
+    name.
+    """
+    return [file for folder in folders for file in sorted((folder.path / table).glob("[0-9]*.parquet"))]
+
+
+def _view(table: str, columns: str, files: Sequence[Path]) -> str:
     names = ", ".join(name for name, _ in _split(columns))
     if not files:
         typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _split(columns))
         return f"CREATE VIEW {table} AS SELECT NULL::VARCHAR AS run, {typed} WHERE false"
-    listed = ", ".join(f"'{_quoted(Path(file))}'" for file in files)
+    listed = ", ".join(f"'{_quoted(file)}'" for file in files)
     return (
         f"CREATE VIEW {table} AS SELECT string_split(filename, '/')[-3] AS run, {names} "
         f"FROM read_parquet([{listed}], filename = true, union_by_name = true)"
