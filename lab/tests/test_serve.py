@@ -91,6 +91,20 @@ def test_a_browser_that_was_cut_off_gets_only_what_it_has_not_seen(address: str)
     assert stream(rest) == stream(whole)[5:]
 
 
+@pytest.mark.parametrize("seen", ["1", "-1", "\u0663", "9" * 18, "9" * 30, "9" * 5000])
+def test_a_browser_that_has_seen_what_never_was_gets_the_whole(address: str, seen: str) -> None:
+    whole = get(address, "/runs/1/events")[1]
+    assert get(address, "/runs/1/events", Last_Event_ID=seen.encode("utf-8").decode("latin-1"))[1] == whole
+
+
+def test_half_a_line_of_a_killed_lab_hides_no_other_event(address: str, folder: Path) -> None:
+    events = folder / "runs/0002/events.jsonl"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join([*lines[:2], lines[2][:20] + lines[3], *lines[4:]]))
+    assert len(stream(get(address, "/runs/2/events")[1])) == len(lines) - 2 + 1
+    assert get(address, "/runs/2/live")[0].status == 200
+
+
 def test_comparison_and_history_are_pages(address: str) -> None:
     text = get(address, "/compare?a=1&b=2")[1]
     places = [
@@ -103,7 +117,11 @@ def test_comparison_and_history_are_pages(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/runs/9", "/compare?a=1", "/compare?a=../1&b=2", "/static/pages.py", "/history/x", "/runs/1/../../x"]
+    "path",
+    [
+        *("/runs/9", "/compare?a=1", "/compare?a=../1&b=2", "/static/pages.py", "/history/x", "/runs/1/../../x"),
+        *("/runs/x", "/runs/%D9%A1", f"/runs/{'9' * 5000}", f"/runs/{'9' * 5000}/live", f"/compare?a={'9' * 5000}&b=2"),
+    ],
 )
 def test_what_is_not_there_is_not_shown(address: str, path: str) -> None:
     assert get(address, path)[0].status == 404

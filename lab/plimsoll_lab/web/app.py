@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
-from plimsoll_lab.web.follow import follow
+from plimsoll_lab.web.follow import event_offset, follow
 from plimsoll_lab.web.guard import REPORT_POLICY, Guard
 from plimsoll_lab.web.pages import asset, comparison, history, live, problem, run_list
 
@@ -46,8 +46,7 @@ class Site:
     async def events(self, request: Request) -> Response:
         """The events of a run, from where the browser was cut off."""
         folder = _folder(self._out, request.path_params["number"])
-        seen = request.headers.get("last-event-id", "0")
-        offset = int(seen) if seen.isascii() and seen.isdigit() else 0
+        offset = event_offset(folder, request.headers.get("last-event-id", ""))
         return StreamingResponse(follow(folder, offset), media_type="text/event-stream")
 
     async def compare(self, request: Request) -> Response:
@@ -77,9 +76,9 @@ def application(out: Path, hosts: frozenset[str]) -> Starlette:
     return Starlette(
         routes=[
             Route("/", site.runs),
-            Route("/runs/{number:int}", site.run),
-            Route("/runs/{number:int}/live", site.live),
-            Route("/runs/{number:int}/events", site.events),
+            Route("/runs/{number}", site.run),
+            Route("/runs/{number}/live", site.live),
+            Route("/runs/{number}/events", site.events),
             Route("/compare", site.compare),
             Route("/history", site.history),
             Route("/static/{name}", _static),
@@ -89,10 +88,10 @@ def application(out: Path, hosts: frozenset[str]) -> Starlette:
     )
 
 
-def _folder(out: Path, number: int) -> RunFolder:
+def _folder(out: Path, number: str) -> RunFolder:
     """A run by its number: a path of the address never becomes a path of the disk."""
     for folder in list_runs(out):
-        if int(folder.path.name) == number:
+        if number.isascii() and folder.path.name.lstrip("0") == number.lstrip("0"):
             return folder
     raise LabError(f"there is no run {number} in {out}")
 
@@ -102,4 +101,5 @@ def _chosen(out: Path, texts: Sequence[str]) -> list[RunFolder]:
     words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     if not words or not all(word.isascii() and word.isdigit() for word in words):
         raise LabError("name the runs of both sides by their numbers: /compare?a=1&b=2")
-    return [_folder(out, int(word)) for word in dict.fromkeys(words)]
+    folders = {folder.path: folder for folder in (_folder(out, word) for word in words)}
+    return list(folders.values())

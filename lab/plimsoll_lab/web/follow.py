@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 
+OFFSET_DIGITS = 18
+"""No file is longer than 64 bits can tell."""
 EVERY_S = 0.25
 """Between two looks at the file."""
 SIGN_OF_LIFE_TURNS = 40
@@ -37,9 +40,19 @@ def read_events(folder: RunFolder, offset: int = 0) -> list[At]:
         if not line.endswith(b"\n"):
             break
         offset += len(line)
-        event: Json = json.loads(line)
-        found.append(At(offset, event))
+        # A full disk may have cut a line off, to which the next one is joined.
+        with contextlib.suppress(ValueError):
+            event: Json = json.loads(line)
+            found.append(At(offset, event))
     return found
+
+
+def event_offset(folder: RunFolder, seen: str) -> int:
+    """The offset that a browser has seen; the beginning where no event ends there."""
+    if not (seen.isascii() and seen.isdigit() and len(seen) <= OFFSET_DIGITS):
+        return 0
+    offset = int(seen)
+    return offset if any(each.offset == offset for each in read_events(folder)) else 0
 
 
 async def follow(folder: RunFolder, offset: int = 0) -> AsyncIterator[str]:
