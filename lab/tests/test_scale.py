@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from conftest import Done, run_lab
 from made_records import run_record
 
 from plimsoll_lab.analysis.scale import generators_needed
@@ -73,3 +75,14 @@ def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
     found = generators_needed(RUN.model_copy(update={"hosts": hosts}), trials, connections=1, rate=1_000_000)
     assert found is not None
     assert found.host.cpus == 2
+
+
+@pytest.mark.parametrize("target", ["--target-connections", "--target-rate"])
+@pytest.mark.parametrize("number", ["many", "-5", "1.5", "9" * 400])
+def test_a_target_that_is_no_number_is_refused_in_one_line(
+    finished: tuple[Path, Done], target: str, number: str
+) -> None:
+    done = run_lab(finished[0], "plan", "small.toml", "--scale", "runs/0001", f"{target}={number}")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {target}: '{number}' is ")
+    assert done.stderr.count("\n") == 1

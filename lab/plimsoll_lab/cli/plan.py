@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
-from plimsoll_lab.cli.verb import DONE, Verb, colour, say
+from plimsoll_lab.cli.verb import DONE, USAGE, Verb, colour, say
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.problem import LabError
@@ -50,8 +50,8 @@ def _scale(options: argparse.Namespace) -> Scale:
     found = generators_needed(
         folder.read_run(),
         folder.read_trials(),
-        connections=count(options.target_connections),
-        rate=count(options.target_rate),
+        connections=_target("--target-connections", options.target_connections),
+        rate=_target("--target-rate", options.target_rate),
     )
     if found is None:
         raise LabError(
@@ -59,6 +59,13 @@ def _scale(options: argparse.Namespace) -> Scale:
             "name another run after --scale"
         )
     return found
+
+
+def _target(flag: str, text: str) -> int:
+    try:
+        return count(text)
+    except ValueError as refusal:
+        raise LabError(f"{flag}: {refusal}", exit_code=USAGE) from None
 
 
 VERB = Verb(

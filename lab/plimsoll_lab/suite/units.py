@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -17,14 +18,17 @@ BYTES = {
 BITS_PER_S = {"bit": 1, "kbit": 1000, "Mbit": 1000**2, "Gbit": 1000**3}
 COUNT = {"": 1, "k": 1000, "M": 1000_000}
 
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)")
 
 
 def _split(text: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"'{text}' is not a number with a unit")
-    return float(match[1]), match[2]
+    number = float(match[1])
+    if math.isinf(number):
+        raise ValueError(f"'{text}' is beyond every number")
+    return number, match[2]
 
 
 def duration_s(text: str) -> float:
