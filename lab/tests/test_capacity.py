@@ -342,6 +342,10 @@ REFUSED = {
     "not a limit": (("echo", "127.0.0.1:1", "--limit", "fast"), "write a figure, an operator and a value"),
     "no such figure": (("echo", "127.0.0.1:1", "--limit", "speed > 1"), "no such figure"),
     "no URL": (("http", "127.0.0.1:1", "--limit", "response_time.p99 < 1s"), "is no URL"),
+    "no port": (("http", "http://127.0.0.1:99999/", "--limit", "response_time.p99 < 1s"), "is no URL"),
+    "no address": (("http", "http://[::1/", "--limit", "response_time.p99 < 1s"), "is no URL"),
+    "half a quote": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", "a 'b"), "no closing quotation"),
+    "no command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", " "), "--command: no command"),
     "not ready": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--command", "x"), "go together"),
     "no range": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--range", "5:2"), "below the high end"),
 }

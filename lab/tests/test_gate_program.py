@@ -155,6 +155,24 @@ def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
     assert altered(passed[0], "spoilt", spoilt)["exit"] == 4
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("--base", "a 'b"), "--base a 'b: no closing quotation"),
+        (("--new", ""), "--new: no command"),
+        (("--noise", "0%"), "--noise: it has to be above 0"),
+        (("--noise", "some"), "--noise or --tolerance: 'some' is not a number"),
+    ],
+)
+def test_a_gate_that_cannot_be_asked_for_is_refused_in_a_line(
+    lab: Lab, tmp_path: Path, change: tuple[str, str], said: str
+) -> None:
+    (tmp_path / "api.toml").write_text(SUITE)
+    done = lab("gate", "api.toml", "--base", SERVE, "--new", SERVE, *change)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+
+
 def test_a_server_that_never_starts_exits_with_1_and_its_own_words(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "api.toml").write_text(SUITE)
     dying = f"{sys.executable} -c 'import sys; sys.exit(\"no such option: {{port}}\")'"

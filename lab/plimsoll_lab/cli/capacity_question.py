@@ -11,8 +11,9 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from plimsoll_lab.cli.suite_arguments import words_of
 from plimsoll_lab.suite.errors import SuiteError
 
 RANGES = {"connections": "1:10k", "rate": "100:200k"}
@@ -67,13 +68,14 @@ def read_question(options: argparse.Namespace) -> Question:
     limits = dict(_limit(text) for text in options.limit)
     if len(limits) < len(options.limit):
         raise SuiteError("capacity: two limits on the same figure; keep the stricter one")
-    subject = options.target if options.command is None else options.command.split()[0].rpartition("/")[2]
+    command = None if options.command is None else words_of("--command", options.command)
+    subject = options.target if command is None else command[0].rpartition("/")[2]
     if options.command is not None and "{port}" not in options.target:
         subject = f"{subject} at {options.target}"
     what = "many connections" if options.over == "connections" else "high a rate"
     kept = " and ".join(f"{name} {condition}" for name, condition in limits.items())
     tables: dict[str, dict[str, Value]] = {
-        "server": _server(options),
+        "server": _server(options, command),
         "load": _load(options),
         "run": {"repeat": options.repeat, "warm_up": options.warm_up, "seed": 1},
         "limits": dict(limits),
@@ -124,7 +126,7 @@ def _load(options: argparse.Namespace) -> dict[str, Value]:
     if "{port}" not in options.target:
         load["target"] = options.target
     elif options.protocol == "http":
-        load["path"] = urlsplit(options.target.replace("{port}", "0")).path or "/"
+        load["path"] = _url(options.target.replace("{port}", "1")).path or "/"
     if options.over == "rate":
         load["connections"] = options.connections
     if options.think:
@@ -134,19 +136,29 @@ def _load(options: argparse.Namespace) -> dict[str, Value]:
     return load
 
 
-def _server(options: argparse.Namespace) -> dict[str, Value]:
-    if (options.command is None) != (options.ready is None):
+def _server(options: argparse.Namespace, command: tuple[str, ...] | None) -> dict[str, Value]:
+    if (command is None) != (options.ready is None):
         raise SuiteError("capacity: --command and --ready go together, such as --command './server' --ready tcp:8080")
-    if options.command is not None:
-        return {"command": shlex.split(options.command), "ready": options.ready}
+    if command is not None:
+        return {"command": list(command), "ready": options.ready}
     if options.protocol == "echo":
         return {"address": options.target}
-    parts = urlsplit(options.target)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise SuiteError(f"capacity: {options.target} is no URL; write one such as http://127.0.0.1:8080/")
+    parts = _url(options.target)
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
     return {"address": f"{host}:{port}"}
+
+
+def _url(text: str) -> SplitResult:
+    """A URL of a server, with a host and a port that may be."""
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise SuiteError(f"capacity: {text} is no URL; write one such as http://127.0.0.1:8080/")
+    return parts
 
 
 def _limit(text: str) -> tuple[str, str]:

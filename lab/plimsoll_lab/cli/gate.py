@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shlex
 
 from plimsoll_lab.cli.run import run_plan
-from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
+from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan, words_of
 from plimsoll_lab.cli.verb import USAGE, Verb
 from plimsoll_lab.experiment.plan import Request
 from plimsoll_lab.experiment.revision import PREFIX, checked_out
@@ -45,17 +44,17 @@ def _gate(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         changes: dict[str, Value] = {"verdict.baseline": BASE, "verdict.tolerance": options.tolerance}
         for name, given in ((BASE, options.base), (NEW, options.new)):
-            command = _command(stack, given, options)
+            command = _command(stack, f"--{name}", given, options)
             changes[f"contender.{name}.command"] = command
             if any("{port}" in word for word in command):
                 changes[f"contender.{name}.ready"] = "tcp:{port}"
         return run_plan(*_sized(options, changes), options)
 
 
-def _command(stack: contextlib.ExitStack, given: str, options: argparse.Namespace) -> tuple[str, ...]:
+def _command(stack: contextlib.ExitStack, flag: str, given: str, options: argparse.Namespace) -> tuple[str, ...]:
     """The words of a contender's command; of a revision, the suite's command in its checkout."""
     if not given.startswith(PREFIX):
-        return tuple(shlex.split(given))
+        return words_of(flag, given)
     path = shipped.find(options.suite)
     suite = read_file(path)
     command = suite.server.get("command")
@@ -76,6 +75,8 @@ def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan
         noise, tolerance = units.ratio(options.noise), units.ratio(options.tolerance)
     except ValueError as refusal:
         raise LabError(f"--noise or --tolerance: {refusal}", exit_code=USAGE) from None
+    if noise <= 0:
+        raise LabError("--noise: it has to be above 0, such as 3%; or state the blocks by --repeat", exit_code=USAGE)
     comparisons = len(plan.suite.verdict.figures) * max(1, len(plan.points) // 2)
     blocks = blocks_for(noise=noise, tolerance=tolerance, comparisons=comparisons)
     if blocks is None:

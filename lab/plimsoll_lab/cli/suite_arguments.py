@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import shlex
 import tomllib
 from collections.abc import Mapping
 
@@ -72,6 +73,17 @@ def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None =
     )
     _refuse_other_hosts(plan, options.hosts)
     return plan, request
+
+
+def words_of(flag: str, command: str) -> tuple[str, ...]:
+    """The words of a command that a flag states as one text."""
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as refusal:
+        raise SuiteError(f"{flag} {command}: {str(refusal).lower()}; write it as a shell would read it") from None
+    if not words:
+        raise SuiteError(f"{flag}: no command; write a program and its arguments")
+    return words
 
 
 def _refuse_other_hosts(plan: Plan, hosts: str) -> None:
