@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -90,6 +91,18 @@ def test_the_command_that_makes_the_run_again_says_it_in_the_same_words(tmp_path
     assert "--rtt 50ms --loss 1% --set run.repeat=3 --seed " in command
     again, _ = read(*command.split()[3:])
     assert (again.points, again.trials) == (plan.points, plan.trials)
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "5", "1.5", "250ms", '"5"', '"true"', '" a"', "[1, 2]", r'["a\"b", "c\\d"]', "2020-01-01", "[x"]
+)
+def test_the_command_that_makes_the_run_again_keeps_the_type_of_each_setting(tmp_path: Path, value: str) -> None:
+    change = ("--set", f"role.it.key={value}")
+    role = '[[role]]\nname = "it"\nkind = "command"\nactive = false\n'
+    plan, request = asked(tmp_path, role, *change)
+    _, again = read(*shlex.split(reproducing_command(request, plan.seed))[3:])
+    (before,), (after,) = request.changes.values(), again.changes.values()
+    assert (after, type(after)) == (before, type(before))
 
 
 LINKS = '[[network.link]]\nends = ["h1", "s1"]\n[[network.link]]\nends = ["h2", "s1"]\n'

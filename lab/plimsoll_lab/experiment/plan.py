@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,8 +62,7 @@ def reproducing_command(request: Request, seed: int) -> str:
         if path in WHOLE_PATH_FLAGS:
             words += [WHOLE_PATH_FLAGS[path], str(value)]
             continue
-        written = "[" + ", ".join(f'"{each}"' for each in value) + "]" if isinstance(value, tuple) else str(value)
-        words += ["--set", f"{path}={written}"]
+        words += ["--set", f"{path}={_written(value)}"]
     for path, values in request.only.items():
         words += ["--only", f"{path}={','.join(values)}"]
     if request.fast:
@@ -70,6 +70,26 @@ def reproducing_command(request: Request, seed: int) -> str:
     if request.hosts:
         words += ["--hosts", request.hosts]
     return shlex.join([*words, "--seed", str(seed)])
+
+
+def _written(value: Value) -> str:
+    """A setting as `--set` reads it: what TOML reads as itself needs no quotes."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(_quoted(each) for each in value)}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    try:
+        tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return value if value == value.strip() else _quoted(value)
+    return _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    """A string of JSON, which TOML reads alike."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def plan_again(record: RunRecord) -> Plan:
