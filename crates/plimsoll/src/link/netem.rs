@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
@@ -55,7 +56,10 @@ impl Devices {
 impl Drop for Devices {
     fn drop(&mut self) {
         for command in self.0.iter().rev() {
-            if let Err(why) = carry_out(command) {
+            // A device goes with its peer, and with the namespace of the host that it was moved to.
+            if let Err(why) = carry_out(command)
+                && !why.contains("Cannot find device")
+            {
                 // Where standard error is closed there is nobody to tell.
                 let _ = writeln!(std::io::stderr(), "plimsoll: a device of the link is not removed: {why}");
             }
@@ -158,13 +162,21 @@ fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
 
 fn carry_out(command: &Command) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("an empty command")?;
+    // A group of its own: an interrupt from the terminal must not end what makes or removes a device.
     let output = Process::new(program)
         .args(arguments)
+        .process_group(0)
         .output()
         .map_err(|error| format!("`{program}` does not run ({error}); install iproute2"))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("`{}` said: {}", command.join(" "), said.split_whitespace().collect::<Vec<_>>().join(" ")))
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mend = if said.contains("File exists") {
+        "; remove the device of this name (ip link delete), or name the link's otherwise"
+    } else {
+        ""
+    };
+    Err(format!("`{}` said: {said}{mend}", command.join(" ")))
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -250,6 +251,40 @@ fn a_netem_link_removes_the_devices_that_it_made_and_no_other() {
         assert!(error.contains("File exists") && error.trim_end().lines().count() == 1, "{error}");
         assert_eq!(host.devices(), [taken]);
     }
+}
+
+#[test]
+fn an_interrupt_while_a_kernel_link_is_removed_leaves_no_device() {
+    skip_without_namespaces!();
+    let host = NetemHost::new();
+    // As Ctrl-C does, to the whole group of the link, which leads it.
+    let ip = run("sh", &["-c", "command -v ip"]);
+    let script =
+        format!("#!/bin/sh\ncase \"$*\" in *delete*) kill -INT -- -$PPID ;; esac\nexec {} \"$@\"\n", ip.trim());
+    let path = host.programs.0.join("ip");
+    std::fs::write(&path, script).expect("it can be written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode can be changed");
+    let output = host.link().process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = output.expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    lines.next().expect("it says that it is ready");
+    run("kill", &["-INT", &child.id().to_string()]);
+    let ended = child.wait_with_output().expect("it can be waited for");
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+    assert_eq!(host.devices(), [""; 0]);
+}
+
+#[test]
+fn a_kernel_link_says_of_a_device_that_is_gone_only_that_it_is() {
+    skip_without_namespaces!();
+    let host = NetemHost::new();
+    let mut running = Running::start(host.link().args(["--json", "--interval", "10ms"]).stderr(Stdio::piped()));
+    run("ip", &["-n", &host.namespace.0, "link", "delete", "h1-eth0"]);
+    assert_eq!(running.child.wait().expect("it can be waited for").code(), Some(1));
+    let mut said = String::new();
+    std::io::Read::read_to_string(running.child.stderr.as_mut().expect("a pipe"), &mut said).expect("text");
+    assert!(said.contains("`p0x` is gone") && said.lines().count() == 1, "{said}");
+    assert_eq!(host.devices(), [""; 0]);
 }
 
 #[test]
