@@ -217,6 +217,25 @@ def test_another_machine_is_not_comparable(base: Path) -> None:
     assert {each["call"] for each in summary["verdicts"]} == {"invalid"}
 
 
+def test_runs_over_another_network_have_no_point_in_common(base: Path) -> None:
+    def far(record: dict[str, Any]) -> None:
+        for point in record["points"]:
+            point["network"] = {"links": [{"ends": ["h1", "s1"], "shape": {"delay": "50ms"}}], "addresses": 1}
+
+    def slow(record: dict[str, Any]) -> None:
+        record["figures"]["completed_rate"] /= 10
+
+    done, summary = sides(base, "far", slow, far)
+    assert (done.returncode, summary["worse"]) == (4, False)
+    assert summary["not_comparable"] == ["the runs have no point in common"]
+
+
+def test_a_run_counts_once(base: Path) -> None:
+    done = run_lab(base, "compare", "runs/0001", "./runs/0001")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "runs/0001 is named 2 times" in done.stderr
+
+
 def test_what_is_no_run_is_refused(lab: Lab) -> None:
     done = lab("compare", "nothing", "nowhere")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from made_records import run_record
 
+from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
-from plimsoll_lab.store.run_record import RunRecord, SearchRecord, SearchSettingsRecord
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord, SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
+from plimsoll_lab.suite.figures import CAPACITY, capacity_figure
+from plimsoll_lab.suite.spec import Limit, SearchSettings
 
 FLOOR, MOST = 100, 10_000
 
@@ -71,3 +76,25 @@ def test_a_search_that_failed_at_the_floor_competes_with_what_it_shows() -> None
     assert question.contenders == {"epoll": {1: (1000.0, 1100.0), 2: (0.0, 100.0)}}
     [question] = capacity_family(run_of([(None, FLOOR)]), "server.model")
     assert (question.contenders, question.absent) == ({}, ("epoll",))
+
+
+def stored(path: Path, limit: str, *, size: str = "64B") -> RunFolder:
+    run = run_of([(1000, 1100)])
+    run.run, run.family = path.name, FamilyRecord(compare=None, figures=(CAPACITY,), margin=0.05)
+    run.limits = [Limit(figure="response_time_us.p99", operator="<", value=1.0, text=limit)]
+    run.figures = [capacity_figure(SearchSettings(over="load.connections", lowest=FLOOR, highest=MOST))]
+    run.points = [PointRecord(number=0, setting={"server.model": "epoll"}, server={}, load={"size": size})]
+    (path / "trials").mkdir(parents=True)
+    folder = RunFolder(path=path)
+    folder.write_run(run)
+    return folder
+
+
+def test_capacities_within_other_limits_or_of_another_load_are_not_compared(tmp_path: Path) -> None:
+    one = stored(tmp_path / "0001", "response_time.p99 < 5ms")
+    alike = stored(tmp_path / "0002", "response_time.p99 < 5ms")
+    wider = stored(tmp_path / "0003", "response_time.p99 < 50ms")
+    other = stored(tmp_path / "0004", "response_time.p99 < 5ms", size="4KiB")
+    assert compare_runs([one], [alike]).not_comparable == []
+    for run in (wider, other):
+        assert compare_runs([one], [run]).not_comparable == ["the runs have no point in common"]

@@ -5,17 +5,19 @@ point all measured.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Doubt, Outcome
-from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord
+from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, ComparisonSummary, LostPoint, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.settings import Settings
@@ -44,7 +46,14 @@ LOST: frozenset[Outcome | None] = frozenset({"hard_limit", "failed"})
 
 
 def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSummary:
-    """Everything there is to say about the runs of B beside those of A."""
+    """Everything there is to say about the runs of B beside those of A.
+
+    Raises `LabError` where a run is named twice: it would be taken for two.
+    """
+    named = Counter(each.path.resolve() for each in (*a, *b))
+    for path, times in named.items():
+        if times > 1:
+            raise LabError(f"{path} is named {times} times; a run counts once, and on one side", exit_code=2)
     sides = [[_Run(folder.read_run(), summarise_run(folder)) for folder in side] for side in (a, b)]
     first = sides[0][0].record
     every = [each for side in sides for each in side]
@@ -190,7 +199,7 @@ def _pairs(sides: Sequence[Sequence[_Run]], obstacle: str | None) -> tuple[list[
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
     if alone:
-        message = f"{len(alone)} points are not in every run, or have another load, and were left out"
+        message = f"{len(alone)} points are not in every run, or have another load, network or limit, and were left out"
         warnings.append(Doubt(code="unmatched_points", message=message, remedy="measure the same suite each time"))
     return pairs, lost, warnings
 
@@ -203,17 +212,38 @@ def _mostly(seen: Sequence[_Place], outcomes: frozenset[Outcome | None]) -> bool
 
 
 def _by_place(run: _Run) -> dict[str, _Place]:
-    """Points by what was asked of the server: setting and whole load. The server itself may have
-    changed.
+    """Points by what was asked of the server: setting, every load, the links, and of a search its
+    limits. The server itself may have changed.
     """
-    if run.record.search is not None:
-        return {repr(sorted(each.point.items())): _searched(each) for each in run.summary.capacities}
+    search = run.record.search
+    if search is not None:
+        # What a search varies is no part of what was asked, nor is the address of the server.
+        limits = sorted(each.text for each in run.record.limits)
+        varied = (search.over.partition(".")[2], "duration", "target")
+        return {
+            repr((_asked(run.record, each.point, varied), limits)): _searched(each) for each in run.summary.capacities
+        }
     seen = {point.number: point for point in run.summary.points}
     return {
-        repr((sorted(point.setting.items()), sorted(point.load.items()))): _measured(seen[point.number])
+        repr((sorted(point.setting.items()), asked_at(point))): _measured(seen[point.number])
         for point in run.record.points
         if point.number in seen
     }
+
+
+def _asked(record: RunRecord, setting: Settings, varied: Sequence[str]) -> tuple[object, ...]:
+    """What was asked at the loads that a search tried at a setting, without what it varied."""
+    tried = (each for each in record.points if all(each.setting.get(path) == at for path, at in setting.items()))
+    first = next(tried, None)
+    return (sorted(setting.items()), None if first is None else asked_at(first, varied))
+
+
+def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ...]:
+    """Every load and the links of a point, without the keys of the load that are `varied`."""
+    load = sorted((key, value) for key, value in point.load.items() if key not in varied)
+    others = sorted((role.name, sorted(role.settings.items())) for role in point.roles if role.kind == "load")
+    network = point.network or {}
+    return (load, others, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
 
 
 def _measured(point: PointSummary) -> _Place:

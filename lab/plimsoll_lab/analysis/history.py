@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.comparison import asked_at
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.folder import RunFolder
@@ -78,17 +80,24 @@ class History:
 def find_history(folders: Sequence[RunFolder], suite: str) -> History:
     """The history of a suite. Runs that searched, and control points, are left out."""
     runs: list[HistoryRun] = []
-    found: dict[tuple[str, str], tuple[Figure, list[HistoryValue]]] = {}
+    found: dict[tuple[str, str, str], tuple[Figure, list[HistoryValue]]] = {}
     for folder in folders:
         record = folder.read_run()
         if record.suite.name != suite or record.search is not None:
             continue
         runs.append(_run(folder, record))
-        for figure, place, value in _values(record, folder.read_trials(), len(runs) - 1):
-            found.setdefault((figure.name, place), (figure, []))[1].append(value)
+        for figure, place, asked, value in _values(record, folder.read_trials(), len(runs) - 1):
+            found.setdefault((figure.name, place, asked), (figure, []))[1].append(value)
+    alike = Counter((name, place) for name, place, _ in found)
     series = [
-        Series(figure=figure, at=place, values=values, changes=_changes(values))
-        for (_, place), (figure, values) in found.items()
+        Series(
+            figure=figure,
+            # One place under several loads or networks is told by the first run that had each.
+            at=place if alike[name, place] == 1 else f"{place}, as in run {runs[values[0].order].run}",
+            values=values,
+            changes=_changes(values),
+        )
+        for (name, place, _), (figure, values) in found.items()
     ]
     return History(suite=suite, runs=runs, series=series, least=LEAST_VALUES)
 
@@ -103,8 +112,10 @@ def _run(folder: RunFolder, record: RunRecord) -> HistoryRun:
     )
 
 
-def _values(record: RunRecord, trials: Sequence[TrialRecord], order: int) -> list[tuple[Figure, str, HistoryValue]]:
-    """Each judged figure at each point: figure, point, value."""
+def _values(
+    record: RunRecord, trials: Sequence[TrialRecord], order: int
+) -> list[tuple[Figure, str, str, HistoryValue]]:
+    """Each judged figure at each point: figure, point, what was asked there, value."""
     figures = {each.name: each for each in record.figures}
     found = []
     for point in record.points:
@@ -115,7 +126,7 @@ def _values(record: RunRecord, trials: Sequence[TrialRecord], order: int) -> lis
             values = [each.figures[name] for each in valid if name in each.figures]
             if values and name in figures:
                 place = formatting.setting(point.setting) or "all"
-                found.append((figures[name], place, _value(values, order)))
+                found.append((figures[name], place, repr(asked_at(point)), _value(values, order)))
     return found
 
 

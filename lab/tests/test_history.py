@@ -1,0 +1,41 @@
+"""The runs of a suite over time: only runs that were asked the same make one series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from made_records import stored_run
+
+from plimsoll_lab.analysis.history import find_history
+from plimsoll_lab.store.folder import RunFolder
+
+LINKS = {"links": [{"ends": ["h1", "s1"], "shape": {"delay": "25ms"}}], "addresses": 1}
+
+
+def run_of(path: Path, *, network: bool) -> RunFolder:
+    folder = stored_run(path, ("epoll", "uring"), repeat=6)
+    run = folder.read_run()
+    run.run = path.name
+    run.points = [each.model_copy(update={"network": LINKS if network else None}) for each in run.points]
+    folder.write_run(run)
+    return folder
+
+
+def test_runs_over_another_network_are_a_series_of_their_own(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"{number:04}", network=number == 3) for number in (1, 2, 3)]
+    history = find_history(runs, "it")
+    rates = {each.at: [value.order for value in each.values] for each in history.series if "rate" in each.figure.name}
+    assert rates == {
+        "model epoll, as in run 0001": [0, 1],
+        "model uring, as in run 0001": [0, 1],
+        "model epoll, as in run 0003": [2],
+        "model uring, as in run 0003": [2],
+    }
+
+
+def test_runs_that_were_asked_the_same_are_one_series(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"{number:04}", network=True) for number in (1, 2)]
+    assert {each.at: len(each.values) for each in find_history(runs, "it").series} == {
+        "model epoll": 2,
+        "model uring": 2,
+    }
