@@ -173,3 +173,16 @@ def test_generators_share_connections_and_rate_and_draw_apart() -> None:
     assert [each["each"] for each in shares] == [5, 5, 5]
     assert len({each["seed"] for each in shares}) == 3
     assert share(settings, 0, 1) == settings
+
+
+@pytest.mark.parametrize(
+    ("whole", "of", "each"),
+    [("2M", 2, "1000000"), ("10M", 3, "3333333.333333"), (1, 4, "0.25"), ("5M:2", 2, "2500000:1")],
+)
+def test_a_part_of_a_rate_is_written_as_the_generator_reads_it_and_none_is_added(
+    whole: str | int, of: int, each: str
+) -> None:
+    settings: Settings = {"rate": whole, "connect_rate": whole}
+    for number in range(of):
+        own = share(settings, number, of)
+        assert (own["rate"], own["connect_rate"]) == (each, each)

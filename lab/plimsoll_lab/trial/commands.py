@@ -14,9 +14,11 @@ from plimsoll_lab.suite.placement import LOAD, SERVER, resolve
 from plimsoll_lab.suite.settings import Settings, Value, quantity, texts
 from plimsoll_lab.suite.spec import Role, Suite
 
-SHARED = ("connections", "requests", "connect_rate")
+SHARED = ("connections", "requests")
 """What several generators share evenly; the window's length, and requests on each connection, are
 each one's own."""
+SHARED_RATES = ("rate", "connect_rate")
+"""The same a second: a part of a rate need not be whole."""
 ENDLESS = "24h"
 """A generator that is not measured goes on until the others have ended."""
 
@@ -106,9 +108,9 @@ def share(settings: Settings, number: int, of: int) -> Settings:
         if key in own:
             whole = units.count(quantity(own, key))
             own[key] = max(1, whole // of + (1 if number < whole % of else 0))
-    if "rate" in own:
-        ends = [units.count(end) / of for end in str(own["rate"]).split(":", 1)]
-        own["rate"] = ":".join(f"{end:g}" for end in ends)
+    for key in (each for each in SHARED_RATES if each in own):
+        ends = [units.count(end) / of for end in str(own[key]).split(":", 1)]
+        own[key] = ":".join(f"{end:.6f}".rstrip("0").rstrip(".") for end in ends)
     # Alike payloads and phases would march in step.
     own["seed"] = units.count(quantity(own, "seed", 1)) + number
     return own
