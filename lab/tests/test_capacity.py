@@ -345,7 +345,7 @@ REFUSED = {
     "no port": (("http", "http://127.0.0.1:99999/", "--limit", "response_time.p99 < 1s"), "is no URL"),
     "no address": (("http", "http://[::1/", "--limit", "response_time.p99 < 1s"), "is no URL"),
     "half a quote": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", "a 'b"), "no closing quotation"),
-    "no command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", " "), "--command: no command"),
+    "no command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", " "), "--command: the command is empty"),
     "not ready": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--command", "x"), "go together"),
     "no range": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--range", "5:2"), "below the high end"),
 }

@@ -159,7 +159,7 @@ def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
     ("change", "said"),
     [
         (("--base", "a 'b"), "--base a 'b: no closing quotation"),
-        (("--new", ""), "--new: no command"),
+        (("--new", ""), "--new: the command is empty"),
         (("--noise", "0%"), "--noise: it has to be above 0"),
         (("--noise", "some"), "--noise or --tolerance: 'some' is not a number"),
     ],

@@ -82,7 +82,7 @@ def words_of(flag: str, command: str) -> tuple[str, ...]:
     except ValueError as refusal:
         raise SuiteError(f"{flag} {command}: {str(refusal).lower()}; write it as a shell would read it") from None
     if not words:
-        raise SuiteError(f"{flag}: no command; write a program and its arguments")
+        raise SuiteError(f"{flag}: the command is empty; write a program and its arguments")
     return words
 
 

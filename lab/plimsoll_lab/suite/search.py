@@ -82,8 +82,8 @@ def _range(table: _Table) -> tuple[int, int]:
     if not isinstance(given, list) or len(given) != 2 or any(isinstance(end, bool) for end in given):  # noqa: PLR2004
         raise table.refuse("range", f"{given!r} is no pair of loads; write [100, 60000]")
     try:
-        lowest, highest = (units.count(end) for end in given)
-    except (TypeError, ValueError) as refusal:
+        lowest, highest = (units.count(end if isinstance(end, int) else str(end)) for end in given)
+    except ValueError as refusal:
         raise table.refuse("range", str(refusal)) from None
     if not 0 < lowest < highest:
         raise table.refuse("range", "the low end has to be at least 1 and below the high end")
