@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from conftest import Done, lab_environment, run_lab
 
+from plimsoll_lab.web.guard import allowed_hosts
+
 HANGS_S = 300
 
 
@@ -146,6 +148,11 @@ def test_whoever_is_not_at_this_machine_is_refused(
         answer, text = get(address, path, method, **headers)
         assert answer.status == status
         assert "Which one" not in text
+
+
+def test_at_the_usual_port_browsers_leave_it_out() -> None:
+    assert {"127.0.0.1", "127.0.0.1:80", "lab.example"} <= allowed_hosts(["Lab.Example"], 80)
+    assert "127.0.0.1" not in allowed_hosts([], 8090)
 
 
 def test_a_link_from_elsewhere_opens_and_our_own_pages_may_ask(address: str) -> None:

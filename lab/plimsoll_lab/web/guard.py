@@ -12,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+HTTP_PORT = 80
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "
@@ -22,8 +23,9 @@ REPORT_POLICY = "base-uri 'none'; frame-ancestors 'none'"
 
 
 def allowed_hosts(names: Sequence[str], port: int) -> frozenset[str]:
-    """The values of `Host` that are answered."""
-    return frozenset(f"{name}:{port}".lower() for name in (*LOOPBACK, *names))
+    """The values of `Host` that are answered; browsers leave the usual port out (RFC 9110, 7.2)."""
+    every = [name.lower() for name in (*LOOPBACK, *names)]
+    return frozenset([*(f"{name}:{port}" for name in every), *(every if port == HTTP_PORT else ())])
 
 
 class Guard:
