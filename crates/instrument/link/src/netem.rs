@@ -46,12 +46,12 @@ impl Step {
     /// Gives a device no address of its own, for which it would send packets that no host sends
     /// (RFC 4862 section 5.4, RFC 3810).
     fn silence(device: &str) -> Step {
-        Step { is_of_ipv6: true, ..Step::change(&["ip", "link", "set", device, "addrgenmode", "none"]) }
+        Step { is_of_ipv6: true, ..Step::change(&["ip", "link", "set", "dev", device, "addrgenmode", "none"]) }
     }
 
     /// Makes a device, which goes with `device`: a pair of devices goes with either of its ends.
     fn make(words: &[&str], device: &str) -> Step {
-        Step { undo: Some(command(&["ip", "link", "delete", device])), ..Step::change(words) }
+        Step { undo: Some(command(&["ip", "link", "delete", "dev", device])), ..Step::change(words) }
     }
 }
 
@@ -164,7 +164,7 @@ fn bare(link: &Link) -> Option<(usize, usize)> {
 fn bridge(name: &str) -> [Step; 3] {
     // Without snooping and a spanning tree a bridge forwards from its first moment on.
     let make = ["ip", "link", "add", "name", name, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"];
-    [Step::make(&make, name), Step::silence(name), Step::change(&["ip", "link", "set", name, "up"])]
+    [Step::make(&make, name), Step::silence(name), Step::change(&["ip", "link", "set", "dev", name, "up"])]
 }
 
 /// One end of a link: a pair between the link's own bridge and a host's device or a switch's port.
@@ -189,19 +189,22 @@ fn pair(outer: &str, inner: &str) -> [Step; 3] {
         Step::make(&["ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner], inner),
         // Rates are charged for each packet that a queue sees, and packets are counted, so large
         // segments are cut before they come to either.
-        Step::change(&["ip", "link", "set", outer, "gso_max_segs", "1"]),
-        Step::change(&["ip", "link", "set", inner, "gso_max_segs", "1"]),
+        Step::change(&["ip", "link", "set", "dev", outer, "gso_max_segs", "1"]),
+        Step::change(&["ip", "link", "set", "dev", inner, "gso_max_segs", "1"]),
     ]
 }
 
 /// Makes a device a port of a bridge.
 fn attach(device: &str, bridge: &str) -> [Step; 2] {
-    [Step::silence(device), Step::change(&["ip", "link", "set", device, "master", bridge, "up"])]
+    [Step::silence(device), Step::change(&["ip", "link", "set", "dev", device, "master", bridge, "up"])]
 }
 
 /// htb for the rate above netem for delay, jitter, loss and the bound of the queue, as Mininet's
-/// TCLink has them.
+/// TCLink has them; nothing where a direction shapes nothing, as a kernel may lack both.
 fn shape(device: &str, shape: &Shape) -> Vec<Step> {
+    if !is_shaped(shape) {
+        return Vec::new();
+    }
     let qdisc = ["tc", "qdisc", "add", "dev", device];
     let class = ["tc", "class", "add", "dev", device];
     let mut steps = Vec::new();

@@ -21,10 +21,10 @@ fn a_link_is_a_bridge_of_its_own_between_a_host_and_a_port_of_its_switch() {
         "ip link add name s1 type bridge stp_state 0 mcast_snooping 0",
         "ip link add name p0 type bridge stp_state 0 mcast_snooping 0",
         "ip link add name h1-eth0 type veth peer name p0x",
-        "ip link set p0x master p0 up",
+        "ip link set dev p0x master p0 up",
         "ip link add name p0b type veth peer name p0y",
-        "ip link set p0b master s1 up",
-        "ip link set p0y master p0 up",
+        "ip link set dev p0b master s1 up",
+        "ip link set dev p0y master p0 up",
     ] {
         assert!(made.iter().any(|line| line == wanted), "{wanted} is missing of {made:#?}");
     }
@@ -65,8 +65,8 @@ fn each_step_that_makes_a_device_removes_just_that_device() {
         let makes = step.command[..3] == ["ip", "link", "add"];
         assert_eq!(step.undo.is_some(), makes, "{step:?}");
         let Some(undo) = step.undo else { continue };
-        assert_eq!(undo[..3], ["ip", "link", "delete"]);
-        let name = step.command.iter().position(|word| word == &undo[3]).expect("it removes what it names");
+        assert_eq!(undo[..4], ["ip", "link", "delete", "dev"]);
+        let name = step.command.iter().position(|word| word == &undo[4]).expect("it removes what it names");
         assert_eq!(step.command[name - 1], "name", "{undo:?} of {:?}", step.command);
     }
 }
@@ -74,7 +74,7 @@ fn each_step_that_makes_a_device_removes_just_that_device() {
 #[test]
 fn a_pair_is_removed_by_the_end_that_stays_in_this_namespace() {
     let undone: Vec<String> =
-        plan(&config(TWO)).into_iter().filter_map(|step| step.undo).map(|words| words[3].clone()).collect();
+        plan(&config(TWO)).into_iter().filter_map(|step| step.undo).map(|words| words[4].clone()).collect();
     assert_eq!(undone, ["s1", "p0", "p0x", "p0y", "p1", "p1x", "p1y"]);
 }
 
@@ -104,11 +104,35 @@ fn a_link_that_shapes_nothing_is_one_pair_and_needs_no_qdisc() {
     let config = config(BARE);
     let made = lines(&plan(&config));
     assert!(made.iter().any(|line| line == "ip link add name h2-eth0 type veth peer name p1x"), "{made:#?}");
-    assert!(made.iter().any(|line| line == "ip link set p1x master s1 up"), "{made:#?}");
+    assert!(made.iter().any(|line| line == "ip link set dev p1x master s1 up"), "{made:#?}");
     assert!(made.iter().all(|line| line.starts_with("ip link ")), "{made:#?}");
     assert!(needs(&config).iter().all(|(_, step)| step.command[0] == "ip"));
     let all = needs(&self::config(TWO));
     assert_eq!(all.iter().filter(|(_, step)| step.command[0] == "tc").count(), 2);
+}
+
+#[test]
+fn a_link_between_switches_or_hosts_that_shapes_nothing_needs_no_qdisc() {
+    for links in [
+        r#""switches": ["s1", "s2"], "links": [{"ends": ["h1-eth0", "s1"]}, {"ends": ["s1", "s2"]},
+            {"ends": ["s2", "h2-eth0"]}]"#,
+        r#""links": [{"ends": ["h1-eth0", "h2-eth0"]}]"#,
+    ] {
+        let text = format!(r#"{{"devices": ["h1-eth0", "h2-eth0"], {links}}}"#);
+        let config = Config::read(&text).expect("a sound configuration");
+        let made = lines(&plan(&config));
+        assert!(made.iter().all(|line| line.starts_with("ip link ")), "{made:#?}");
+        assert!(needs(&config).iter().all(|(_, step)| step.command[0] == "ip"));
+    }
+}
+
+#[test]
+fn a_direction_that_shapes_nothing_has_no_qdisc() {
+    let made = lines(&plan(&config(
+        r#"{"ends": ["h1-eth0", "s1"], "delay": "1ms", "reverse": {}}, {"ends": ["h2-eth0", "s1"]}"#,
+    )));
+    let shaped: Vec<&String> = made.iter().filter(|line| line.starts_with("tc ")).collect();
+    assert!(shaped.len() == 1 && shaped[0].starts_with("tc qdisc add dev p0y root handle 10: netem"), "{shaped:?}");
 }
 
 #[test]
