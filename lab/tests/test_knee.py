@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+from made_records import stored_run
 
+from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.stats.knee import Load, find_knee, fit_usl, usl
+from plimsoll_lab.suite.spec import Axis
 
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -87,3 +93,21 @@ def test_a_curve_with_a_corner_is_refused() -> None:
 def test_one_load_bends_nowhere() -> None:
     knee = find_knee([Load(load=1, rates=[1.0], responses_s=[1.0])], think_s=0, rng=rng())
     assert (knee.bound, knee.fit) == (None, None)
+
+
+def test_loads_may_be_written_with_a_k(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", repeat=2)
+    run, loads = folder.read_run(), ("1k", "2k")
+    run.axes = (Axis(path="load.connections", values=loads),)
+    run.points = [
+        run.points[0].model_copy(update={"number": number, "setting": {"load.connections": load}})
+        for number, load in enumerate(loads)
+    ]
+    figures = {"completed_rate": 10_000.0, "response_time_us.mean": 50_000.0}
+    trials = [
+        replace(trial, point=number, setting={"load.connections": loads[number]}, figures=figures)
+        for number, trial in enumerate(folder.read_trials())
+    ]
+    [knee] = find_knees(run, trials)
+    assert knee.bound is not None
+    assert (knee.bound.at, knee.bound.reached) == (pytest.approx(500), True)

@@ -14,6 +14,7 @@ from plimsoll_lab.stats.results import Knee
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import KneeRecord
+from plimsoll_lab.suite import units
 from plimsoll_lab.suite.settings import Settings
 
 AXIS = "load.connections"
@@ -57,10 +58,7 @@ def without_axis(setting: Settings) -> Settings:
 
 def connections_of(trial: TrialRecord) -> float:
     """How many connections a trial had."""
-    given = trial.setting[AXIS]
-    if isinstance(given, tuple):
-        raise TypeError(f"trial {trial.number}: {AXIS} is a list")
-    return float(given)
+    return float(units.count(str(trial.setting[AXIS])))
 
 
 def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
