@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -19,6 +20,7 @@ from hdrh.histogram import HdrHistogram
 
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.data_files import hgrm_files, markdown, openmetrics
+from plimsoll_lab.report.export import points_csv
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.store.records import Json
 
@@ -70,6 +72,18 @@ def test_every_sample_of_openmetrics_is_a_figure_of_the_summary(exported: RunFol
     point = next(each for each in points if each["point"] == {"server.model": "epoll", "load.connections": 2000})
     assert found["plimsoll_lab_completed_rate", key] == point["figures"]["completed_rate"]["median"]
     assert not any('"select"' in labels and '"2000"' in labels for _, labels in found), "a point without a result"
+
+
+def test_a_doubtful_figure_is_marked_in_each_kind(exported: RunFolder) -> None:
+    run, summary = exported.read_run(), summarise_run(exported)
+    points = [point.model_copy(update={"doubtful": point.outcome == "ok"}) for point in summary.points]
+    doubtful = summary.model_copy(update={"points": points})
+    assert 'doubtful="true"' not in openmetrics(run, summary)
+    samples = [line for line in openmetrics(run, doubtful).splitlines() if not line.startswith("#")]
+    assert samples
+    assert all('doubtful="true"' in line for line in samples)
+    rows = list(csv.DictReader(io.StringIO(points_csv(run, doubtful))))
+    assert {(row["outcome"], row["doubtful"]) for row in rows} == {("ok", "True"), ("hard_limit", "False")}
 
 
 def test_labels_and_cells_cannot_be_broken_out_of(exported: RunFolder) -> None:

@@ -139,7 +139,8 @@ def openmetrics(run: RunRecord, summary: RunSummary) -> str:
             found = point.figures.get(figure.name)
             if found is None:
                 continue
-            labels = common | {re.sub(r"\W", "_", path): formatting.value(value) for path, value in point.point.items()}
+            labels = common | ({"doubtful": "true"} if point.doubtful else {})
+            labels |= {re.sub(r"\W", "_", path): formatting.value(value) for path, value in point.point.items()}
             low, high = found.median_ci95 or (None, None)
             for statistic, value in (("median", found.median), ("median_low", low), ("median_high", high)):
                 if value is not None:

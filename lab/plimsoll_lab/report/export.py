@@ -68,12 +68,19 @@ def points_csv(run: RunRecord, summary: RunSummary) -> str:
     """A row a point: each figure's n, mean, standard deviation and median."""
     axes = [axis.path for axis in run.axes]
     names = [figure.name for figure in run.figures]
-    header = [*axes, "n", "valid_n", "outcome", *(f"{name}.{each}" for name in names for each in STATISTICS)]
+    header = [
+        *axes,
+        "n",
+        "valid_n",
+        "outcome",
+        "doubtful",
+        *(f"{name}.{each}" for name in names for each in STATISTICS),
+    ]
     lines = []
     for point in summary.points:
         setting = [formatting.value(point.point[axis]) for axis in axes]
         cells = [cell for name in names for cell in _statistics(point.figures.get(name))]
-        lines.append([*setting, point.n, point.valid_n, point.outcome, *cells])
+        lines.append([*setting, point.n, point.valid_n, point.outcome, point.doubtful, *cells])
     return _csv(header, lines)
 
 
