@@ -27,6 +27,10 @@ fn two_generators_become_one_record() {
     assert_eq!(merged.count("bytes_sent"), 300 * 64 + 500 * 100);
     let slowest = parts.iter().map(|part| part.figure("response_time_us.max")).fold(0.0, f64::max);
     assert_eq!(merged.figure("response_time_us.max"), slowest);
+    // A record named twice, as `*.json` may name a copy, would count twice.
+    std::fs::copy(folder.join("a.json"), folder.join("copy.json")).expect("a copy");
+    let twice = outcome(&merge.arg(folder.join("copy.json")).output().expect("the binary runs"));
+    assert!(twice.code == Some(2) && twice.stderr.contains("one and the same record"), "{}", twice.stderr);
     std::fs::remove_dir_all(folder).expect("it is there");
 }
 
