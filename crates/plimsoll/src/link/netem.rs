@@ -162,7 +162,8 @@ fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
 
 fn carry_out(command: &Command) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("an empty command")?;
-    // A group of its own: an interrupt from the terminal must not end what makes or removes a device.
+    // A group of its own: an interrupt from the terminal must not end what makes or removes a
+    // device.
     let output = Process::new(program)
         .args(arguments)
         .process_group(0)
