@@ -160,6 +160,7 @@ def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
     [
         (("--base", "a 'b"), "--base a 'b: no closing quotation"),
         (("--new", ""), "--new: the command is empty"),
+        (("--build", "make 'it"), "--build make 'it: no closing quotation"),
         (("--noise", "0%"), "--noise: it has to be above 0"),
         (("--noise", "some"), "--noise or --tolerance: 'some' is not a number"),
     ],
@@ -208,6 +209,10 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     built = record["points"][0]["server"]["command"][-1]
     assert built.endswith("/built")
     assert not Path(built).exists()
+    (tmp_path / "runs/0001/trials/0001.json").unlink()
+    resumed = lab("resume", "runs/0001", "--json")
+    assert (resumed.returncode, resumed.stderr.count("\n")) == (1, 1), resumed.stderr
+    assert "ended with the lab that made it; begin a new gate" in resumed.stderr
     broken = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", "cp nothing built")
     assert (broken.returncode, broken.stderr.count("\n")) == (1, 1)
     assert "--build of HEAD ended with exit code 1" in broken.stderr

@@ -41,6 +41,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _gate(options: argparse.Namespace) -> int:
+    if options.build is not None:
+        words_of("--build", options.build)
     with contextlib.ExitStack() as stack:
         changes: dict[str, Value] = {"verdict.baseline": BASE, "verdict.tolerance": options.tolerance}
         for name, given in ((BASE, options.base), (NEW, options.new)):

@@ -10,6 +10,7 @@ from pathlib import Path
 from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines
 from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.plan import plan_again
+from plimsoll_lab.experiment.revision import refuse_lost_checkouts
 from plimsoll_lab.experiment.run import changed_since
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
@@ -39,6 +40,7 @@ def _resume(options: argparse.Namespace) -> int:
                 "resume with the build and the kernel that began it, begin a new run, or add --anyway"
             )
         plan = plan_again(record)
+        refuse_lost_checkouts(plan)
         folder = replace(folder, hide=partial(redact, secrets=secrets_of(plan)))
         # Before the host: a user namespace is entered by a process of one thread, and its children
         # with it.

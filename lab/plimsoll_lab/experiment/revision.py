@@ -5,6 +5,7 @@ afterwards.
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import subprocess
 import tempfile
@@ -12,8 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.suite.settings import texts
+from plimsoll_lab.suite.spec import Plan
 
 PREFIX = "git:"
+CHECKOUT = "plimsoll-gate-"
+"""How the name of a checkout's folder begins."""
+_PATH = re.compile(rf"/\S*?/{CHECKOUT}[^/\s]+")
 
 
 @contextlib.contextmanager
@@ -22,7 +28,7 @@ def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[P
     built.
     """
     root = Path(_git(["rev-parse", "--show-toplevel"], directory, f"{directory} is in no git repository").strip())
-    with tempfile.TemporaryDirectory(prefix="plimsoll-gate-") as parent:
+    with tempfile.TemporaryDirectory(prefix=CHECKOUT) as parent:
         tree = Path(parent) / "tree"
         _git(["worktree", "add", "--detach", str(tree), revision], root, f"git cannot check out '{revision}'")
         try:
@@ -31,6 +37,17 @@ def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[P
             yield tree / directory.resolve().relative_to(root.resolve())
         finally:
             _git(["worktree", "remove", "--force", str(tree)], root, "git cannot remove the checkout")
+
+
+def refuse_lost_checkouts(plan: Plan) -> None:
+    """Refuse a plan whose commands lie in a checkout that ended with its lab: each trial would call
+    that contender a failure.
+    """
+    started = [point.server for point in plan.points if "command" in point.server]
+    words = (word for server in started for word in texts(server, "command"))
+    for path in (match[0] for word in words if (match := _PATH.search(word))):
+        if not Path(path).is_dir():
+            raise LabError(f"the checkout {path} of a revision ended with the lab that made it; begin a new gate")
 
 
 def _git(arguments: Sequence[str], directory: Path, refusal: str) -> str:
