@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import SUITE, Lab
 
+from plimsoll_lab.experiment.plan import Request, reproducing_command
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -68,6 +69,19 @@ def test_the_value_of_any_other_header_is_none(header: str) -> None:
 )
 def test_a_command_tells_its_secrets_by_the_names_of_its_words(command: list[str], secret: str) -> None:
     assert secrets_of(plan(command=json.dumps(command))) == (secret,)
+
+
+@pytest.mark.parametrize("secret", ["it's 1234", 'say "1234"', "back\\slash", 'it\'s "1234"'])
+def test_a_secret_is_found_in_quotes_too(secret: str) -> None:
+    header = f"X-Api-Key: {secret}"
+    text = json.dumps([header])
+    found = plan(header=text)
+    request = Request(suite="one.toml", changes={"load.header": (header,), "load.target": header})
+    command = reproducing_command(request, found.seed)
+    assert "1234" in f"{text}{command}" or "slash" in f"{text}{command}"
+    hidden = str(redact([text, command], secrets_of(found)))
+    assert "1234" not in hidden
+    assert "slash" not in hidden
 
 
 def test_the_longest_secret_is_taken_out_first() -> None:

@@ -7,6 +7,7 @@ or a parameter of a URL.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,15 @@ def secrets_of(plan: Plan, *texts: str) -> tuple[str, ...]:
             f"{plan.suite.source}: a secret has fewer than {LEAST_LENGTH} characters, and could not be told from other "
             "text in the run's files; use a longer one"
         )
-    return tuple(sorted(found, key=len, reverse=True))
+    return tuple(sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True))
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as it may be written: as it is, in a text of TOML or JSON, and in a shell's quotes
+    (shlex.quote).
+    """
+    plain = {secret, json.dumps(secret, ensure_ascii=False)[1:-1]}
+    return plain | {each.replace("'", "'\"'\"'") for each in plain}
 
 
 def redact(value: object, secrets: Sequence[str]) -> object:
