@@ -101,7 +101,7 @@ def test_the_command_that_makes_the_run_again_keeps_the_type_of_each_setting(tmp
     role = '[[role]]\nname = "it"\nkind = "command"\nactive = false\n'
     plan, request = asked(tmp_path, role, *change)
     _, again = read(*shlex.split(reproducing_command(request, plan.seed))[3:])
-    (before,), (after,) = request.changes.values(), again.changes.values()
+    before, after = (each.changes["role.it.key"] for each in (request, again))
     assert (after, type(after)) == (before, type(before))
 
 

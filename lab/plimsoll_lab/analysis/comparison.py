@@ -5,17 +5,15 @@ point all measured.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
-from plimsoll_lab.problem import LabError
 from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
-from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.folder import RunFolder, refuse_twice
 from plimsoll_lab.store.records import Doubt, Outcome
 from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, ComparisonSummary, LostPoint, PointSummary, RunSummary
@@ -50,10 +48,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
 
     Raises `LabError` where a run is named twice: it would be taken for two.
     """
-    named = Counter(each.path.resolve() for each in (*a, *b))
-    for path, times in named.items():
-        if times > 1:
-            raise LabError(f"{path} is named {times} times; a run counts once, and on one side", exit_code=2)
+    refuse_twice([*a, *b])
     sides = [[_Run(folder.read_run(), summarise_run(folder)) for folder in side] for side in (a, b)]
     first = sides[0][0].record
     every = [each for side in sides for each in side]

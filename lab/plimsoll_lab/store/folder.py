@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,6 +168,13 @@ def open_run(path: Path) -> RunFolder:
     if not (path / "run.json").is_file():
         raise LabError(f"{path} is no run: it has no run.json; 'plimsoll lab list' shows the runs", exit_code=2)
     return RunFolder(path=path)
+
+
+def refuse_twice(runs: Sequence[RunFolder]) -> None:
+    """Raise `LabError` where a run is among some twice: it would be taken for two."""
+    for path, times in Counter(each.path.resolve() for each in runs).items():
+        if times > 1:
+            raise LabError(f"{path} is named {times} times; a run counts once, and on one side", exit_code=2)
 
 
 def list_runs(out: Path) -> list[RunFolder]:
