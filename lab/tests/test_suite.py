@@ -114,6 +114,8 @@ REFUSALS = {
     "search over nothing": (GOOD + "[search]\n", "[search] over: None is nothing that can be searched over"),
     "search key": (SEARCH + "step = 3\n", "[search] step: unknown key"),
     "search range": (SEARCH.replace("[1, 60000]", "[5, 2]"), "[search] range: the low end has to be at least 1"),
+    "repeat": (GOOD + "[run]\nrepeat = 100001\n", "[run] repeat: 100001 is more than a plan can hold"),
+    "command of no words": (GOOD.replace("[server]", "[server]\ncommand = 5", 1), "command: 5 is not a list of texts"),
     "search range of parts": (SEARCH.replace("[1, 60000]", "[1.5, 60000]"), "[search] range: '1.5' is not a count"),
     "search range of one": (SEARCH.replace("[1, 60000]", "[5]"), "[search] range: [5] is no pair of loads"),
     "search width": (SEARCH + 'width = "0%"\n', "[search] width: it has to lie between"),

@@ -227,7 +227,8 @@ def references(settings: Settings) -> list[tuple[str, int | None]]:
     found: list[tuple[str, int | None]] = []
     for key in ("target", "mappings", "command"):
         value = settings.get(key, ())
-        for text in (value,) if isinstance(value, str) else cast("tuple[str, ...]", value):
+        # What is neither a text nor a list of them is refused where a point is checked.
+        for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
             found += [(match[1], int(match[2]) if match[2] else None) for match in _REFERENCE.finditer(text)]
     return found
 

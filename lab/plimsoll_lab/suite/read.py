@@ -37,6 +37,8 @@ TABLES = (
 )
 GATE_FIGURES = ("completed_rate", "server.cpu_us_per_request")
 """What a gate judges where its suite does not say."""
+REPEAT_MOST = 100_000
+"""Each trial of a plan takes memory before the first one is made."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _READY = re.compile(r"tcp:(\d+|\{port\})")
 
@@ -369,6 +371,8 @@ def _run(table: Table, *, source: str) -> RunSettings:
     _refuse_unknown(table, RUN, where="run", source=source)
     defaults = RunSettings()
     repeat = _whole(table, "repeat", defaults.repeat, least=1, source=source)
+    if cast("int", repeat) > REPEAT_MOST:
+        raise SuiteError(f"{source}: [run] repeat: {repeat} is more than a plan can hold; the most is {REPEAT_MOST:,}")
     seed = _whole(table, "seed", None, least=0, source=source)
     order = table.get("order", defaults.order)
     if order != "blocks":
