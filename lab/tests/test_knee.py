@@ -110,4 +110,5 @@ def test_loads_may_be_written_with_a_k(tmp_path: Path) -> None:
     ]
     [knee] = find_knees(run, trials)
     assert knee.bound is not None
-    assert (knee.bound.at, knee.bound.reached) == (pytest.approx(500), True)
+    assert knee.bound.at == pytest.approx(500)
+    assert knee.bound.reached

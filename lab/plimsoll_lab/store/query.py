@@ -124,7 +124,9 @@ def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
             own = {"run": name, "trial": trial.number, "block": trial.block, "point": trial.point}
             own |= {"outcome": trial.outcome, "reason": trial.reason}
             own |= {"started_unix_s": trial.started_unix_s, "elapsed_s": trial.elapsed_s}
-            for figure, value in trial.figures.items() or ((None, None),):
+            if not trial.figures:
+                yield {**own, "figure": None, "value": None}
+            for figure, value in trial.figures.items():
                 yield {**own, "figure": figure, "value": value}
 
 
