@@ -1,7 +1,8 @@
 """Forty real gates: how often each ends as it should.
 
-A tenth of what a request costs our own server is measured first. The new server of a gate then
-burns none, half or all of it for each reply, and each gate asks by itself, at a tolerance of 5 %:
+What a request costs our own server is measured first. The new server of a gate then burns nothing,
+a twentieth or a tenth of it more for each reply, and each gate asks by itself, at a tolerance of
+5 %:
 
     alike 10 the same command twice must pass
     copies 10 one binary in two directories must pass
@@ -33,6 +34,8 @@ from typing import Any
 from harness import BUILD, PLIMSOLL, ROOT
 
 EACH = 10
+BASE_WORK_US = 1.0
+"""What both servers burn for each reply, as burning anything at all costs more than nothing."""
 KINDS = {"alike": 0.0, "copies": 0.0, "half": 0.05, "tenth": 0.10}
 """What the new server burns for each reply, as a part of what a request costs."""
 RIGHT = {"alike": "pass", "copies": "pass", "half": "undecided", "tenth": "worse"}
@@ -83,16 +86,14 @@ def main() -> int:
 
 def gate(kind: str, cost_us: float, noise: str, seed: int) -> dict[str, Any]:
     """One gate by itself: its outcome, its evidence, and how long it took."""
-    work = f"{KINDS[kind] * cost_us:.2f}us"
+    work = f"{BASE_WORK_US + KINDS[kind] * cost_us:.2f}us"
     base, new = PLIMSOLL, PLIMSOLL
     if kind == "copies":
         base, new = (copied(BUILD / "gates" / name) for name in ("old", "new"))
     suite = BUILD / "gates.toml"
     suite.write_text(SUITE)
-    serve = "serve echo --listen 127.0.0.1:{port} --workers 1"
-    commands = [f"{shlex.quote(base)} {serve}", f"{shlex.quote(new)} {serve} --work {work}"]
-    if kind in {"alike", "copies"}:
-        commands[1] = commands[1].removesuffix(f" --work {work}")
+    serve = "serve echo --listen 127.0.0.1:{port} --workers 1 --work"
+    commands = [f"{shlex.quote(base)} {serve} {BASE_WORK_US:.2f}us", f"{shlex.quote(new)} {serve} {work}"]
     began = time.monotonic()
     done = lab(
         "gate", str(suite), "--base", commands[0], "--new", commands[1], "--noise", noise, "--seed", str(seed),
@@ -125,7 +126,9 @@ def copied(folder: Path) -> str:
 def cost_of_a_request_us() -> float:
     """CPU of the server for one request, the median of a few trials."""
     suite = BUILD / "gates.toml"
-    suite.write_text(SUITE.replace("[server]", "[server]\nworkers = 1") + "repeat = 5\n")
+    suite.write_text(
+        SUITE.replace("[server]", f'[server]\nworkers = 1\nwork = "{BASE_WORK_US:.2f}us"') + "repeat = 5\n"
+    )
     done = lab("run", str(suite), "--out", str(BUILD / "gate-runs"))
     if not done.stdout:
         sys.exit(f"the cost of a request was not measured: {done.stderr}")
