@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from plimsoll_lab.analysis.limiter import who_limited
 from plimsoll_lab.analysis.search_trial import (
     EVIDENCE,
     broken_by,
@@ -40,12 +41,9 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.retry import SUSPECT, retry_reason
+from plimsoll_lab.trial.retry import retry_reason
 from plimsoll_lab.trial.stage import Machines, Stage, network_key, place_point
 
-NEAR_CEILING = 0.8
-"""Above this part of what the generator gets from a null server, it cannot be told from the
-server."""
 CEILING_CONNECTIONS = 64
 """Enough to keep two cores busy, too few to cost anything by their number."""
 NULL_TRIALS = 3
@@ -56,8 +54,6 @@ SETTLING_CONNECTIONS = 8
 FREE_REPEATS = 4
 """Suspect trials made again at the start of a search, when a part of few trials is none."""
 
-FAR_BELOW_CEILING = 0.5
-"""Below this part of what it gets from a null server, the generator has room for as much again."""
 GENTLE_TRIALS = 2
 """Trials at the lowest load that have to fail before the server is given up: one may be a
 moment's."""
@@ -331,27 +327,17 @@ class SearchRun:
         suite = self._plan.suite
         bad = [trial for trial in self._at(base, upper, trials) if loss_ratio(trial, suite) > 0]
         broke = what_broke(suite, bad, trials, self._record.environment)
-        outcomes = [trial.outcome for trial in bad]
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
-        # A generator far below what it gets from a null server is not the limit, whatever it says
-        # of itself.
-        far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
-        if 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes) and not far_below:
-            return ("generator" if "generator_limited" in outcomes else "environment"), broke
-        if ceiling and rate and rate >= NEAR_CEILING * ceiling:
-            near = f"{rate / ceiling:.0%} of what the generator gets from a null server"
-            return "generator", broke.model_copy(update={"near_ceiling": near})
-        if far_below and 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes):
-            return "server", broke
-        load = {**base.load, self.settings.key: upper}
-        null = [self._null(base, load) for _ in range(NULL_TRIALS)]
-        # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it.
-        # The growth of a backlog in a short window is a matter of one request then.
-        missed = [misses_a_limit(trial, suite) if far_below else loss_ratio(trial, suite) > 0 for trial in null]
-        if 2 * sum(missed) > len(missed):
-            too = "the generator misses the limits against a null server too"
-            return "generator", broke.model_copy(update={"near_ceiling": too})
-        return "server", broke
+
+        def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
+            load = {**base.load, self.settings.key: upper}
+            null = [self._null(base, load) for _ in range(NULL_TRIALS)]
+            missed = [misses_a_limit(trial, suite) if only_limits else loss_ratio(trial, suite) > 0 for trial in null]
+            return 2 * sum(missed) > len(missed)
+
+        outcomes = [trial.outcome for trial in bad]
+        who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses)
+        return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
 
     def _at(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
         """Every trial at a load, the confirming ones too."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from plimsoll_lab.store.records import TrialRecord
 
-SUSPECT = {"generator_limited", "invalid"}
-"""Outcomes that say something of the machine, not of the server."""
 PASSING = {"machine_busy", "steal", "throttled", "capture_drops", "link_disturbed", "host_lost", "late_start"}
 """Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
 held up, a host that another one replaces, a generator that the machine was too busy to start."""

@@ -1,0 +1,45 @@
+"""Who ended the rise of a search: the server, the generator or the machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from plimsoll_lab.store.records import Outcome
+from plimsoll_lab.store.run_record import LimitedBy
+
+NEAR_CEILING = 0.8
+"""Above this part of what the generator gets from a null server, it cannot be told from the
+server."""
+FAR_BELOW_CEILING = 0.5
+"""Below this part of what it gets from a null server, the generator has room for as much again."""
+SUSPECT: frozenset[Outcome] = frozenset({"generator_limited", "invalid"})
+"""Outcomes that say something of the machine, not of the server."""
+
+NullMisses = Callable[[bool], bool]
+"""Whether the generator misses the limits at the upper bound against a null server too; the
+argument says that only a stated limit counts, and no growth of the backlog."""
+
+
+def who_limited(
+    outcomes: Sequence[Outcome], *, rate: float | None, ceiling: float | None, null_misses: NullMisses
+) -> tuple[LimitedBy, str | None]:
+    """Who it was, and how near the generator was to its own limit, where it was.
+
+    `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
+    and `ceiling` what the generator gets from a null server, in requests a second.
+    """
+    suspect = 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes)
+    # A generator far below what it gets from a null server is not the limit, whatever it says of
+    # itself.
+    far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
+    if suspect and not far_below:
+        return ("generator" if "generator_limited" in outcomes else "environment"), None
+    if ceiling and rate and rate >= NEAR_CEILING * ceiling:
+        return "generator", f"{rate / ceiling:.0%} of what the generator gets from a null server"
+    if suspect:
+        return "server", None
+    # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it. The
+    # growth of a backlog in a short window is a matter of one request then.
+    if null_misses(far_below):
+        return "generator", "the generator misses the limits against a null server too"
+    return "server", None

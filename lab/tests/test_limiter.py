@@ -1,0 +1,64 @@
+"""Who limited a search follows from evidence: outcomes, the generator's ceiling, a null server."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll_lab.analysis.limiter import NullMisses, who_limited
+from plimsoll_lab.store.records import Outcome
+
+
+def meets(_only_limits: bool) -> bool:  # noqa: FBT001 - as it is called
+    return False
+
+
+def misses(_only_limits: bool) -> bool:  # noqa: FBT001 - as it is called
+    return True
+
+
+def never_asked(_only_limits: bool) -> bool:  # noqa: FBT001 - as it is called
+    raise AssertionError("the evidence was enough")
+
+
+OK: list[Outcome] = ["ok"] * 3
+LATE: list[Outcome] = ["generator_limited"] * 3
+BUSY: list[Outcome] = ["invalid"] * 3
+DEAD: list[Outcome] = ["failed"] * 3
+EVIDENCE: dict[str, tuple[list[Outcome], float | None, float | None, NullMisses, str]] = {
+    "the server misses its limit far below the ceiling": (OK, 10_000, 100_000, meets, "server"),
+    "a slow server whose generator calls itself late": (LATE, 3_153, 120_000, never_asked, "server"),
+    "a generator that is late near its ceiling": (LATE, 70_000, 100_000, never_asked, "generator"),
+    "a generator that is late, and no ceiling is known": (LATE, 3_153, None, never_asked, "generator"),
+    "a busy machine near the ceiling": (BUSY, 60_000, 100_000, never_asked, "environment"),
+    "the rate is nearly the ceiling": (OK, 85_000, 100_000, never_asked, "generator"),
+    "the null server misses the limits too": (OK, 60_000, 100_000, misses, "generator"),
+    "a limit too tight for the generator at any rate": (OK, 1_000, 100_000, misses, "generator"),
+    "a server that fails": (DEAD, 10_000, 100_000, meets, "server"),
+    "nothing was completed at the lower bound": (OK, None, 100_000, meets, "server"),
+    "one late trial of three": (["generator_limited", "ok", "ok"], 60_000, 100_000, meets, "server"),
+}
+
+
+@pytest.mark.parametrize("case", EVIDENCE)
+def test_who_limited_a_search_follows_from_the_evidence(case: str) -> None:
+    outcomes, rate, ceiling, null_misses, who = EVIDENCE[case]
+    found, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses)
+    assert found == who
+    assert near is None or found == "generator", "the sentence never contradicts the finding"
+
+
+def test_how_near_the_ceiling_the_generator_was_is_said() -> None:
+    _, near = who_limited(["ok"], rate=85_000, ceiling=100_000, null_misses=never_asked)
+    assert near == "85% of what the generator gets from a null server"
+
+
+def test_far_below_the_ceiling_only_a_stated_limit_counts_against_the_generator() -> None:
+    asked: list[bool] = []
+
+    def noted(only_limits: bool) -> bool:  # noqa: FBT001 - as it is called
+        asked.append(only_limits)
+        return False
+
+    for rate in (10_000, 60_000):
+        who_limited(["ok"], rate=rate, ceiling=100_000, null_misses=noted)
+    assert asked == [True, False]
