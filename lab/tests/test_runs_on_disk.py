@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SUITE, Lab
-from made_records import run_record
+from made_records import run_record, stored_run
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run, write_atomically
@@ -131,3 +131,14 @@ def test_a_damaged_record_is_refused_with_the_place_of_the_damage(tmp_path: Path
     assert refused.returncode == 1
     assert "trials/0001.json: is damaged (outcome: " in refused.stderr
     assert "resume" in refused.stderr
+
+
+def test_a_damaged_run_hides_no_other_from_the_list(tmp_path: Path, lab: Lab) -> None:
+    for number in ("0001", "0002", "0003"):
+        stored_run(tmp_path / "runs" / number)
+    (tmp_path / "runs/0002/run.json").write_text("{")
+    done = lab("list")
+    assert done.returncode == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["runs/0001", "runs/0003"]
+    assert "runs/0002/run.json: is damaged" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -7,7 +7,8 @@ import json
 import time
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, Verb, say
+from plimsoll_lab.cli.verb import DONE, FAILED, Verb, refuse, say
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import list_runs
 
 
@@ -16,8 +17,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
+    code = DONE
     for folder in list_runs(Path(options.out)):
-        run = folder.read_run()
+        try:
+            run = folder.read_run()
+        except LabError as damaged:
+            # The other runs are listed all the same.
+            code = refuse(str(damaged), FAILED)
+            continue
         suite, done, planned = run.suite.name, folder.count_trials(), len(run.trials)
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_unix_s))
         if options.json:
@@ -25,7 +32,7 @@ def _list(options: argparse.Namespace) -> int:
             say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run.started_unix_s}))
         else:
             say(f"{folder.path}  {began}  {suite:<16} {folder.status(run):<12} {done}/{planned} trials")
-    return DONE
+    return code
 
 
 VERB = Verb(
