@@ -121,14 +121,14 @@ def test_nothing_is_left_when_the_network_closes(local: LocalHost) -> None:
     assert not living(held)
 
 
-def test_nothing_is_left_when_the_lab_is_killed() -> None:
+def test_nothing_is_left_when_the_lab_is_killed(tmp_path: Path) -> None:
     source = KILLED.format(tests=str(ROOT / "tests"))
     with subprocess.Popen(
         [sys.executable, "-c", source],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment() | {"TMPDIR": str(tmp_path)},
     ) as lab:
         assert lab.stdout is not None
         inside = [int(word) for word in lab.stdout.readline().split()]
@@ -136,6 +136,7 @@ def test_nothing_is_left_when_the_lab_is_killed() -> None:
         assert {pid for pid, _ in held} == set(inside)
         lab.kill()
     wait_until(lambda: not living(held), "a namespace is left")
+    wait_until(lambda: not list(tmp_path.iterdir()), "a folder is left")
 
 
 def test_a_kernel_without_netem_refuses_and_names_it(tmp_path: Path) -> None:

@@ -111,12 +111,13 @@ def open_network(
     device hN-eth0.
     """
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-network-")))
-        file = folder / "links.json"
-        file.write_text(json.dumps(config), encoding="utf-8")
-        link = [binary, "link", "--config", str(file), "--backend", backend, "--json", "--interval", COUNTS_EVERY]
-        emulator = stack.enter_context(local.start(["unshare", "--net", "--", *link], role="link", metered=True))
-        ready = _await(local, emulator, "the emulated links", '"ready"')
+        with tempfile.TemporaryDirectory(prefix="plimsoll-network-") as folder:
+            file = Path(folder) / "links.json"
+            file.write_text(json.dumps(config), encoding="utf-8")
+            link = [binary, "link", "--config", str(file), "--backend", backend, "--json", "--interval", COUNTS_EVERY]
+            emulator = stack.enter_context(local.start(["unshare", "--net", "--", *link], role="link", metered=True))
+            # Once it is ready it has read the file: a lab that is killed later leaves none behind.
+            ready = _await(local, emulator, "the emulated links", '"ready"')
         hosts = {}
         pids = [local.agent.pid(emulator.number)]
         for name, own in addresses.items():
