@@ -6,10 +6,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from made_records import point_summary
+from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
-from plimsoll_lab.analysis.summary import summarise_point
+from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
@@ -21,6 +21,7 @@ from plimsoll_lab.store.run_record import (
     PathRecord,
     PointRecord,
 )
+from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
 from plimsoll_lab.trial.disturbance import Logged, cut_record, network_doubts, read_log, unknown_moments, without_cut
@@ -198,6 +199,23 @@ def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() 
     silent = near.model_copy(update={"measured": MeasuredRecord(round_trip_us={}, goodput_bits_per_s=None)})
     with pytest.raises(LabError):
         refuse_untrue([calibration(silent)], [])
+
+
+def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> None:
+    moment = (4.0, 5.0)
+    cut = cut_record(late_at(moment), (OPENED, OPENED + 10), log(delayed=moment), closed=False)
+    trial = TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
+        figures=without_cut(FIGURES, cut), server={}, load={}, machine={}, cut=cut,
+    )  # fmt: skip
+    limits = [read_limit(f"response_time.{name}", "<5ms", source="it.toml") for name in ("p50", "p99")]
+    point = PointRecord(number=0, setting={}, server={}, load={})
+    found = summarise_point(point, [trial], limits, untrue=False)
+    assert [(each.limit, each.met) for each in found.limits] == [("response_time.p50 < 5ms", True)]
+    assert found.doubtful
+    run = run_record().model_copy(update={"limits": tuple(limits)})
+    [warning] = doubtful_figures(run, [found])
+    assert "'response_time.p99 < 5ms' cannot be judged" in warning.message
 
 
 def test_over_a_path_that_is_a_little_off_figures_are_marked() -> None:

@@ -178,6 +178,7 @@ def summarise_point(
         found = summarise([trial.figures[name] for trial in shown if name in trial.figures])
         cv = found.stdev / abs(found.mean) if found.stdev and found.mean else None
         figures[name] = FigureSummary(**asdict(found), cv=cv)
+    judged = [limit for limit in limits if not _cut_away(limit, valid)]
     return PointSummary(
         point=point.setting,
         number=point.number,
@@ -186,8 +187,8 @@ def summarise_point(
         outcome=outcome,
         reason=reason,
         figures=figures,
-        doubtful=bool(figures) and (spoilt or untrue),
-        limits=[_limit(limit, valid, point) for limit in limits] if valid else [],
+        doubtful=bool(figures) and (spoilt or untrue or len(judged) < len(limits)),
+        limits=[_limit(limit, valid, point) for limit in judged] if valid else [],
     )
 
 
@@ -201,6 +202,12 @@ def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) 
     outcome = max(counts, key=lambda each: counts[each])
     reason = next(trial.reason for trial in trials if trial.outcome == outcome)
     return outcome, reason
+
+
+def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
+    """Whether a limit cannot be judged, as its figure lies in time that the emulator disturbed."""
+    known = any(limit.figure in trial.figures for trial in valid)
+    return not known and any(trial.cut is not None and limit.figure in trial.cut.doubted for trial in valid)
 
 
 def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
@@ -331,6 +338,12 @@ def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Dou
     untrue = [path for record in network.latest(run) for path in record.paths if not path.within]
     causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in untrue[:1]]
     causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
+    causes += [
+        f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"
+        for point in doubtful
+        for limit in (run.limits if run.search is None else ())
+        if point.valid_n and limit.text not in {each.limit for each in point.limits}
+    ][:1]
     return [
         _warning(
             "doubtful_figures",
