@@ -1,69 +1,198 @@
-"""The documents name commands that the program takes, and link to files that exist."""
+"""The documents name commands that the programs take and that do what is said, and link to files
+that exist.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from document_commands import DOCUMENTS, NOT_RUN, Block, blocks, inline, script, words
+from laboratory import BINARY, ROOT, environment, run_lab
 from plimsoll_lab.cli.program import _parser
+from plimsoll_lab.cli.suite_arguments import read_plan
+from plimsoll_lab.suite import shipped
+from plimsoll_lab.suite.read import TABLES, read_text
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"^(?:\$ )?(?:sudo )?plimsoll lab (.+)$", re.MULTILINE)
+HANGS_S = 300
+BLOCKS = blocks()
+RUN = [block for block in BLOCKS if block.run()]
+COMMANDS = [(block.name, command) for block in BLOCKS for command in block.commands if words(command)]
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
+TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ISOLATED = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+"""Documents name ports: each block has a loopback interface of its own."""
+SUITE = """
+name = "one"
+question = "How does it answer?"
+[server]
+[load]
+duration = "100ms"
+connections = 2
+"""
 
 
-def blocks(text: str) -> str:
-    """What stands between fences, a command on several lines as one."""
-    return "\n".join(re.findall(r"^```[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
-
-
-def commands() -> list[tuple[str, str]]:
-    return [
-        (document.name, command)
-        for document in DOCUMENTS
-        for command in COMMAND.findall(blocks(document.read_text(encoding="utf-8")))
-    ]
-
-
-def words(command: str) -> list[str]:
-    """The arguments, without a comment, a pipe or a redirection."""
-    lexer = shlex.shlex(command, posix=True, punctuation_chars="|>;&")
-    lexer.whitespace_split = True
-    found = []
-    for word in lexer:
-        if set(word) <= set("|>;&"):
-            break
-        found.append(word)
-    return found
+def can_isolate() -> bool:
+    """Whether this machine lets a test make a network namespace."""
+    if not all(map(shutil.which, ("unshare", "ip"))):
+        return False
+    return subprocess.run([*ISOLATED, "true"], capture_output=True, check=False).returncode == 0
 
 
 def test_there_are_commands_to_check() -> None:
-    assert len(commands()) >= 20
+    assert len(COMMANDS) >= 40
+    assert len(RUN) >= 10
 
 
-@pytest.mark.parametrize(("document", "command"), commands())
-def test_every_command_of_the_documents_is_accepted(
-    document: str, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        _parser().parse_args(words(command))
-    except SystemExit as end:
-        if end.code != 0:
-            pytest.fail(f"{document}: plimsoll lab {command}: {capsys.readouterr().err}")
+def test_no_command_stands_in_another_kind_of_block() -> None:
+    """A block of commands is fenced as `console`, with `$` before each: only those are checked."""
+    for document in DOCUMENTS:
+        fenced = re.findall(r"^```([^\n]*)\n(.*?)^```", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for kind, text in fenced:
+            assert kind == "console" or not re.search(r"^(\$ )?plimsoll ", text, re.MULTILINE), (document.name, text)
 
 
-def test_a_command_that_is_not_there_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        _parser().parse_args(words("serve --no-such-flag # a comment"))
-    assert end.value.code == 2
-    assert "--no-such-flag" in capsys.readouterr().err
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str | None:
+    """What the program says against these arguments; None where it takes them."""
+    if arguments[0] == "lab":
+        try:
+            options = _parser().parse_args(arguments[1:])
+        except SystemExit as end:
+            return capsys.readouterr().err if end.code else None
+        suite = getattr(options, "suite", "")
+        if isinstance(suite, str) and suite in dict(shipped.suites()) and options.verb in {"plan", "run"}:
+            read_plan(options)
+        return None
+    # Whatever stands before --help is read first, and refused where it is wrong.
+    done = subprocess.run([BINARY, *arguments, "--help"], capture_output=True, text=True, check=False, timeout=HANGS_S)
+    return done.stderr if done.returncode else None
+
+
+@pytest.mark.parametrize(("place", "command"), COMMANDS)
+def test_every_command_is_accepted(place: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(words(command), capsys)
+    assert said is None, f"{place}: {command}: {said}"
+
+
+@pytest.mark.parametrize(("place", "command"), sorted(set(inline())))
+def test_every_command_in_a_sentence_is_accepted(place: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # A sentence has words in place of values: N is a number, COMMAND any command.
+    arguments = ["1" if word == "N" else word for word in words(command)]
+    if arguments[:1] == ["COMMAND"]:
+        arguments = ["load", *arguments[1:]]
+    said = refusal(arguments, capsys)
+    # A sentence may name a verb alone; whatever has flags is whole.
+    alone = " --" not in command and said is not None and "required" in said
+    assert said is None or alone, f"{place}: {command}: {said}"
+
+
+@pytest.mark.parametrize("wrong", ["lab serve --no-such-flag", "serve echo --model nope", "load echo HOST:7 -c 1X"])
+def test_a_command_that_is_not_there_is_noticed(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refusal(wrong.split(), capsys)
+
+
+def test_every_reason_against_running_a_command_is_needed() -> None:
+    told = {block.reason(command) for block in BLOCKS for command in block.commands}
+    assert set(NOT_RUN.values()) <= told
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the documents take for granted: a suite, servers, files and a run."""
+    folder = tmp_path_factory.mktemp("documents")
+    tools = folder / "bin"
+    tools.mkdir()
+    (tools / "plimsoll").symlink_to(BINARY)
+    (tools / "plimsoll-lab").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m plimsoll_lab "$@"\n')
+    for server in ("my-server", "old", "new", "server-old", "server-new"):
+        (folder / server).write_text("#!/bin/sh\nexec plimsoll serve http --root public --listen 127.0.0.1:$1\n")
+    for program in (*tools.iterdir(), *folder.glob("*ser*"), folder / "old", folder / "new"):
+        if not program.is_symlink():
+            program.chmod(0o755)
+    (folder / "public").mkdir()
+    (folder / "public" / "index.html").write_text("hello\n")
+    (folder / "port_fwd_table.config").write_text("7000=127.0.0.1|7001\n")
+    (folder / "one.toml").write_text(SUITE)
+    run_lab(folder, "run", "one.toml", "--repeat", "1", "--quiet")
+    assert (folder / "runs" / "0001" / "run.json").exists()
+    run_lab(folder, "init", "my-server.toml", "--command", "./my-server {port}")
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy of it for one document."""
+    shutil.copytree(made, tmp_path / "it", symlinks=True)
+    return tmp_path / "it"
+
+
+def run_block(block: Block, folder: Path) -> tuple[int, str]:
+    """Run a block in a folder; nothing that it started goes on."""
+    with subprocess.Popen(
+        [*ISOLATED, "bash", "-c", script(block)],
+        cwd=folder,
+        env=environment(HOME=str(folder), PATH=f"{folder / 'bin'}:{os.environ['PATH']}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            return shell.wait(HANGS_S), shell.communicate()[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not can_isolate(), reason="needs unshare(1), ip(8) and leave to make a network namespace")
+@pytest.mark.parametrize("document", sorted({block.document for block in RUN}), ids=lambda path: path.name)
+def test_the_commands_of_a_document_do_what_they_say(document: Path, folder: Path) -> None:
+    mine = [block for block in RUN if block.document == document]
+    if any("plimsoll lab init" in command for block in mine for command in block.commands):
+        (folder / "my-server.toml").unlink()
+    for block in mine:
+        code, said = run_block(block, folder)
+        assert code == 0, f"{block.name}:\n{script(block)}\n{said}"
+
+
+def toml_blocks() -> list[tuple[str, str]]:
+    return [(each.name, text) for each in DOCUMENTS for text in TOML.findall(each.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(("document", "text"), toml_blocks())
+def test_every_piece_of_toml_is_read(document: str, text: str, tmp_path: Path) -> None:
+    tables = tomllib.loads(text)
+    if "forward" in tables:
+        (tmp_path / "forward.toml").write_text(text)
+        command = [BINARY, "forward", "--config", "forward.toml", "--check"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANGS_S)
+        assert done.returncode == 0, done.stderr
+    elif tables.keys() <= set(TABLES):
+        beside = {"name": 'name = "it"\n', "question": 'question = "Well?"\n'}
+        whole = "".join(line for key, line in beside.items() if key not in tables) + text
+        whole += "".join(f"\n[{key}]\n" for key in ("server", "load") if key not in tables)
+        read_text(whole, source=document, directory=str(ROOT))
+    else:
+        assert set(tables) <= {"seed", "devices", "switches", "links"}, f"{document}: neither a suite's nor a link's"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_leads_to_a_file(document: Path) -> None:
     for target in LINK.findall(document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), f"{document.name} leads to {target}"
+
+
+def test_every_page_of_the_book_stands_in_its_contents() -> None:
+    book = ROOT / "docs"
+    linked = set(LINK.findall((book / "SUMMARY.md").read_text(encoding="utf-8")))
+    pages = {path.name for path in book.glob("*.md")} - {"SUMMARY.md"}
+    assert pages - linked == set()
