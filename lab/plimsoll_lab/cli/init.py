@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -21,16 +22,12 @@ PORT = "{port}"
 
 TEMPLATE = """\
 # A question about my server. `plimsoll lab plan {file}` says what a run measures and how long it takes,
-# `plimsoll lab run {file}` measures it and writes a page under runs/.
+# `plimsoll lab run {file}` measures it and writes a page under runs/. Every key: docs/suite.md.
 name     = {name}
 question = {question}
 
 [server]
-# The lab starts this command anew for each trial, without a shell. {{port}} is a free port, {{dir}} this file's folder.
-command  = {command}
-# The server is ready once this port accepts a connection.
-ready    = {ready}
-protocol = {protocol}
+{server}protocol = {protocol}
 
 # To compare two builds or two settings, give each a name. Each table is laid over [server].
 # [contender.old]
@@ -64,9 +61,25 @@ failed_ratio = "<0.1%"
 """
 
 
+STARTED = """\
+# The lab starts this command anew for each trial, without a shell. {{port}} is a free port, {{dir}} this file's folder.
+command  = {command}
+# The server is ready once this port accepts a connection.
+ready    = {ready}
+"""
+RUNNING = """\
+# A server that already runs: the lab does not start it, and does not know its CPU and memory.
+address  = {address}
+"""
+_ADDRESS = re.compile(r"[^\s/{}]+:\d{1,5}")
+"""HOST:PORT, where a command could stand too."""
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
-    parser.add_argument("--command", metavar="CMD", help="how the server starts; {port} is a free port")
+    server = parser.add_mutually_exclusive_group()
+    server.add_argument("--command", metavar="CMD", help="how the server starts; {port} is a free port")
+    server.add_argument("--address", metavar="HOST:PORT", help="a server that already runs")
     parser.add_argument("--protocol", choices=("http", "echo"), help="what the server speaks")
     parser.add_argument("--path", metavar="PATH", help="http: what is asked for (default: /)")
     parser.add_argument("--ready", metavar="tcp:PORT", help="ready once this port accepts (default: tcp:{port})")
@@ -77,31 +90,29 @@ def _init(options: argparse.Namespace) -> int:
     path = Path(options.file)
     if path.exists() and not options.force:
         raise LabError(f"{path} exists; choose another name, or --force to write over it", exit_code=USAGE)
-    asks = options.command is None and sys.stdin.isatty() and not options.json
-    if options.command is None and not asks:
-        raise LabError("there is no terminal to ask: say how the server starts, with --command CMD", exit_code=USAGE)
-    command = options.command
-    if command is None:
-        command = _ask("How does your server start? {port} is a free port", DEFAULT_COMMAND)
+    named = options.command if options.address is None else options.address
+    asks = named is None and sys.stdin.isatty() and not options.json
+    if named is None:
+        if not asks:
+            raise LabError(
+                "there is no terminal to ask: say how the server starts, with --command CMD, or where it runs, with "
+                "--address HOST:PORT",
+                exit_code=USAGE,
+            )
+        named = _ask(
+            "How does your server start? {port} is a free port; or HOST:PORT of one that runs", DEFAULT_COMMAND
+        )
     protocol = options.protocol or (_ask("Does it speak http or echo?", "http") if asks else "http")
     wanted = options.path or (_ask("Which path is asked for?", "/") if asks and protocol == "http" else "/")
-    words = shlex.split(command)
-    if not words:
-        raise LabError("the command is empty; write one such as './server {port}'", exit_code=USAGE)
-    ready = options.ready or f"tcp:{PORT}"
-    if PORT in ready and PORT not in command:
-        raise LabError(
-            f"'{command}' has no {PORT}, so nobody knows where it listens; write {PORT} where its port belongs, "
-            "or name the port it always has: --ready tcp:8080",
-            exit_code=USAGE,
-        )
-    name = Path(words[0]).name.replace(" ", "-")
+    if options.address is not None or (asks and _ADDRESS.fullmatch(named)):
+        name, server = named, RUNNING.format(address=_toml(named))
+    else:
+        name, server = _started(named, options.ready or f"tcp:{PORT}")
     text = TEMPLATE.format(
         file=path,
         name=_toml(path.stem),
         question=_toml(f"How does {name} answer as more connections ask?"),
-        command=_toml(words),
-        ready=_toml(ready),
+        server=server,
         protocol=_toml(protocol),
         target=f"path     = {_toml(wanted)}\n" if protocol == "http" else "",
     )
@@ -113,6 +124,23 @@ def _init(options: argparse.Namespace) -> int:
     if not options.json:
         say(f"  plimsoll lab plan {path}\n  plimsoll lab run {path}")
     return DONE
+
+
+def _started(command: str, ready: str) -> tuple[str, str]:
+    """The name of a server that the lab starts, and the lines of [server]."""
+    try:
+        words = shlex.split(command)
+    except ValueError as fault:
+        raise LabError(f"cannot read the command {command!r}: {fault}; close its quotes", exit_code=USAGE) from None
+    if not words:
+        raise LabError("the command is empty; write one such as './server {port}'", exit_code=USAGE)
+    if PORT in ready and PORT not in command:
+        raise LabError(
+            f"'{command}' has no {PORT}, so nobody knows where it listens; write {PORT} where its port belongs, "
+            "or name the port it always has: --ready tcp:8080",
+            exit_code=USAGE,
+        )
+    return Path(words[0]).name.replace(" ", "-"), STARTED.format(command=_toml(words), ready=_toml(ready))
 
 
 def _ask(question: str, default: str) -> str:
@@ -131,6 +159,7 @@ VERB = Verb(
     examples="""examples:
   plimsoll lab init                                          three questions, then my-server.toml
   plimsoll lab init api.toml --command './api --port {port}' --path /health
+  plimsoll lab init live.toml --address 192.0.2.10:8080      a server that already runs
   plimsoll lab init nginx.toml --command 'nginx -c /etc/my/nginx.conf' --ready tcp:8080
 """,
     arguments=_arguments,
