@@ -13,7 +13,7 @@ RUST_TEST   = $(CARGO) test --profile checked --locked --quiet
 SOURCES = lab tests bench suites
 
 # Rows of ratios; the others ask questions of their own.
-BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py bench/gates.py bench/hosts.py,$(wildcard bench/*.py))
+BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py bench/gates.py bench/hosts.py bench/reports.py bench/front_page.py,$(wildcard bench/*.py))
 MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha
@@ -86,9 +86,10 @@ fuzz: ## send what is read from peers, files and devices what a fuzzer thinks of
 			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10 -rss_limit_mb=4096); \
 	done
 
-reference: $(VENV)/.locked binary ## write the schemas of the records and docs/suite.md anew, from the types and the program's help
+reference: $(VENV)/.locked binary ## write the schemas, docs/suite.md and what README.md says of stored runs anew
 	$(LAB) $(PYTHON) -m plimsoll_lab.store.schemas
 	$(LAB) $(PYTHON) -m plimsoll_lab.suite.reference
+	$(LAB) $(PYTHON) bench/front_page.py
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)
 	$(MDBOOK) build docs --dest-dir $(CURDIR)/target/book

@@ -2,8 +2,9 @@
 
 `PYTHONPATH=lab python bench/reports.py CHAPTER RUN...` keeps each run's summary, without captures,
 in docs/results/report-SUITE.json, and writes docs/report-CHAPTER.md and its plots anew from all
-summaries of that chapter. Without a run it only writes the chapter. CHAPTER is one of
-tcpbenchmark, three-servers, epoll-scaling, port-fwd, http-saturation.
+summaries of that chapter. Without a run it only writes the chapter. `make reference` then brings
+README.md and the book's contents up to date. CHAPTER is one of tcpbenchmark, three-servers,
+epoll-scaling, port-fwd, http-saturation.
 """
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ def section(suite: str) -> list[str]:
     if "--fast" in summary["command"]:
         said += " The small form shows shapes only."
     lines = [
-        *(f"## {suite}", "", summary["question"], "", "```", summary["command"], "```", "", said),
+        *(f"## {suite}", "", summary["question"], "", "```console", f"$ {summary['command']}", "```", "", said),
         *("", *(f"- {sentence}" for sentence in summary["answer"]), ""),
         *claim_table(summary),
     ]

@@ -1,0 +1,158 @@
+"""The parts of README.md and of the book's contents that follow from stored runs.
+
+`PYTHONPATH=lab python bench/front_page.py` writes them anew from the summaries in docs/results/
+(`make reference` does it too). `... bench/front_page.py RUN` first keeps a run of the suite demo,
+whose picture then stands at the top of README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from reports import CHAPTERS, RESULTS, Json, file_of, summary_of
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.suite.documents import Claim
+from plimsoll_lab.suite.figures import figure_named
+from plimsoll_lab.suite.read import read_file
+
+README, CONTENTS = Path("README.md"), Path("docs/SUMMARY.md")
+SUITES = Path(__file__).resolve().parent.parent / "suites"
+PICTURE = RESULTS / "demo.svg"
+HEADLINES = {
+    "port-fwd": ("port-fwd-255", "forwarded takes worse than double the direct echo at 20,000 connections"),
+    "tcpbenchmark": (
+        "tcpbenchmark",
+        "the sum of the clients' times is longer than the benchmark took, for they ran at once",
+    ),
+    "http-saturation": (
+        "http-saturation-bandwidth",
+        "HTTP/1.1 takes less connection and transmission time than 1.0 at 100 Mbit/s",
+    ),
+    "three-servers": ("three-servers", "epoll serves the most clients: all 20,000 of four hosts, within a thousandth"),
+    "epoll-scaling": ("epoll-scaling", "5,000 clients have about twice the response time of 2,500"),
+}
+"""Of each report the one claim that its row shows, chosen before any run."""
+
+
+def row(chapter: str) -> str:
+    """A report in one row: question, then, now, verdict, command, picture."""
+    suite, name = HEADLINES[chapter]
+    asked = read_file(SUITES / f"{suite}.toml")
+    claim = next(each for each in asked.claims if each.name == name)
+    now, verdict, command, picture = "not measured yet", "open", f"plimsoll lab run {suite}", "none yet"
+    if file_of(suite).exists():
+        kept = json.loads(file_of(suite).read_text(encoding="utf-8"))
+        found = next(each for each in kept["claims"] if each["name"] == name)
+        now, verdict = _now(claim, found), f"**{found['outcome']}**; {_all_claims(chapter)}"
+        command += " --fast" if "--fast" in kept["command"] else ""
+        chart = RESULTS / f"report-{suite}-{claim.figure.replace('.', '-')}.svg"
+        if chart.exists():
+            alt = f"{claim.figure}, theirs and ours"
+            picture = f'[<img src="{chart}" alt="{alt}" width="180">](docs/report-{chapter}.md)'
+    cells = [f"{chapter}: {asked.question}", claim.name, now, verdict, f"`{command}`", picture]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _now(claim: Claim, found: Json) -> str:
+    """The figure, or the ratio, with its interval."""
+    if found["value"] is None:
+        return str(found["reason"])
+    figure = figure_named(claim.figure)
+    unit = figure.unit if figure is not None else ""
+
+    def text(value: float) -> str:
+        return formatting.number(value, unit) if claim.over is None else f"{formatting.three(value)}"
+
+    low_high = found["interval"]
+    within = f" ({text(low_high[0])} to {text(low_high[1])})" if low_high else ""
+    return text(found["value"]) + (" times" if claim.over is not None else "") + within
+
+
+def _all_claims(chapter: str) -> str:
+    """How the claims of all suites of a chapter ended."""
+    told = Counter(
+        each["outcome"]
+        for suite in CHAPTERS[chapter]
+        if file_of(suite).exists()
+        for each in json.loads(file_of(suite).read_text(encoding="utf-8"))["claims"]
+    )
+    return f"of {told.total()} claims " + ", ".join(f"{count} {outcome}" for outcome, count in told.most_common())
+
+
+def table() -> list[str]:
+    """The five rows."""
+    return [
+        "| question | then | now | verdict | command | picture |",
+        "|---|---|---|---|---|---|",
+        *(row(chapter) for chapter in HEADLINES),
+    ]
+
+
+def picture() -> list[str]:
+    """The picture of the stored run of the demo, with its answer; nothing where none is stored."""
+    if not PICTURE.exists():
+        return []
+    kept = json.loads(file_of("demo").read_text(encoding="utf-8"))
+    answer = " ".join(kept["answer"])
+    return [f"![{kept['answer'][0]}]({PICTURE})", "", *(f"> {line}" for line in _wrapped(answer, 98))]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def between(text: str, mark: str, lines: Sequence[str]) -> str:
+    """A document with these lines between a mark's two comments; ValueError where it has none."""
+    begin, end = f"<!-- {mark}: made by bench/front_page.py -->", f"<!-- end of {mark} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"the document has no one pair of '{begin}' and '{end}'")
+    head, _, rest = text.partition(begin)
+    tail = rest.partition(end)[2]
+    inside = "\n".join(["", *lines, ""]) if lines else ""
+    return f"{head}{begin}\n{inside}\n{end}{tail}" if lines else f"{head}{begin}\n{end}{tail}"
+
+
+def contents(text: str) -> str:
+    """The book's contents with the chapters that exist."""
+    text = re.sub(r"^  - \[[^]]*\]\(report-.*\)\n", "", text, flags=re.MULTILINE)
+    chapters = [each for each in CHAPTERS if (CONTENTS.parent / f"report-{each}.md").exists()]
+    lines = "".join(f"  - [{each}, run again](report-{each}.md)\n" for each in chapters)
+    return re.sub(r"(^- \[.*\]\(five-reports\.md\)\n)", rf"\1{lines}", text, flags=re.MULTILINE)
+
+
+def keep_demo(run: str) -> None:
+    """Keep the summary and the picture of a run of the demo."""
+    summary = summary_of(run)
+    if summary["suite"] != "demo":
+        raise SystemExit(f"{run}: a run of {summary['suite']}; only the demo's picture stands in README.md")
+    subprocess.run([sys.executable, "-m", "plimsoll_lab", "report", run, "--export", "svg", "--quiet"], check=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path(run) / "charts" / "headline.svg", PICTURE)
+    file_of("demo").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write README.md and the book's contents anew."""
+    for run in arguments:
+        keep_demo(run)
+    text = README.read_text(encoding="utf-8")
+    text = between(text, "the demo", picture())
+    README.write_text(between(text, "the five reports", table()), encoding="utf-8")
+    CONTENTS.write_text(contents(CONTENTS.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,96 @@
+"""What README.md and the book's contents say of stored runs follows from the stored runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from laboratory import ROOT, Done, environment
+from plimsoll_lab.suite.read import read_file
+
+GENERATED = ("README.md", "docs/SUMMARY.md")
+
+
+def made(folder: Path) -> Done:
+    """The documents written anew in a folder."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "front_page.py")],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def copied(folder: Path) -> Path:
+    """The documents and the stored runs in a folder."""
+    (folder / "docs" / "results").mkdir(parents=True)
+    kept = [ROOT / name for name in GENERATED]
+    kept += [*(ROOT / "docs").glob("report-*.md"), *(ROOT / "docs" / "results").glob("report-*")]
+    kept += [each for each in [ROOT / "docs" / "results" / "demo.svg"] if each.exists()]
+    for path in kept:
+        shutil.copyfile(path, folder / path.relative_to(ROOT))
+    return folder
+
+
+def stored(suite: str, outcome: str, value: float | None, interval: list[float] | None) -> dict[str, Any]:
+    """A summary whose claims all ended alike."""
+    claims = read_file(ROOT / "suites" / f"{suite}.toml").claims
+    ended = {"outcome": outcome, "value": value, "interval": interval, "reason": "too few descriptors"}
+    return {
+        "suite": suite,
+        "command": f"plimsoll lab run {suite} --fast --seed 1",
+        "answer": ["It does."],
+        "claims": [{"name": each.name, **ended} for each in claims],
+    }
+
+
+def test_the_documents_say_what_the_stored_runs_say(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    done = made(folder)
+    assert done.returncode == 0, done.stderr
+    for name in GENERATED:
+        assert (folder / name).read_text() == (ROOT / name).read_text(), f"{name}: run make reference"
+
+
+def test_a_report_is_a_row_with_its_claim_as_it_ended(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    results = folder / "docs" / "results"
+    for path in results.glob("report-*"):
+        path.unlink()
+    ratio = stored("epoll-scaling", "confirmed", 1.94, [1.9, 1.98])
+    (results / "report-epoll-scaling.json").write_text(json.dumps(ratio))
+    (results / "report-epoll-scaling-response_time_us-mean.svg").write_text("<svg/>")
+    lost = stored("port-fwd-255", "not reachable here", None, None)
+    (results / "report-port-fwd-255.json").write_text(json.dumps(lost))
+    (results / "report-demo.json").write_text(json.dumps({"answer": ["epoll is best.", "select stops."]}))
+    (results / "demo.svg").write_text("<svg/>")
+    (folder / "docs" / "report-epoll-scaling.md").write_text("# It\n")
+    assert made(folder).returncode == 0
+    readme = (folder / "README.md").read_text()
+    rows = [line for line in readme.splitlines() if line.count("|") == 7]
+    assert len(rows) == 2 + 5
+    epoll = next(line for line in rows if "epoll-scaling:" in line)
+    assert "| 1.94 times (1.90 to 1.98) | **confirmed**; of 10 claims 10 confirmed | " in epoll
+    assert "`plimsoll lab run epoll-scaling --fast`" in epoll
+    assert 'src="docs/results/report-epoll-scaling-response_time_us-mean.svg"' in epoll
+    forwarder = next(line for line in rows if "port-fwd:" in line)
+    assert "| too few descriptors | **not reachable here**; of 3 claims 3 not reachable here | " in forwarder
+    assert "| not measured yet | open | `plimsoll lab run three-servers` | none yet |" in readme
+    assert "![epoll is best.](docs/results/demo.svg)\n\n> epoll is best. select stops." in readme
+    contents = (folder / "docs" / "SUMMARY.md").read_text()
+    assert "(five-reports.md)\n  - [epoll-scaling, run again](report-epoll-scaling.md)\n- " in contents
+
+
+def test_a_document_without_its_marks_is_refused(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (folder / "README.md").write_text("# Plimsoll\n")
+    done = made(folder)
+    assert done.returncode != 0
+    assert "no one pair of" in done.stderr
