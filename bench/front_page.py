@@ -46,12 +46,15 @@ def row(chapter: str) -> str:
     """A report in one row: question, then, now, verdict, command, picture."""
     suite, name = HEADLINES[chapter]
     asked = read_file(SUITES / f"{suite}.toml")
-    claim = next(each for each in asked.claims if each.name == name)
+    claim = next((each for each in asked.claims if each.name == name), None)
+    if claim is None:
+        raise SystemExit(f"suites/{suite}.toml: it has no claim '{name}'; name one of its claims in HEADLINES")
     now, verdict, command, picture = "not measured yet", "open", f"plimsoll lab run {suite}", "none yet"
     if file_of(suite).exists():
         kept = json.loads(file_of(suite).read_text(encoding="utf-8"))
-        found = next(each for each in kept["claims"] if each["name"] == name)
-        now, verdict = _now(claim, found), f"**{found['outcome']}**; {_all_claims(chapter)}"
+        found = next((each for each in kept["claims"] if each["name"] == name), None)
+        if found is not None:
+            now, verdict = _now(claim, found), f"**{found['outcome']}**; {_all_claims(chapter)}"
         command += " --fast" if "--fast" in kept["command"] else ""
         chart = RESULTS / f"report-{suite}-{claim.figure.replace('.', '-')}.svg"
         if chart.exists():

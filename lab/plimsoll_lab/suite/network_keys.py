@@ -63,8 +63,8 @@ NETWORK: Keys = {
     "backend": Key(
         kind="choice",
         default='"tap"',
-        example='"netem"',
-        means='Who emulates the links: "tap", Plimsoll\'s emulator, or "netem", the kernel\'s.',
+        example='"kernel"',
+        means='Who carries the links: "tap", Plimsoll\'s emulator, or "kernel", its bridges with htb and netem.',
     ),
 }
 """Beside these a network takes the keys of a link, for all its links, and those of a whole path."""
