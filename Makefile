@@ -86,9 +86,10 @@ fuzz: ## send what is read from peers, files and devices what a fuzzer thinks of
 			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10 -rss_limit_mb=4096); \
 	done
 
-reference: $(VENV)/.locked binary ## write the schemas, docs/suite.md and what README.md says of stored runs anew
+reference: $(VENV)/.locked binary ## write the schemas, the book's reference and what README.md says of stored runs anew
 	$(LAB) $(PYTHON) -m plimsoll_lab.store.schemas
 	$(LAB) $(PYTHON) -m plimsoll_lab.suite.reference
+	$(LAB) $(PYTHON) -m plimsoll_lab.cli.reference
 	$(LAB) $(PYTHON) bench/front_page.py
 
 docs: $(MDBOOK) ## build the book (target/book) and the reference of the crates (target/doc)

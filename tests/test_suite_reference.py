@@ -1,7 +1,10 @@
-"""docs/suite.md: the page is what its types make, and each of its examples is a suite's."""
+"""docs/suite.md and docs/commands.md: the pages are what types and help make, and each example is a
+suite's.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import cache
 from typing import get_args
@@ -9,10 +12,13 @@ from typing import get_args
 import pytest
 
 from laboratory import BINARY
+from plimsoll_lab.cli import reference
+from plimsoll_lab.cli.program import VERBS
 from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.flags import Flag
 from plimsoll_lab.suite.key import REQUIRED, Kind
 from plimsoll_lab.suite.network_keys import LINK, WHOLE_PATH
-from plimsoll_lab.suite.program_help import read_help
+from plimsoll_lab.suite.program_help import Told, keys_of, read_help
 from plimsoll_lab.suite.read import TABLES, read_text
 from plimsoll_lab.suite.reference import PAGE, WRITTEN, Section, page, sections
 from plimsoll_lab.suite.whole_path import REPLACED
@@ -97,6 +103,24 @@ def test_each_example_is_accepted(section: Section, key: str) -> None:
     assert expand(read_text(text, source="it.toml", directory="/here"), seed=0).points
 
 
+def test_the_page_of_commands_is_the_one_that_their_help_makes() -> None:
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(help_of), "run make reference"
+
+
+def test_the_page_of_commands_is_the_same_from_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = reference.page(help_of)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert reference.page(help_of.__wrapped__) == made
+    assert page(help_of.__wrapped__) == page(help_of)
+
+
+def test_every_command_has_a_part_of_the_page() -> None:
+    found = set(reference.commands(help_of))
+    assert {"serve echo", "serve http", "load echo", "load http", "forward", "link", "capture", "merge"} <= found
+    titles = set(re.findall(r"^## plimsoll (.*)$", reference.page(help_of), re.MULTILINE))
+    assert titles == found | {f"lab {verb.name}" for verb in VERBS}
+
+
 def test_every_table_of_a_suite_has_a_section() -> None:
     titles = " ".join(section.title for section in SECTIONS)
     top = SECTIONS[0].keys
@@ -122,5 +146,10 @@ def test_help_of_either_form_is_read() -> None:
         "\nExamples:\n      --not-a-flag   of an example\n"
     )
     assert told.keys() == {"header", "work", "burn"}
-    assert (told["header"].text, told["header"].default) == ("A field. See `work` path", "none at all")
-    assert (told["work"].text, told["work"].default) == ("Burn with `header` so long as told", "0")
+    assert told["header"] == Told(
+        flag="-H, --header <FIELD>", text="A field (repeatable). See --work path", default="none at all", letter="H"
+    )
+    assert told["work"] == Told(flag="--work <D>", text="Burn with -H so long as told", default="0")
+    keys = keys_of({"header": Flag(kind="texts"), "work": Flag(kind="duration")}, told)
+    assert keys["header"].means == "A field. See `work` path."
+    assert (keys["work"].means, keys["work"].default) == ("Burn with `header` so long as told.", '"0"')

@@ -1,15 +1,24 @@
-"""What the binary's `--help` says of each flag, as keys of a suite."""
+"""What the binary's `--help` says of each flag, for the pages of the book that are made of it; and
+the same as keys of a suite.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from plimsoll_lab.suite.flags import Flag
 from plimsoll_lab.suite.key import Key, Keys, Kind
 
-_OPTION = re.compile(r" {2}(?:-(?P<letter>\w), | {4})--(?P<name>[a-z][a-z0-9-]*)(?:[ =[]*<[^>]*>\]?)?\s*(?P<text>.*)")
+Help = Callable[[str], str]
+"""The binary's help about a command, such as `load http`."""
+
+_OPTION = re.compile(
+    r" {2}(?: {4})?(?P<flag>(?:-(?P<letter>\w), )?--(?P<name>[a-z][a-z0-9-]*)(?:[ =[]*<[^>]*>\]?)?)\s*(?P<text>.*)"
+)
 _REMARK = re.compile(r"\s*\[(default|alias|aliases|possible values): ([^]]*)\]")
 _LONG = re.compile(r"--([a-z][a-z-]+)")
 _SHORT = re.compile(r"(?<![\w-])-([A-Za-z])(?![\w-])")
@@ -65,24 +74,43 @@ _KINDS: Mapping[str, Kind] = {
 class Told:
     """What help says of one flag."""
 
+    flag: str = ""
+    """As it is written, with its value: `-c, --connections <N>`; empty of an alias."""
     text: str
     """Its sentences, without remarks."""
-    default: str
+    default: str = ""
     """What holds without it; empty where it does not say."""
+    letter: str = ""
+    """Its one letter, if it has one."""
+
+
+def help_of_binary(command: str) -> str:
+    """The help of the binary that PLIMSOLL_BIN names."""
+    return subprocess.run(
+        [os.environ["PLIMSOLL_BIN"], *command.split(), "--help"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def wrapped(text: str) -> list[str]:
+    """A paragraph in lines of at most 100 columns."""
+    lines = [""]
+    for word in text.split():
+        if len(lines[-1]) + 1 + len(word) > 100 and lines[-1]:  # noqa: PLR2004 - as every document here
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def read_help(text: str) -> dict[str, Told]:
     """Every flag of a command's help, by its name in a suite; an alias too."""
     words: dict[str, list[str]] = {}
-    letters: dict[str, str] = {}
+    options: dict[str, re.Match[str]] = {}
     name = ""
     for line in text.partition("\nExamples:")[0].splitlines():
         option = _OPTION.fullmatch(line)
         if option is not None:
             name = option["name"].replace("-", "_")
-            words[name] = [option["text"]]
-            if option["letter"]:
-                letters[option["letter"]] = name
+            words[name], options[name] = [option["text"]], option
         elif line.startswith(" " * 10) and name:
             words[name].append(line.strip())
         elif line and not line.startswith(" "):
@@ -92,24 +120,33 @@ def read_help(text: str) -> dict[str, Told]:
         said = " ".join(line for line in lines if line).partition(" Possible values:")[0]
         remarks = {match[1]: match[2] for match in _REMARK.finditer(said)}
         found[flag] = Told(
-            text=_in_a_suite(_REMARK.sub("", said).replace(" (repeatable)", ""), letters),
-            default=_in_a_suite(remarks.get("default", ""), letters),
+            flag=options[flag]["flag"],
+            text=_REMARK.sub("", said).strip(),
+            default=remarks.get("default", ""),
+            letter=options[flag]["letter"] or "",
         )
         alias = remarks.get("alias", "").removeprefix("--").replace("-", "_")
         if alias:
-            found[alias] = Told(text=f"Another name of `{flag}`", default="")
+            found[alias] = Told(text=f"Another name of --{flag}")
     return found
 
 
 def keys_of(flags: Mapping[str, Flag], told: Mapping[str, Told]) -> Keys:
     """The keys of flags, with what help says of them; KeyError where it says nothing."""
-    return {name: _key(name, flag, told[name]) for name, flag in flags.items()}
+    letters = {each.letter: name for name, each in told.items() if each.letter}
+    return {name: _key(name, flag, _in_a_suite(told[name], letters)) for name, flag in flags.items()}
 
 
-def _in_a_suite(text: str, letters: Mapping[str, str]) -> str:
-    """Flags as keys: `--each` and `-H` are `each` and `header` in a suite."""
-    text = _LONG.sub(lambda match: f"`{match[1].replace('-', '_')}`", text)
-    return _SHORT.sub(lambda match: f"`{letters[match[1]]}`" if match[1] in letters else match[0], text).strip()
+def _in_a_suite(told: Told, letters: Mapping[str, str]) -> Told:
+    """Flags as keys: `--each` and `-H` are `each` and `header` in a suite, and a list replaces
+    repetition.
+    """
+
+    def keys(text: str) -> str:
+        text = _LONG.sub(lambda match: f"`{match[1].replace('-', '_')}`", text)
+        return _SHORT.sub(lambda match: f"`{letters[match[1]]}`" if match[1] in letters else match[0], text)
+
+    return replace(told, text=keys(told.text.replace(" (repeatable)", "")), default=keys(told.default))
 
 
 def _key(name: str, flag: Flag, told: Told) -> Key:

@@ -6,9 +6,7 @@ of what the binary says of its flags.
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,13 +28,10 @@ from plimsoll_lab.suite.keys import (
     VERDICT,
 )
 from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE, WHOLE_PATH
-from plimsoll_lab.suite.program_help import Told, keys_of, read_help
+from plimsoll_lab.suite.program_help import Help, Told, help_of_binary, keys_of, read_help, wrapped
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "suite.md"
 """Where the page is kept."""
-
-Help = Callable[[str], str]
-"""The binary's help about a command, such as `load http`."""
 
 WRITTEN: Mapping[Kind, str] = {
     "text": 'a text: `"..."`',
@@ -89,7 +84,7 @@ _DESTINATION = {
     "path": Told(text="The path that is asked for", default="/"),
 }
 _FORWARD = {
-    "target": Told(text="The part that a port of the lab's choice leads to", default=""),
+    "target": Told(text="The part that a port of the lab's choice leads to"),
     "mappings": Told(text="The command's own mappings, in place of `target`", default=""),
     "connection_log": Told(text="Write a CSV row for each closed connection", default=""),
 }
@@ -301,7 +296,7 @@ def page(help_of: Help) -> str:
     lines = [
         "# Every key of a suite",
         "",
-        *_wrapped(
+        *wrapped(
             "A suite is a TOML file. `plimsoll lab init` writes one with comments, and `plimsoll lab plan SUITE` says "
             "what is wrong with one, and where. A key that is not here is refused."
         ),
@@ -312,7 +307,7 @@ def page(help_of: Help) -> str:
     for section in sections(help_of):
         lines += [f"## {section.title}", ""]
         if section.about:
-            lines += [*_wrapped(section.about), ""]
+            lines += [*wrapped(section.about), ""]
         if section.keys:
             lines += [*_table(section.keys), ""]
     lines += ["## How values are written", "", "| type | written |", "|---|---|"]
@@ -363,7 +358,7 @@ def _figure_lines() -> list[str]:
     return [
         "## Figures",
         "",
-        *_wrapped(
+        *wrapped(
             "A figure has its name in records in `figures`, `figure` and [expect], and its name in limits in "
             "[limits]. *Better* says which way is better for the server."
         ),
@@ -372,34 +367,12 @@ def _figure_lines() -> list[str]:
         "|---|---|---|---|---|",
         *map(row, FIGURES),
         "",
-        *_wrapped(
+        *wrapped(
             "A role has figures `role.NAME.FIGURE`, and each of several generators `client.HOST.FIGURE`, where FIGURE "
             "is one of " + ", ".join(f"`{each.name}`" for each in PART_FIGURES) + "."
         ),
     ]
 
 
-def _wrapped(text: str) -> list[str]:
-    """A paragraph in lines of at most 100 columns."""
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + 1 + len(word) > 100 and lines[-1]:  # noqa: PLR2004 - as every document here
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
-
-
-def main() -> None:
-    """Write the page anew, from the binary that PLIMSOLL_BIN names."""
-    binary = os.environ["PLIMSOLL_BIN"]
-
-    def help_of(command: str) -> str:
-        return subprocess.run(
-            [binary, *command.split(), "--help"], capture_output=True, text=True, check=True, timeout=60
-        ).stdout
-
-    PAGE.write_text(page(help_of), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(help_of_binary), encoding="utf-8")
