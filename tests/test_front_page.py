@@ -77,11 +77,15 @@ def test_a_report_is_a_row_with_its_claim_as_it_ended(tmp_path: Path) -> None:
     rows = [line for line in readme.splitlines() if line.count("|") == 7]
     assert len(rows) == 2 + 5
     epoll = next(line for line in rows if "epoll-scaling:" in line)
-    assert "| 1.94 times (1.90 to 1.98) | **confirmed**; of 10 claims 10 confirmed | " in epoll
+    count = len(ratio["claims"])
+    assert f"| 1.94 times (1.90 to 1.98) | **confirmed**; of {count} claims {count} confirmed | " in epoll
     assert "`plimsoll lab run epoll-scaling --fast`" in epoll
     assert 'src="docs/results/report-epoll-scaling-response_time_us-mean.svg"' in epoll
     forwarder = next(line for line in rows if "port-fwd:" in line)
-    assert "| too few descriptors | **not reachable here**; of 3 claims 3 not reachable here | " in forwarder
+    count = len(lost["claims"])
+    assert (
+        f"| too few descriptors | **not reachable here**; of {count} claims {count} not reachable here | " in forwarder
+    )
     assert "| not measured yet | open | `plimsoll lab run three-servers` | none yet |" in readme
     assert "![epoll is best.](docs/results/demo.svg)\n\n> epoll is best. select stops." in readme
     contents = (folder / "docs" / "SUMMARY.md").read_text()
