@@ -24,6 +24,8 @@ from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.read import TABLES, read_text
 
 HANGS_S = 300
+CANNOT_RUN = 5
+"""The programs' exit code where a machine lacks what a command needs, such as io_uring."""
 BLOCKS = blocks()
 RUN = [block for block in BLOCKS if block.run()]
 COMMANDS = [(block.name, command) for block in BLOCKS for command in block.commands if words(command)]
@@ -161,7 +163,7 @@ def test_the_commands_of_a_document_do_what_they_say(document: Path, folder: Pat
         (folder / "my-server.toml").unlink()
     for block in mine:
         code, said = run_block(block, folder)
-        assert code == 0, f"{block.name}:\n{script(block)}\n{said}"
+        assert code in {0, CANNOT_RUN}, f"{block.name}:\n{script(block)}\n{said}"
 
 
 def toml_blocks() -> list[tuple[str, str]]:
