@@ -164,11 +164,12 @@ fn rows_say_the_phase_and_how_a_request_ended_and_leave_each_second() {
     assert!(received.try_recv().is_err());
     ledger.record(SECOND);
     let told: Vec<_> = received.try_recv().expect("a second is over").into_iter().collect();
-    let told: Vec<_> = told.iter().map(|row| (row.at, row.phase, row.outcome, row.request, row.response_ns)).collect();
+    let told: Vec<_> =
+        told.iter().map(|row| (row.at, row.phase, row.outcome, row.request, row.bytes, row.response_ns)).collect();
     let expected = [
-        (20, Phase::WarmUp, Outcome::Ok, 1, 10),
-        (310, Phase::Window, Outcome::Timeout, 2, 200),
-        (330, Phase::Window, Outcome::Status, 3, 10),
+        (20, Phase::WarmUp, Outcome::Ok, 1, 64, 10),
+        (310, Phase::Window, Outcome::Timeout, 2, 0, 200),
+        (330, Phase::Window, Outcome::Status, 3, 5, 10),
     ];
     assert_eq!(told, expected);
 }
