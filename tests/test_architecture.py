@@ -21,9 +21,10 @@ MAY_IMPORT = {
     "trial": {"trial", "hosts", "stats", "store", "suite", "problem"},
     "analysis": {"analysis", "stats", "store", "suite"},
     "report": {"report", "analysis", "store", "suite"},
+    "foreign": {"foreign", "store", "suite", "problem"},
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
     "web": {"web", "analysis", "report", "store", "problem"},
-    "cli": {"cli", "analysis", "experiment", "hosts", "report", "stats", "store", "suite", "web", "problem"},
+    "cli": {"cli", "analysis", "experiment", "foreign", "hosts", "report", "stats", "store", "suite", "web", "problem"},
 }
 """For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing
 imports `cli`."""

@@ -185,10 +185,11 @@ def _alone(evidence: Evidence) -> list[str]:
     if point is None:
         return [_no_result(evidence)]
     subject = f"At {formatting.setting(point.point)} the server" if point.point else "The server"
-    return [_sentence(subject, point, evidence)]
+    return [sentence(subject, point, evidence)]
 
 
-def _sentence(subject: str, point: PointSummary, evidence: Evidence) -> str:
+def sentence(subject: str, point: PointSummary, evidence: Evidence) -> str:
+    """What a server does at a point, in one sentence."""
     told = []
     for figure in (each for each in ALONE if each in point.figures):
         value = formatting.number(point.figures[figure].median, evidence.figures[figure].unit)

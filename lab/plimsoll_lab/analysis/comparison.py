@@ -69,6 +69,8 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         told = "; ".join(dict.fromkeys(_versions(each.record) for each in every))
         remedy = "if the generator changed with it, measure A again with B's generator"
         warnings.append(Doubt(code="versions_differ", message=f"the runs were made with {told}", remedy=remedy))
+    if any(each.record.imported is not None for each in every):
+        warnings.append(_IMPORTED)
     worse = [each for each in verdicts if each.call == "better" and each.winner == "A"]
     enough = min(len(a), len(b)) >= LEAST_RUNS
     return ComparisonSummary(
@@ -90,6 +92,13 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         verdicts=verdicts,
         warnings=graded(warnings),
     )
+
+
+_IMPORTED = Doubt(
+    code="imported",
+    message="imported files tell neither the machine nor whether the generator or the machine was the limit",
+    remedy="make sure that both sides ran on one machine; plimsoll lab gate checks it",
+)
 
 
 @dataclass(frozen=True, slots=True)

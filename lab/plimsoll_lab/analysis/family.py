@@ -24,7 +24,7 @@ def questions_of(
 ) -> list[Question]:
     """Each figure that is judged at each setting, with what every contender measured there."""
     compare = run.family.compare
-    if compare is None:
+    if compare is None or run.imported is not None:
         return []
     if run.search is not None:
         return capacity_family(run, compare)

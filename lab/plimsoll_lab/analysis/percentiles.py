@@ -12,8 +12,11 @@ from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.settings import Settings
 
-PERCENTILES = (("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999))
-"""The percentiles that a generator's summary has, with their quantiles."""
+PERCENTILES = (
+    *(("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)),
+    *(("p99_9", 0.999), ("p99_99", 0.9999)),
+)
+"""The percentiles that are drawn where a generator's summary has them, with their quantiles."""
 SAMPLES_BEYOND = 10
 """A percentile is drawn where the smallest trial has so many requests beyond it; otherwise one
 request decides it."""
@@ -39,7 +42,7 @@ def curves(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> lis
         quantiles = [
             (quantile, statistics.median(each[key] for each in times))
             for key, quantile in PERCENTILES
-            if times and least * (1 - quantile) >= SAMPLES_BEYOND
+            if times and all(key in each for each in times) and least * (1 - quantile) >= SAMPLES_BEYOND
         ]
         if quantiles:
             found.append(Curve(point=point.point, quantiles=quantiles))

@@ -238,7 +238,7 @@ def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: 
     used = medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
     cpus = environment.cpus
     busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
-    whole = bool(busy and statistics.median(busy) >= FULL * cpus)
+    whole = bool(busy and cpus is not None and statistics.median(busy) >= FULL * cpus)
     most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
     if used is not None and _out_of_cpu(used) and most <= PLATEAU * used and not whole:
         return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]

@@ -14,6 +14,7 @@ from plimsoll_lab.analysis.claims import hold_references, judge_claims
 from plimsoll_lab.analysis.family import control_of, questions_of, without
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.hosts import host_warnings
+from plimsoll_lab.analysis.imported import answer_imported
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.repeats import repeats_that_decide
@@ -104,6 +105,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         complete = len(trials) == len(run.trials)
         valid = complete and not any(point.doubtful for point in points)
         valid = valid and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
+        valid = valid and run.imported is None
     # A search goes past every limit on purpose.
     stops = [] if capacities else _stops(run, points, by_point)
     evidence = Evidence(
@@ -112,6 +114,8 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     gate = judge_gate(run, family, points, trials)
     if gate is not None:
         told = [gate.text, *answer(evidence)[:2]]
+    elif run.imported is not None:
+        told = answer_imported(run, evidence)
     elif answered or not capacities:
         told = answer(evidence)
     else:
@@ -292,7 +296,9 @@ def _warnings(
                 "too_few_trials",
                 f"{len(few)} of {len(points)} points rest on fewer than {LEAST_BLOCKS} results, the least on {least}: "
                 "no interval of their medians reaches 95 %",
-                f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
+                f"use at least {LEAST_BLOCKS} repetitions (--repeat)"
+                if run.imported is None
+                else f"import at least {LEAST_BLOCKS} files of each",
             )
         )
     if searching and run.status != "complete":

@@ -20,6 +20,7 @@ from plimsoll_lab.cli import (
     capacity,
     compare,
     gate,
+    import_results,
     init,
     list_runs,
     plan,
@@ -54,6 +55,7 @@ VERBS = tuple(
         list_runs,
         serve,
         query,
+        import_results,
         prune,
     )
 )

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines
-from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.cli.verb import USAGE, Verb
 from plimsoll_lab.experiment.plan import plan_again
 from plimsoll_lab.experiment.revision import refuse_lost_checkouts
 from plimsoll_lab.experiment.run import changed_since
@@ -33,6 +33,8 @@ def _resume(options: argparse.Namespace) -> int:
     binary = find_binary()
     with folder.lock():
         record = folder.read_run()
+        if record.imported is not None:
+            raise LabError(f"{folder.path} was imported: it has nothing to go on with", exit_code=USAGE)
         changed = changed_since(record, binary)
         if changed and not options.anyway:
             raise LabError(

@@ -6,7 +6,7 @@ import argparse
 import secrets
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.experiment.plan import CLUSTER, WHOLE_PATH_FLAGS, Request, make_plan
 from plimsoll_lab.suite import shipped
@@ -40,10 +40,7 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
 def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None = None) -> tuple[Plan, Request]:
     """Read and expand the suite as it was asked for; `further` are settings by dotted path."""
     path = shipped.find(options.suite)
-    changes: dict[str, Value] = dict(further or {})
-    for text in options.set:
-        key, value = _assignment("--set", text)
-        changes[key] = _toml_value(value)
+    changes: dict[str, Value] = {**(further or {}), **read_settings(options.set)}
     for setting, flag in WHOLE_PATH_FLAGS.items():
         asked = getattr(options, flag.removeprefix("--"))
         if asked is not None:
@@ -84,6 +81,11 @@ def words_of(flag: str, command: str) -> tuple[str, ...]:
     if not words:
         raise SuiteError(f"{flag}: the command is empty; write a program and its arguments")
     return words
+
+
+def read_settings(texts: Sequence[str]) -> dict[str, Value]:
+    """The settings of `--set`, by dotted path."""
+    return {key: _toml_value(value) for key, value in (_assignment("--set", text) for text in texts)}
 
 
 def _refuse_other_hosts(plan: Plan, hosts: str) -> None:

@@ -71,6 +71,9 @@ def _no_chart(summary: RunSummary) -> str:
 
 
 def _loop(run: RunRecord) -> str:
+    if run.imported is not None:
+        tools = formatting.listed(run.imported.tools)
+        return f"Response time is what {tools} took for it; the warnings say where that differs from ours."
     if any("rate" in point.load for point in run.points):
         loop = "The load is an open loop: requests are due on a schedule that does not wait for answers."
     else:

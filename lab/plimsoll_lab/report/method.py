@@ -44,5 +44,10 @@ GLOSSARY = (
 
 def parts() -> list[Part]:
     """The method in four paragraphs, and a glossary."""
+    return [*(Text(text=each) for each in METHOD), *glossary()]
+
+
+def glossary() -> list[Part]:
+    """What the words mean."""
     rows = tuple((Cell(text=word, heading=True), Cell(text=meaning)) for word, meaning in GLOSSARY)
-    return [*(Text(text=each) for each in METHOD), Table(caption="Glossary", head=("word", "meaning"), rows=rows)]
+    return [Table(caption="Glossary", head=("word", "meaning"), rows=rows)]

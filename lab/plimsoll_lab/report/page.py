@@ -94,10 +94,10 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         "page.html",
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
         title=f"{summary.suite}, run {run.run}",
-        line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(summary)}",
+        line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(run, summary)}",
         question=summary.question,
         answer=summary.answer,
-        validity=_validity(summary),
+        validity=_validity(run, summary),
         contenders=shape.contenders,
         opening=opening,
         sections=_sections(
@@ -137,7 +137,7 @@ def _sections(
             "Best: cannot be distinguished from the best; in brackets, by how much several of them may differ. "
             "Level: at most the suite's margin worse. There is no score over all figures.",
             parts=[
-                *(verdicts_tables(summary, shape, run) or [Text(text=_without_competition(summary))]),
+                *(verdicts_tables(summary, shape, run) or [Text(text=_without_verdict(run, summary))]),
                 *scores_tables(summary, shape, run),
                 *controls_fold(summary.controls, run),
             ],
@@ -158,10 +158,8 @@ def _sections(
             name="method",
             title="Method and glossary",
             parts=[
-                Text(text=f"The same order of trials, from the same seed ({summary.seed}):"),
-                Code(text=summary.command),
-                Fold(title="The suite", parts=(Code(text=run.suite.text),)),
-                *method.parts(),
+                *_again(run, summary),
+                *(method.parts() if run.imported is None else method.glossary()),
             ],
         ),
         Section(name="downloads", title="Data to download", parts=_downloads(run, summary, made)),
@@ -169,9 +167,25 @@ def _sections(
     return [each for each in found if each.parts]
 
 
-def _without_competition(summary: RunSummary) -> str:
+def _again(run: RunRecord, summary: RunSummary) -> list[Part]:
+    """How to make the run again."""
+    if run.imported is not None:
+        return [Text(text="Imported by:"), Code(text=summary.command)]
+    return [
+        Text(text=f"The same order of trials, from the same seed ({summary.seed}):"),
+        Code(text=summary.command),
+        Fold(title="The suite", parts=(Code(text=run.suite.text),)),
+    ]
+
+
+def _without_verdict(run: RunRecord, summary: RunSummary) -> str:
     if not any(point.outcome == "ok" for point in summary.points):
         return "No verdict: no point has a valid result."
+    if run.imported is not None:
+        return (
+            "No verdict: imported files do not tell whether their measurements alternated. `plimsoll lab compare` "
+            "compares several imported runs a side."
+        )
     return "No verdict: this suite has one contender, so its figures have nothing to be compared with."
 
 
@@ -186,8 +200,11 @@ def _warnings(summary: RunSummary) -> list[Part]:
     return groups or [Text(text="There are no warnings about this run.")]
 
 
-def _validity(summary: RunSummary) -> Validity:
+def _validity(run: RunRecord, summary: RunSummary) -> Validity:
     trials = summary.trials
+    if run.imported is not None and trials.valid:
+        text = f"{trials.valid} of {trials.measured} files have a result; nobody checked it here."
+        return Validity(badge="not checked", tone="doubtful", text=text)
     base = f"{trials.valid} of {trials.measured} trials are valid results"
     if summary.status != "complete":
         return Validity(
@@ -222,9 +239,12 @@ def _digest(script: str) -> str:
 
 
 def _when(run: RunRecord) -> str:
-    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(run.started_unix_s))
+    when = time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(run.started_unix_s))
+    return when if run.imported is None else f"imported on {when}"
 
 
-def _scale(summary: RunSummary) -> str:
+def _scale(run: RunRecord, summary: RunSummary) -> str:
     trials = summary.trials
+    if run.imported is not None:
+        return f"{trials.measured} file{'' if trials.measured == 1 else 's'}"
     return f"{trials.measured} of {trials.planned} trials, {formatting.elapsed(summary.elapsed_s)}"

@@ -6,7 +6,7 @@ do not name is passed over, as programs may tell more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -213,3 +213,15 @@ def read_output(form: type[OutputT], told: object, who: str) -> OutputT:
             f"cannot read what {who} printed: {where}: {first['msg']}; use plimsoll and plimsoll-lab of one version",
             exit_code=ENVIRONMENT,
         ) from None
+
+
+def pick(record: Mapping[str, object], names: Iterable[str]) -> dict[str, float]:
+    """The numbers of a record by their paths."""
+    found: dict[str, float] = {}
+    for name in names:
+        value: object = record
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[name] = value
+    return found

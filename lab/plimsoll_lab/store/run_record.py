@@ -63,23 +63,23 @@ class DescriptorLimits(Record):
 class EnvironmentRecord(Record):
     """What a result depends on besides the question; null where the machine does not tell."""
 
-    system: str
+    system: str | None = None
     """The kernel and its release."""
-    machine: str
+    machine: str | None = None
     """The processor's architecture."""
     cpu: str | None = None
     """The processor's model."""
-    cpus: int
+    cpus: int | None = None
     """CPUs that the lab may use."""
     memory: str | None = None
     """MemTotal of /proc/meminfo."""
-    hypervisor: str
+    hypervisor: str | None = None
     """Whether the processor shows one."""
-    open_files_limit: DescriptorLimits
+    open_files_limit: DescriptorLimits | None = None
     """Descriptors of a process."""
-    metering: str
+    metering: str | None = None
     """Where the cost of a server is read from."""
-    python: str
+    python: str | None = None
     """The version that runs the lab."""
     tcp_congestion_control: str | None = None
     """net.ipv4.tcp_congestion_control."""
@@ -331,6 +331,37 @@ class HostRecord(Record):
     """What the machine told."""
 
 
+class ImportedFile(Record):
+    """A file of another load generator, as it was imported."""
+
+    trial: int
+    """The number of its trial."""
+    name: str
+    """Its name, without its folder."""
+    tool: str
+    """What wrote it."""
+    target: str
+    """The address that was loaded, without credentials; empty where the file does not tell."""
+    sha256: str
+    """The digest of its content."""
+    started_unix_s: float | None
+    """When the measurement began; null where the file does not tell."""
+
+
+class ImportRecord(Record):
+    """Where the trials of an imported run come from."""
+
+    unix_s: float
+    """When they were imported."""
+    files: Sequence[ImportedFile]
+    """Each file, in order."""
+
+    @property
+    def tools(self) -> list[str]:
+        """The tools that wrote them, each once."""
+        return list(dict.fromkeys(each.tool for each in self.files))
+
+
 class RunRecord(Record):
     """What a run is about, written before its first trial: run.json."""
 
@@ -390,6 +421,9 @@ class RunRecord(Record):
     """Figures of documents, in the figure's own unit."""
     claims: Sequence[Claim] = ()
     """Conclusions of documents, as the suite states them before the run."""
+    imported: ImportRecord | None = None
+    """Of a run that another load generator made: its files. Nobody checked its trials, and no
+    verdict follows from their order."""
 
     def figure(self, name: str) -> Figure:
         """A figure of this run by its name. Raises `KeyError` where there is none."""

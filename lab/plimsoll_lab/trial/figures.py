@@ -5,7 +5,7 @@ here.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.stats.backlog import batch_growth
@@ -15,6 +15,7 @@ from plimsoll_lab.store.program_output import (
     HostRow,
     LoadSummary,
     Second,
+    pick,
     read_output,
 )
 from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
@@ -78,18 +79,6 @@ def trial_figures(told: Told, point: Point) -> Figures:
         own = _table(generator, "summary")
         figures |= _part(f"client.{generator['host']}", own, _table(own, "generator"))
     return figures
-
-
-def pick(record: Mapping[str, object], names: Iterable[str]) -> Figures:
-    """The numbers of a record by their paths."""
-    found: Figures = {}
-    for name in names:
-        value: object = record
-        for key in name.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            found[name] = value
-    return found
 
 
 def sequences(connections: Sequence[Json]) -> Figures:

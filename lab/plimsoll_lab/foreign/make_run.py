@@ -1,0 +1,213 @@
+"""Makes a run of the results of other tools: a file a trial, a contender at a load a point."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from plimsoll_lab import __version__
+from plimsoll_lab.foreign.read import read_result
+from plimsoll_lab.foreign.result import USAGE, Options, Result
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.folder import RunFolder, new_run
+from plimsoll_lab.store.program_output import pick
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import (
+    EnvironmentRecord,
+    FamilyRecord,
+    ImportedFile,
+    ImportRecord,
+    PointRecord,
+    RequestRecord,
+    RunRecord,
+    SuiteRecord,
+)
+from plimsoll_lab.store.timelines import write_timelines
+from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Axis, PlannedTrial, RunSettings
+
+CONTENDER = "contender"
+TAILS = ("response_time_us.p99", "response_time_us.p90", "response_time_us.p50", "response_time_us.mean")
+"""The first of these that every file has is compared."""
+MARGIN = 0.05
+"""Within this ratio two sides are equivalent, as in a suite that does not say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A file to import."""
+
+    path: Path
+    """Where it is."""
+    name: str | None
+    """The contender that it is of; None where none was named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a person says about the files."""
+
+    options: Options
+    """What they do not tell."""
+    load: Settings
+    """Settings of the load, over those that they tell."""
+    suite: str | None
+    """A name for the run's suite; None: the names of the tools."""
+    question: str | None
+    """Its question; None: one about the tools."""
+    command: str
+    """The command line, to import them again."""
+    now_unix_s: float
+    """The time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Placed:
+    """A result at its point."""
+
+    source: Source
+    result: Result
+    point: int
+    block: int
+
+
+def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
+    """Import the files as one run below `out`. Nothing is written where one of them is refused."""
+    if len({each.name is None for each in sources}) > 1:
+        raise LabError("import: name every file, as in NAME=FILE, or none", exit_code=USAGE)
+    results = [read_result(each.path, asked.options) for each in sources]
+    loads = [{**each.load, **asked.load} for each in results]
+    varied = [key for key in dict.fromkeys(key for each in loads for key in each) if _varies(key, loads)]
+    settings = [_setting(source, load, varied) for source, load in zip(sources, loads, strict=True)]
+    places = list(dict.fromkeys(json.dumps(each) for each in settings))
+    placed: list[_Placed] = []
+    for source, result, setting in zip(sources, results, settings, strict=True):
+        point = places.index(json.dumps(setting))
+        block = 1 + sum(each.point == point for each in placed)
+        placed.append(_Placed(source=source, result=result, point=point, block=block))
+    first = {each.point: place for place, each in reversed(list(enumerate(placed)))}
+    points = [
+        PointRecord(number=number, setting=settings[place], server={}, load=loads[place])
+        for number, place in sorted(first.items())
+    ]
+    trials = [_trial(number, each, points[each.point].setting) for number, each in enumerate(placed, 1)]
+    folder = new_run(out)
+    folder.write_run(_run(folder, points, placed, trials, asked))
+    for trial, each in zip(trials, placed, strict=True):
+        folder.write_trial(trial)
+        if each.result.seconds:
+            _write_seconds(folder, trial, each.result)
+    return folder
+
+
+def _varies(key: str, loads: Sequence[Settings]) -> bool:
+    return len({json.dumps(each.get(key)) for each in loads}) > 1
+
+
+def _setting(source: Source, load: Settings, varied: Sequence[str]) -> dict[str, Value]:
+    """What tells a point from the others."""
+    named: dict[str, Value] = {} if source.name is None else {CONTENDER: source.name}
+    return named | {f"load.{key}": load.get(key, "not told") for key in varied}
+
+
+def _trial(number: int, placed: _Placed, setting: Settings) -> TrialRecord:
+    result = placed.result
+    figures = pick(result.summary, (each.name for each in FIGURES))
+    completed = figures.get("requests.completed", 0)
+    return TrialRecord(
+        number=number,
+        block=placed.block,
+        point=placed.point,
+        setting=setting,
+        outcome="ok" if completed else "failed",
+        reason=None if completed else "no request was completed",
+        warnings=tuple(result.doubts),
+        figures=figures if completed else {},
+        started_unix_s=result.started_unix_s or 0.0,
+        elapsed_s=result.elapsed_s or 0.0,
+        server={},
+        load={"summary": result.summary},
+        machine={} if result.elapsed_s is None else {"window_s": result.elapsed_s},
+    )
+
+
+def _run(
+    folder: RunFolder,
+    points: Sequence[PointRecord],
+    placed: Sequence[_Placed],
+    trials: Sequence[TrialRecord],
+    asked: Asked,
+) -> RunRecord:
+    tools = list(dict.fromkeys(each.result.tool for each in placed))
+    paths = dict.fromkeys(path for each in points for path in each.setting)
+    axes = tuple(Axis(path=path, values=tuple(dict.fromkeys(each.setting[path] for each in points))) for path in paths)
+    several = any(each.path == CONTENDER and len(each.values) > 1 for each in axes)
+    known = [trial.figures for trial in trials if trial.outcome == "ok"]
+    judged = [name for name in ("completed_rate", _tail(known)) if name and all(name in each for each in known)]
+    versions = {each.result.tool: each.result.version or "not recorded" for each in placed}
+    return RunRecord(
+        run=folder.path.name,
+        status="complete",
+        suite=SuiteRecord(
+            name=asked.suite or "-".join(tools),
+            question=asked.question or f"What did {' and '.join(tools)} measure?",
+            source="",
+            directory="",
+            text="",
+        ),
+        request=RequestRecord(suite="", changes={}, only={}),
+        command=asked.command,
+        seed=0,
+        started_unix_s=asked.now_unix_s,
+        finished_unix_s=asked.now_unix_s,
+        versions=versions | {"lab": __version__},
+        environment=EnvironmentRecord(),
+        axes=axes,
+        points=points,
+        trials=[PlannedTrial(number=each.number, block=each.block, point=each.point) for each in trials],
+        settings=RunSettings(repeat=max(each.block for each in placed)),
+        limits=(),
+        family=FamilyRecord(compare=CONTENDER if several else None, figures=judged, margin=MARGIN),
+        figures=FIGURES,
+        imported=ImportRecord(
+            unix_s=asked.now_unix_s, files=[_file(number, each) for number, each in enumerate(placed, 1)]
+        ),
+    )
+
+
+def _tail(known: Sequence[Mapping[str, float]]) -> str | None:
+    """The response time that is compared: as far in the tail as every file goes."""
+    return next((name for name in TAILS if known and all(name in each for each in known)), None)
+
+
+def _file(number: int, placed: _Placed) -> ImportedFile:
+    return ImportedFile(
+        trial=number,
+        name=placed.source.path.name,
+        tool=placed.result.tool,
+        target=placed.result.target,
+        sha256=hashlib.sha256(placed.source.path.read_bytes()).hexdigest(),
+        started_unix_s=placed.result.started_unix_s,
+    )
+
+
+def _write_seconds(folder: RunFolder, trial: TrialRecord, result: Result) -> None:
+    """The timeline, through the lines that a generator of ours writes."""
+    records = folder.records(trial.number)
+    lines = (
+        {
+            "phase": "window",
+            "second": each.second,
+            "completed": each.completed,
+            "failed": each.failed,
+            "response_time_us": dict(each.response_time_us),
+        }
+        for each in result.seconds
+    )
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (records / "load.timeseries.jsonl").write_text(text, encoding="utf-8")
+    write_timelines(folder.path, records, trial)

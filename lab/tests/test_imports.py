@@ -1,0 +1,467 @@
+"""Results of other load generators: their figures in our units, what they lack, and what is
+refused.
+
+The files here are written after the tools' documentation.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import run_lab
+from hdrh.histogram import HdrHistogram
+
+from plimsoll_lab.foreign.read import read_result
+from plimsoll_lab.foreign.result import ForeignFileError, Options, Result
+from plimsoll_lab.store.timelines import read_timeline
+
+TREND = {"avg": 5.0, "min": 1.0, "med": 4.0, "max": 40.0, "p(90)": 9.0, "p(95)": 12.0, "p(99)": 20.0}
+FAST = {"avg": 4.5, "min": 1.0, "med": 4.0, "max": 30.0, "p(90)": 8.0, "p(95)": 11.0, "p(99)": 19.0}
+
+
+def k6_export(**changes: object) -> dict[str, Any]:
+    metrics = {
+        "http_reqs": {"count": 1000, "rate": 100.0},
+        "http_req_failed": {"passes": 10, "fails": 990, "value": 0.01},
+        "http_req_duration": TREND,
+        "http_req_duration{expected_response:true}": FAST,
+        "vus_max": {"value": 20, "min": 20, "max": 20},
+        "temperature": {"value": -3, "min": -5, "max": 1},
+    }
+    return {"metrics": metrics | changes, "root_group": {"name": ""}}
+
+
+def k6_handled() -> dict[str, Any]:
+    metrics = {
+        name: {"type": "trend", "contains": "time", "values": values} for name, values in k6_export()["metrics"].items()
+    }
+    return {"metrics": metrics, "state": {"testRunDurationMs": 10_000.0}, "options": {}}
+
+
+def k6_readable() -> dict[str, Any]:
+    values: dict[str, Any] = {**k6_export()["metrics"], "http_reqs": {"count": 1000}}
+    values["http_req_failed"] = {"matches": 10, "rate": 0.01, "total": 1000}
+    metrics = [{"name": name, "type": "any", "contains": "time", "values": each} for name, each in values.items()]
+    return {
+        "version": "1.0.0",
+        "config": {"duration": 10.0, "execution": "local", "script": "x.js"},
+        "metadata": {"k6Version": "2.0.0", "generatedAt": "2026-01-01T00:00:00Z"},
+        "results": {"checks": {"metrics": [], "results": []}, "metrics": metrics},
+    }
+
+
+def k6_lines() -> str:
+    """A hundred requests of 10 ms and one a tenth of a second long that fails, from 12:00:00 on."""
+    lines: list[dict[str, Any]] = [{"type": "Metric", "metric": "http_req_duration", "data": {"type": "trend"}}]
+    for number in range(100):
+        time = f"2026-01-01T12:00:{(number + 1) / 50:09.6f}789Z"
+        tags = {"expected_response": "true", "status": "200"}
+        data = {"time": time, "value": 10.0 + number / 10, "tags": tags}
+        lines.append({"type": "Point", "metric": "http_req_duration", "data": data})
+    failed = {"time": "2026-01-01T14:00:01.5+02:00", "value": 100.0, "tags": {"expected_response": "false"}}
+    lines.append({"type": "Point", "metric": "http_req_duration", "data": failed})
+    lines.append({"type": "Point", "metric": "vus_max", "data": {"time": failed["time"], "value": 5, "tags": None}})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def oha(**changes: object) -> dict[str, Any]:
+    percentiles = {"p10": 0.001, "p25": 0.001, "p50": 0.002, "p75": 0.003, "p90": 0.004, "p95": 0.005, "p99": 0.009}
+    summary = {"successRate": 1.0, "total": 2.0, "slowest": 0.02, "fastest": 0.0005, "average": 0.0022}
+    document = {
+        "summary": {**summary, "requestsPerSec": 505.0, "totalData": 100, "sizePerRequest": 1, "sizePerSec": 50.0},
+        "latencyPercentiles": {**percentiles, "p99.9": 0.015, "p99.99": 0.019},
+        "statusCodeDistribution": {"200": 990, "500": 10},
+        "errorDistribution": {"connection refused": 5, "aborted due to deadline": 5},
+    }
+    return document | changes
+
+
+def fortio(**changes: object) -> dict[str, Any]:
+    percentiles = [{"Percentile": 50, "Value": 0.002}, {"Percentile": 99, "Value": 0.01}]
+    histogram = {"Count": 800, "Min": 0.001, "Max": 0.02, "Sum": 1.8, "Avg": 0.00225, "StdDev": 0.001}
+    document = {
+        "RunType": "HTTP",
+        "StartTime": "2026-01-01T12:00:00.123456789Z",
+        "RequestedQPS": "400",
+        "RequestedDuration": "2s",
+        "ActualQPS": 399.9,
+        "ActualDuration": 2_000_000_000,
+        "NumThreads": 8,
+        "Version": "1.60.3",
+        "DurationHistogram": {**histogram, "Data": None, "Percentiles": percentiles},
+        "ErrorsDurationHistogram": {"Count": 8, "Min": 0, "Max": 0, "Sum": 0, "Avg": 0, "StdDev": 0, "Data": None},
+        "RetCodes": {"200": 792, "-1": 8},
+        "URL": "http://ann:secret@127.0.0.1:8000/a?token=1",
+    }
+    return document | changes
+
+
+WRK2 = """Running 30s test @ http://127.0.0.1:8000/index.html
+  2 threads and 100 connections
+  Thread calibration: mean lat.: 1.100ms, rate sampling interval: 10ms
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     1.20ms  500.00us  10.00ms   90.00%
+    Req/Sec     1.05k   100.00     1.30k    80.00%
+  Latency Distribution (HdrHistogram - Recorded Latency)
+ 50.000%    1.10ms
+ 75.000%    1.40ms
+ 90.000%    1.80ms
+ 99.000%    3.00ms
+ 99.900%    8.00ms
+ 99.990%    9.90ms
+ 99.999%   10.00ms
+100.000%   10.00ms
+
+  Detailed Percentile spectrum:
+       Value   Percentile   TotalCount 1/(1-Percentile)
+
+       0.100     0.000000            1         1.00
+      10.000     1.000000        39000          inf
+#[Mean    =        1.201, StdDeviation   =        0.501]
+#[Max     =       10.000, Total count    =        39000]
+#[Buckets =           27, SubBuckets     =         2048]
+----------------------------------------------------------
+  60000 requests in 30.00s, 19.81MB read
+  Non-2xx or 3xx responses: 600
+Requests/sec:   2000.00
+Transfer/sec:    676.18KB
+"""
+WRK = """Running 1m test @ http://127.0.0.1:8000
+  2 threads and 20 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   330.00us    1.15ms   1.05s    78.17%
+    Req/Sec   300.70      9.00   323.00     78.17%
+  Latency Distribution
+     50%  331.00us
+     75%  336.00us
+     90%    3.40ms
+     99%    1.02s
+  36000 requests in 1.00m, 3.68GB read
+  Socket errors: connect 1, read 2, write 3, timeout 4
+Requests/sec:    600.00
+Transfer/sec:     62.82MB
+"""
+HGRM = """       Value     Percentile TotalCount 1/(1-Percentile)
+
+       1.000 0.000000000000         10           1.00
+       2.000 0.500000000000        500           2.00
+       5.000 0.900000000000        900          10.00
+       9.000 0.990625000000        995         106.67
+      20.000 1.000000000000       1000
+#[Mean    =        2.500, StdDeviation   =        1.500]
+#[Max     =       20.000, Total count    =         1000]
+#[Buckets =           20, SubBuckets     =         2048]
+"""
+
+
+def hlog(tags: tuple[str, ...] = ("",)) -> str:
+    """Two intervals of a second a tag, with 100 values each of 1 to 100 ms, in nanoseconds."""
+    lines = ["#[Histogram log format version 1.2]", "#[StartTime: 1767268800.000 (seconds since epoch), Thu]"]
+    lines.append('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"')
+    for tag in tags:
+        for number in range(2):
+            histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+            for value in range(1, 101):
+                histogram.record_value(value * 1_000_000)
+            lines.append(f"{f'Tag={tag},' if tag else ''}{number}.000,1.000,100.000,{histogram.encode().decode()}")
+    return "\n".join(lines) + "\n"
+
+
+def read(
+    tmp_path: Path,
+    content: object,
+    unit: str | None = None,
+    duration_s: float | None = None,
+    tag: str | None = None,
+) -> Result:
+    path = tmp_path / "file"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return read_result(path, Options(unit=unit, duration_s=duration_s, tag=tag))
+
+
+def times(result: Result) -> dict[str, float]:
+    found = result.summary["response_time_us"]
+    assert isinstance(found, dict)
+    return found
+
+
+def codes(result: Result) -> set[str]:
+    return {each.code for each in result.doubts}
+
+
+@pytest.mark.parametrize("document", [k6_export(), k6_handled(), k6_readable()], ids=["export", "handled", "readable"])
+def test_every_summary_of_k6_tells_the_same(document: dict[str, Any], tmp_path: Path) -> None:
+    found = read(tmp_path, document)
+    assert found.tool == "k6"
+    assert found.load == {"virtual_users": 20}
+    assert found.elapsed_s == 10.0
+    assert found.summary["completed_rate"] == pytest.approx(99.0)
+    assert found.summary["failed_ratio"] == 0.01
+    assert times(found)["count"] == 990
+    assert times(found)["p99"] == 19_000, "of requests that were completed"
+    assert codes(found) == {"imported", "coordinated_omission"}
+
+
+def test_what_a_summary_of_k6_lacks_is_said(tmp_path: Path) -> None:
+    document = k6_export(dropped_iterations={"count": 7, "rate": 0.7})
+    del document["metrics"]["http_req_duration{expected_response:true}"]
+    document["metrics"]["http_req_duration"] = {name: TREND[name] for name in ("avg", "min", "med", "max", "p(95)")}
+    found = read(tmp_path, document)
+    assert {"failures_included", "percentiles_missing", "dropped_iterations"} <= codes(found)
+    assert "p99" not in times(found)
+    del document["metrics"]["http_req_failed"]
+    old = read(tmp_path, document)
+    assert "failures_unknown" in codes(old)
+    assert "failed_ratio" not in old.summary
+
+
+def test_the_lines_of_k6_give_exact_percentiles_and_seconds(tmp_path: Path) -> None:
+    found = read(tmp_path, k6_lines())
+    assert found.load == {"virtual_users": 5}
+    assert times(found)["count"] == 100
+    assert times(found)["p50"] == pytest.approx(14_900)
+    assert times(found)["p99"] == pytest.approx(19_800)
+    assert found.started_unix_s == pytest.approx(1767268800.01, abs=1e-3), "the start of the first request"
+    assert found.elapsed_s == pytest.approx(1.99, abs=1e-3)
+    assert [(each.completed, each.failed) for each in found.seconds] == [(50, 0), (50, 1)]
+    packed = tmp_path / "packed.gz"
+    packed.write_bytes(gzip.compress(k6_lines().encode()))
+    assert read_result(packed, Options()).summary == found.summary
+
+
+def test_oha_counts_statuses_of_failure_as_failures_and_the_deadline_as_none(tmp_path: Path) -> None:
+    found = read(tmp_path, oha())
+    assert found.summary["requests"] == {"completed": 990, "failed": 15, "in_flight": 5}
+    assert found.summary["completed_rate"] == 495.0
+    assert found.summary["failed_ratio"] == pytest.approx(15 / 1005)
+    assert (times(found)["p50"], times(found)["p99_9"], times(found)["max"]) == (2000, 15_000, 20_000)
+    assert codes(found) == {"imported", "coordinated_omission", "failures_included", "load_unknown"}
+    apart = read(tmp_path, oha(latencyPercentilesSuccessful={"p50": 0.001, "p99": 0.002}))
+    assert times(apart) == {"count": 990, "p50": 1000, "p99": 2000}
+    assert "failures_included" not in codes(apart)
+
+
+def test_fortio_tells_its_load_and_no_secret(tmp_path: Path) -> None:
+    found = read(tmp_path, fortio())
+    assert found.load == {"connections": 8, "rate": 400, "duration": "2s"}
+    assert found.target == "http://127.0.0.1:8000/a"
+    assert found.version == "1.60.3"
+    assert found.summary["completed_rate"] == 396.0
+    assert found.summary["failed_ratio"] == 0.01
+    assert (times(found)["count"], times(found)["p50"], times(found)["p99"]) == (800, 2000, 10_000)
+    old = fortio(RequestedQPS="max")
+    del old["ErrorsDurationHistogram"]
+    assert read(tmp_path, old).summary["failed_ratio"] == 0.01, "from the codes"
+    assert "rate" not in read(tmp_path, old).load
+
+
+def test_wrk2_is_read_in_microseconds(tmp_path: Path) -> None:
+    found = read(tmp_path, WRK2)
+    assert found.tool == "wrk2"
+    assert found.load == {"connections": 100, "duration": "30s"}
+    assert found.elapsed_s == 30.0
+    assert found.summary["completed_rate"] == 1980.0, "without failing statuses"
+    assert times(found)["count"] == 39_000, "without its calibration"
+    assert times(found) | {"p50": 1100, "p99": 3000, "p99_9": 8000, "max": 10_000, "mean": 1201} == times(found)
+    assert "coordinated_omission" not in codes(found)
+    assert "calibration_left_out" in codes(found)
+
+
+def test_wrk_has_other_units_and_no_correction(tmp_path: Path) -> None:
+    found = read(tmp_path, WRK)
+    assert found.tool == "wrk"
+    assert times(found) | {"p50": 331, "p90": 3400, "p99": 1_020_000, "max": 1_050_000} == times(found)
+    assert found.summary["requests"] == {"completed": 36_000, "failed": 5, "timed_out": 4}
+    assert {"coordinated_omission", "timeouts_counted_again"} <= codes(found)
+    bare = "\n".join(line for line in WRK.splitlines() if "Distribution" not in line and "%  " not in line) + "\n"
+    assert "percentiles_missing" in codes(read(tmp_path, bare))
+
+
+def test_a_distribution_needs_its_unit_and_its_duration(tmp_path: Path) -> None:
+    with pytest.raises(ForeignFileError, match="does not tell its unit"):
+        read(tmp_path, HGRM)
+    found = read(tmp_path, HGRM, unit="ms")
+    assert times(found) | {"count": 1000, "p50": 2000, "p90": 5000, "p99": 9000, "max": 20_000} == times(found)
+    assert "rate_unknown" in codes(found)
+    assert "completed_rate" not in found.summary
+    assert read(tmp_path, HGRM, unit="ms", duration_s=10.0).summary["completed_rate"] == 100.0
+    own = read(tmp_path, HGRM + "#[2,000 connections; response time in us]\n")
+    assert times(own)["p50"] == 2, "our own export tells it"
+
+
+def test_a_log_of_histograms_is_merged_and_drawn_by_the_second(tmp_path: Path) -> None:
+    found = read(tmp_path, hlog(), unit="ns")
+    assert found.summary["completed_rate"] == 100.0
+    assert times(found)["count"] == 200
+    assert times(found)["p50"] == pytest.approx(50_000, rel=0.002)
+    assert times(found)["max"] == pytest.approx(100_000, rel=0.002)
+    assert found.started_unix_s == 1767268800.0
+    assert [each.completed for each in found.seconds] == [100, 100]
+    assert read(tmp_path, hlog(), unit="us").summary["requests"] == {"completed": 200}
+    with pytest.raises(ForeignFileError, match="longer than a day"):
+        read(tmp_path, hlog(), unit="s")
+
+
+def test_a_log_of_several_tags_wants_one_of_them(tmp_path: Path) -> None:
+    with pytest.raises(ForeignFileError, match="several tags: get, put; choose one with --tag"):
+        read(tmp_path, hlog(("get", "put")), unit="ns")
+    assert times(read(tmp_path, hlog(("get", "put")), unit="ns", tag="put"))["count"] == 200
+    with pytest.raises(ForeignFileError, match="no interval with the tag post"):
+        read(tmp_path, hlog(("get", "put")), unit="ns", tag="post")
+
+
+CUT = hlog()[:-30] + "\n"
+REFUSED = {
+    "nothing": ("", "it is empty"),
+    "a text": ("hello\n", "no known format"),
+    "other JSON": ('{"a": 1}', "JSON of no known tool"),
+    "half a document": (json.dumps(oha())[:200], "is not JSON"),
+    "not a number": (json.dumps(oha()).replace("0.002,", "NaN,", 1), "NaN is no number"),
+    "an infinite time": (json.dumps(oha()).replace("0.02,", "1e999,", 1), "finite"),
+    "a negative count": (oha(statusCodeDistribution={"200": -5}), "greater than or equal to 0"),
+    "percentiles that fall": (oha(latencyPercentiles={"p50": 0.003, "p99": 0.001}), "p99 lies below p50"),
+    "k6 without HTTP": (k6_export(http_reqs={}), "no metric http_reqs"),
+    "more failures than requests": (k6_export(http_req_failed={"passes": 5000}), "5000 failed requests of 1000"),
+    "lines that end early": (k6_lines()[:-20], "line 103 is not JSON"),
+    "a time without a zone": (k6_lines().replace("789Z", "789", 1), "has no time zone"),
+    "fortio of the wrong kind": (fortio(ActualDuration="2s"), "ActualDuration"),
+    "wrk that was stopped": (WRK.partition("  36000")[0], "ends before the totals"),
+    "wrk twice": (WRK + WRK, "several runs"),
+    "rows that fall": (HGRM.replace("9.000", "1.500", 1), "do not rise"),
+    "rows that end early": (HGRM.partition("      20.000")[0], "ends before its last row"),
+    "a cut histogram": (CUT, "line 5 cannot be decoded"),
+    "a line that is none": (hlog() + "and so on\n", "line 6 is no interval"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_broken_file_is_refused_with_its_reason(case: str, tmp_path: Path) -> None:
+    content, reason = REFUSED[case]
+    with pytest.raises(ForeignFileError, match=reason) as refusal:
+        read(tmp_path, content, unit="ms" if content == HGRM or "rows" in case else "ns")
+    assert refusal.value.exit_code == 2
+    assert str(tmp_path / "file") in str(refusal.value)
+
+
+def test_binary_files_and_damaged_archives_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content, reason in ((b"\xff\xfe\x00", "no text in UTF-8"), (gzip.compress(b"{}")[:-6], "damaged")):
+        path.write_bytes(content)
+        with pytest.raises(ForeignFileError, match=reason):
+            read_result(path, Options())
+    with pytest.raises(ForeignFileError, match="cannot be read: No such file"):
+        read_result(tmp_path / "none", Options())
+
+
+def test_an_import_is_a_run_with_a_page_and_no_verdict(tmp_path: Path) -> None:
+    for number in range(6):
+        scaled = oha(summary={**oha()["summary"], "total": 2.0 + number / 100})
+        (tmp_path / f"a{number}.json").write_text(json.dumps(scaled))
+        (tmp_path / f"b{number}.json").write_text(json.dumps(oha(summary={**scaled["summary"], "total": 4.0})))
+    files = [f"{name}={name}{number}.json" for name in ("a", "b") for number in range(6)]
+    done = run_lab(
+        tmp_path, "import", *files, "--set", "load.connections=50", "--question", "Is <b>bold</b>?", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["valid"] is False
+    assert summary["verdicts"] == []
+    assert "12 results of oha, imported" in summary["answer"][0]
+    assert [each["point"] for each in summary["points"]] == [{"contender": "a"}, {"contender": "b"}]
+    assert [each["valid_n"] for each in summary["points"]] == [6, 6]
+    assert {each["code"] for each in summary["warnings"]} >= {"imported", "coordinated_omission", "load_unknown"}
+    page = (tmp_path / "runs/0001/report.html").read_text()
+    assert "Is &lt;b&gt;bold&lt;/b&gt;?" in page
+    assert "<b>bold" not in page
+    assert "no coordinated omission" not in page
+    assert "not checked" in page
+    assert "a0.json" in page
+    again = run_lab(tmp_path, "resume", "runs/0001")
+    assert again.returncode == 2
+    assert "was imported" in again.stderr
+
+
+def test_a_name_of_a_contender_is_escaped_on_the_page(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(oha()))
+    done = run_lab(tmp_path, "import", "<img src>=a.json", "b</script>=a.json")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "runs/0001/report.html").read_text()
+    assert "<img src>" not in page
+    assert "b</script>" not in page
+
+
+def test_files_of_several_loads_are_points_of_one_axis(tmp_path: Path) -> None:
+    for threads in (8, 16):
+        (tmp_path / f"{threads}.json").write_text(json.dumps(fortio(NumThreads=threads)))
+    done = run_lab(tmp_path, "import", "8.json", "16.json", "8.json", "--json")
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout)["points"]
+    assert [(each["point"], each["n"]) for each in points] == [
+        ({"load.connections": 8}, 2),
+        ({"load.connections": 16}, 1),
+    ]
+
+
+def test_a_timeline_of_an_import_is_drawn(tmp_path: Path) -> None:
+    (tmp_path / "x.hlog").write_text(hlog())
+    done = run_lab(tmp_path, "import", "x.hlog", "--unit", "ns")
+    assert done.returncode == 0, done.stderr
+    rows = [
+        (at_s, value) for _, at_s, _, figure, value in read_timeline(tmp_path / "runs/0001", 1) if figure == "completed"
+    ]
+    assert rows == [(0.0, 100.0), (1.0, 100.0)]
+    assert 'data-chart="timelines-0"' in (tmp_path / "runs/0001/report.html").read_text()
+
+
+def test_a_refused_file_leaves_no_run(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text(json.dumps(oha()))
+    (tmp_path / "bad.json").write_text("{")
+    done = run_lab(tmp_path, "import", "good.json", "bad.json")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: bad.json: cannot be imported: it is not JSON")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+    mixed = run_lab(tmp_path, "import", "a=good.json", "good.json")
+    assert "name every file" in mixed.stderr
+
+
+def test_a_measurement_without_a_completed_request_has_failed(tmp_path: Path) -> None:
+    nothing = oha(statusCodeDistribution={}, latencyPercentiles={"p50": None}, errorDistribution={"refused": 9})
+    nothing["summary"] |= {"slowest": None, "fastest": None, "average": None}
+    (tmp_path / "x.json").write_text(json.dumps(nothing))
+    done = run_lab(tmp_path, "import", "x.json", "--json")
+    assert done.returncode == 1
+    (point,) = json.loads(done.stdout)["points"]
+    assert (point["outcome"], point["reason"]) == ("failed", "no request was completed")
+
+
+def test_imported_runs_are_compared_with_five_a_side(tmp_path: Path) -> None:
+    sides: dict[str, list[str]] = {"a": [], "b": []}
+    for number in range(5):
+        for side, factor in (("a", 1.0), ("b", 1.5)):
+            seconds = 2.0 * factor * (1 + number / 1000)
+            (tmp_path / "x.json").write_text(json.dumps(oha(summary={**oha()["summary"], "total": seconds})))
+            done = run_lab(tmp_path, "import", "x.json", "--set", "load.connections=50", "--json")
+            sides[side].append(json.loads(done.stdout)["run"])
+    done = run_lab(tmp_path, "compare", *sides["a"], "--with", *sides["b"], "--json")
+    compared = json.loads(done.stdout)
+    assert done.returncode == 3, done.stdout
+    rate = next(each for each in compared["verdicts"] if each["figure"] == "completed_rate")
+    assert (rate["call"], rate["winner"]) == ("better", "A")
+    assert "imported" in {each["code"] for each in compared["warnings"]}
+    one = run_lab(tmp_path, "compare", sides["a"][0], sides["b"][0], "--json")
+    assert one.returncode == 4, "one run a side tells no difference"
+
+
+def test_an_import_cannot_be_compared_with_a_run_of_ours(tmp_path: Path, finished: tuple[Path, object]) -> None:
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    (tmp_path / "x.json").write_text(json.dumps(oha()))
+    run_lab(tmp_path, "import", "x.json")
+    done = run_lab(tmp_path, "compare", "runs/0001", "runs/0002", "--json")
+    assert done.returncode == 4
+    assert any("not known in B" in each for each in json.loads(done.stdout)["not_comparable"])
