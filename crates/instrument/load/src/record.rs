@@ -5,7 +5,7 @@
 
 use std::sync::mpsc::Sender;
 
-use plimsoll_measure::tally::Cause;
+use plimsoll_measure::tally::{Cause, Errors};
 use plimsoll_measure::times::Times;
 
 /// Requests handed over at once, where a second brings more.
@@ -136,6 +136,8 @@ pub struct Second {
     pub failed: u64,
     /// Requests timed out.
     pub timed_out: u64,
+    /// Causes of those that failed or timed out.
+    pub errors: Errors,
     /// Response times of the completed.
     pub response: Times,
 }
@@ -226,14 +228,17 @@ impl Recorder {
             self.second.response.record_ns(response_ns);
         } else {
             self.second.failed += 1;
+            self.second.errors.count(Cause::Status);
         }
     }
 
     /// A request was lost, or timed out without a connection.
     pub(crate) fn lost(&mut self, cause: Option<Cause>) {
+        let cause = cause.unwrap_or(Cause::Timeout);
+        self.second.errors.count(cause);
         match cause {
-            Some(Cause::Timeout) | None => self.second.timed_out += 1,
-            Some(_) => self.second.failed += 1,
+            Cause::Timeout => self.second.timed_out += 1,
+            _ => self.second.failed += 1,
         }
     }
 

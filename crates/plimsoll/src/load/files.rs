@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow};
 use plimsoll_load::record::{Phase, Records, Row, Second};
 use plimsoll_measure::summary::Summary;
+use plimsoll_measure::tally::Errors;
 use plimsoll_measure::times::{Times, TimesSummary};
 use plimsoll_sys::signal::{self, Signal};
 use serde::Serialize;
@@ -128,6 +129,7 @@ struct Line {
     completed: u64,
     failed: u64,
     timed_out: u64,
+    errors: Errors,
     response_time_us: TimesSummary,
 }
 
@@ -150,6 +152,7 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
         whole.completed += part.completed;
         whole.failed += part.failed;
         whole.timed_out += part.timed_out;
+        whole.errors.add(&part.errors);
         whole.response.add(&part.response);
         while let Some(first) = pending.first_entry().filter(|first| first.key().0 + PATIENCE < newest) {
             let (key, second) = first.remove_entry();
@@ -177,6 +180,7 @@ fn write_second(file: &mut impl Write, (number, phase): (u64, Phase), second: &S
         completed: second.completed,
         failed: second.failed,
         timed_out: second.timed_out,
+        errors: second.errors,
         response_time_us: second.response.summary(),
     };
     writeln!(file, "{}", serde_json::to_string(&line)?)

@@ -110,6 +110,33 @@ fn what_is_not_http_or_is_cut_short_fails() {
 }
 
 #[test]
+fn each_second_tells_the_causes_of_its_errors() {
+    let file = std::env::temp_dir().join(format!("plimsoll-causes-{}", std::process::id()));
+    for (cause, answer, close) in [
+        ("status", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false),
+        ("closed", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", true),
+        ("timeout", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", false),
+    ] {
+        let pieces: &'static [&'static str] = Box::leak(Box::new([answer]));
+        let arguments = format!("--each 1 -c 4 --timeout 100ms --timeseries {}", file.display());
+        let run = fetch(answering(pieces, close), &arguments);
+        let text = std::fs::read_to_string(&file).expect("the file was written");
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let told: u64 = lines.iter().filter_map(|line| line["errors"][cause].as_u64()).sum();
+        assert_eq!((told, run.count(&format!("errors.{cause}"))), (4, 4), "{cause}: {text}");
+        let all = |line: &serde_json::Value| -> u64 {
+            line["errors"].as_object().expect("by cause").values().filter_map(serde_json::Value::as_u64).sum()
+        };
+        for line in &lines {
+            let lost = ["failed", "timed_out"].iter().filter_map(|name| line[name].as_u64()).sum::<u64>();
+            assert_eq!(all(line), lost, "{line}");
+        }
+    }
+    std::fs::remove_file(&file).expect("it is there");
+}
+
+#[test]
 fn an_error_status_is_a_failure_of_its_connection_under_every_engine() {
     for engine in ["epoll", "uring", "threads"] {
         let answer = &["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"];
