@@ -66,12 +66,13 @@ def test_of_many_clients_the_fastest_and_the_slowest_are_drawn_and_the_rest_is_s
     folder = stored(tmp_path / "0001", [told(number) for number in range(90)] * 3)
     run = folder.read_run()
     found = strips(run, folder.path, folder.read_trials())
-    ((spec, _),) = strip_charts(found, shape_of(run)).values()
+    (chart,) = strip_charts(found, shape_of(run)).values()
     # As plain data, whose types a test need not know.
-    panels = json.loads(json.dumps(spec))["hconcat"]
+    panels = json.loads(json.dumps(chart.spec))["hconcat"]
     drawn = [row["ms"] for row in panels[1]["data"]["values"] if row["contender"] == "epoll"]
     assert (len(drawn), drawn[0], drawn[-1]) == (TICKS_MOST, 1.0, 1.089)
     assert [row["clients"] for row in panels[2]["data"]["values"]] == [270, 270]
+    assert [cell.text for cell in chart.data.rows[0]][:2] == ["epoll", "270"]
     (said,) = section(found, {}, {}).parts
     assert isinstance(said, Text)
     assert "Of more than 150 clients" in said.text

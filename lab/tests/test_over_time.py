@@ -13,7 +13,8 @@ from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.charts import shape_of
 from plimsoll_lab.report.page import render_page
-from plimsoll_lab.report.timelines import _chosen, section, timeline_charts
+from plimsoll_lab.report.series import chosen, series_table
+from plimsoll_lab.report.timelines import PANELS, section, timeline_charts
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import MeasuredLoadRecord, Sample
 from plimsoll_lab.store.timelines import write_timelines
@@ -74,7 +75,7 @@ def test_the_panels_share_one_axis_and_what_is_absent_has_a_reason(folder: RunFo
     found = of(folder)
     made = timeline_charts(found, shape_of(run))
     assert list(made) == ["timelines-0", "heat-0"]
-    panels = made["timelines-0"][0]["vconcat"]
+    panels = made["timelines-0"].spec["vconcat"]
     assert isinstance(panels, list)
     assert len(panels) == 5
     assert {json.dumps(panel["layer"][-1]["encoding"]["x"]["scale"]) for panel in panels} == {
@@ -83,6 +84,30 @@ def test_the_panels_share_one_axis_and_what_is_absent_has_a_reason(folder: RunFo
     page = render_page(folder, summarise_run(folder))
     assert "Not drawn: retransmissions (the window is too short for two samples" in page
     assert 'data-chart="heat-0"' in page
+
+
+def test_errors_are_drawn_by_cause_where_the_generator_tells_causes(folder: RunFolder) -> None:
+    for trial in folder.read_trials():
+        records = folder.records(trial.number)
+        lines = [json.loads(second(number, 100, failed=number)) for number in range(3)]
+        told = [line | {"errors": {"closed": line["failed"], "read": 0}} for line in lines]
+        (records / "load.timeseries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+        write_timelines(folder.path, records, trial)
+    (here,) = of(folder).values()
+    assert here[0].series["errors.closed"] == [(0.25, 0.0), (1.0, 1.0), (1.75, 4.0)]
+    assert "failed" not in here[0].series
+    page = render_page(folder, summarise_run(folder))
+    assert "errors: closed" in page
+    assert "errors: read" not in page
+    assert "no request failed" not in page
+
+
+def test_the_numbers_of_a_chart_over_time_are_means_of_its_parts(folder: RunFolder) -> None:
+    (here,) = of(folder).values()
+    memory = [panel for panel in PANELS if panel.name == "memory"]
+    table = series_table("It.", here, memory)
+    assert table.head[1] == "-0.5 to -0.188 s"
+    assert [cell.text for cell in table.rows[0]] == ["epoll, memory", "-", *["1.00"] * 7]
 
 
 def test_a_run_without_timelines_says_so_instead_of_an_empty_chart(tmp_path: Path) -> None:
@@ -94,5 +119,5 @@ def test_a_run_without_timelines_says_so_instead_of_an_empty_chart(tmp_path: Pat
 
 
 def test_of_many_settings_the_first_the_middle_and_the_last_are_shown() -> None:
-    assert _chosen([str(number) for number in range(9)]) == ["0", "4", "8"]
-    assert _chosen(["a", "b"]) == ["a", "b"]
+    assert chosen([str(number) for number in range(9)]) == ["0", "4", "8"]
+    assert chosen(["a", "b"]) == ["a", "b"]

@@ -4,7 +4,9 @@ five hundred trials.
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from made_records import stored_run
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.timelines import write_timelines
 
 MOST_BYTES = int(2.5 * 2**20)
 
@@ -24,6 +27,24 @@ def page_of(folder: RunFolder) -> str:
     for place in re.findall(r'data-chart="[^"]+"[^>]*>(.{0,5})', page):
         assert place.startswith("<svg"), "a chart has its still picture"
     return page
+
+
+def charts_without_numbers(page: str) -> list[str]:
+    """The charts without a table: in their figure, or behind the gallery they stand in."""
+    waiting: list[str] = []
+    without: list[str] = []
+    inside = False
+    for found in re.finditer(r'<section|</main>|<figure>|</figure>|<table|data-chart="([^"]+)"', page):
+        if found[1] is not None:
+            waiting.append(found[1])
+        elif found[0] == "<table":
+            del waiting[-1 if inside else 0 :]
+        elif found[0] in {"<figure>", "</figure>"}:
+            inside = found[0] == "<figure>"
+        else:
+            without += waiting
+            waiting = []
+    return without
 
 
 def answer_of(page: str) -> list[str]:
@@ -52,3 +73,19 @@ def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
     assert "500 of 500 trials are valid results" in page
     assert "uring" in answer_of(page)[0]
     assert page.count('<tr><th scope="row">') >= 500
+
+
+def test_every_chart_has_a_name_and_its_numbers_as_a_table(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6, window_s=4.0)
+    for trial in folder.read_trials():
+        records = folder.records(trial.number)
+        times = {"count": 100, "min": 50.0, "p50": 100.0, "p75": 150.0, "p90": 200.0, "p99": 400.0, "max": 900.0}
+        lines = [{"second": second, "completed": 100, "response_time_us": times} for second in range(4)]
+        (records / "load.timeseries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_timelines(folder.path, records, trial)
+        folder.write_trial(replace(trial, load={"summary": {"response_time_us": times | {"count": 10_000}}}))
+    page = page_of(folder)
+    named = re.findall(r'data-chart="([^"]+)"', page)
+    assert {"headline", "percentiles-0", "timelines-0", "heat-0"} < set(named)
+    assert re.findall(r'data-chart="([^"]+)"[^>]*aria-label=""', page) == []
+    assert charts_without_numbers(page) == []

@@ -23,6 +23,8 @@ CPU_STEP_S = 0.5
 """Ten samples a second of a clock with ticks of 10 ms would draw the ticks."""
 BANDS = ("min", "p50", "p75", "p90", "p99", "max")
 """Between two neighbours lies a known share of a second's requests."""
+CAUSES = ("connect", "read", "write", "timeout", "mismatch", "closed", "status")
+"""Causes of errors, by the generator's names."""
 SHARES = (50, 25, 15, 9, 1)
 """That share, in percent."""
 
@@ -120,9 +122,13 @@ def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:
 
 
 def _rates(by_figure: Mapping[tuple[str, str], Dots], loads: Sequence[str], ends_s: float) -> dict[str, Dots]:
-    """Completed, failed and timed-out requests per second; of several generators together."""
+    """Requests per second that were completed, and that failed, by cause where the generator told
+    causes by the second; of several generators together.
+    """
     series: dict[str, Dots] = {}
-    for name in ("completed", "failed", "timed_out"):
+    told = any(figure.startswith("errors.") for part, figure in by_figure if part in loads)
+    errors = [f"errors.{each}" for each in CAUSES] if told else ["failed", "timed_out"]
+    for name in ("completed", *errors):
         phases = ((f"warm_up.{name}", -math.inf, 0.0), (name, 0.0, ends_s))
         dots = [dot for figure, begin, end in phases for dot in _clipped(by_figure, loads, figure, begin, end)]
         series |= {name: dots} if dots else {}

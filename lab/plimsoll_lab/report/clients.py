@@ -4,19 +4,22 @@ each.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.clients import Strip
 from plimsoll_lab.report.charts import SCHEMA, Shape
-from plimsoll_lab.report.view import Drawing, Part, Section, Text
+from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Row, Section, Table, Text
 from plimsoll_lab.store.records import Json
 
 TICKS_MOST = 150
 """Of more clients of a contender so many are drawn, evenly spaced by rank: a screen shows no
 more."""
 WIDTH, ROW_HEIGHT = 210, 26
+PARTS = ("least", "median", "greatest")
 COUNTS_MOST = 6
 """Marks on the axis of failures, whose numbers are whole."""
 NOTE = (
@@ -26,22 +29,40 @@ NOTE = (
 )
 
 
-def strip_charts(strips: Mapping[str, Sequence[Strip]], shape: Shape) -> dict[str, tuple[Json, str]]:
-    """By name, each chart's specification and caption."""
-    return {
-        f"clients-{number}": (
-            _spec(here, shape),
-            f"Each client, {level or 'the one point'}: connect time, exchange time and failures.",
-        )
-        for number, (level, here) in enumerate(strips.items())
-    }
+def strip_charts(strips: Mapping[str, Sequence[Strip]], shape: Shape) -> dict[str, Described]:
+    """By name, each chart."""
+    found = {}
+    for number, (level, here) in enumerate(strips.items()):
+        caption = f"Each client, {level}: connect time, exchange time and failures."
+        found[f"clients-{number}"] = Described(spec=_spec(here, shape), caption=caption, data=_table(caption, here))
+    return found
+
+
+def _table(caption: str, strips: Sequence[Strip]) -> Table:
+    """A row a contender: the least, the median and the greatest of each time, and the failures."""
+    rows: list[Row] = []
+    for strip in strips:
+        failures = ", ".join(f"{clients:,} with {count}" for count, clients in sorted(strip.failures.items()))
+        cells = (f"{len(strip.connect_us):,}", *_spread(strip.connect_us), *_spread(strip.exchange_us), failures)
+        who = "clients" if strip.contender == "all" else strip.contender
+        rows.append((Cell(text=who, heading=True), *(Cell(text=each) for each in cells)))
+    head = ("", "succeeded", *(f"{part} {time}" for time in ("connect", "exchange") for part in PARTS), "failures")
+    return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
+
+
+def _spread(times_us: Sequence[float]) -> tuple[str, ...]:
+    if not times_us:
+        return ("-",) * len(PARTS)
+    return tuple(formatting.number(of(times_us), "us") for of in (min, statistics.median, max))
 
 
 def section(
-    strips: Mapping[str, Sequence[Strip]], captions: Mapping[str, str], stills: Mapping[str, Markup]
+    strips: Mapping[str, Sequence[Strip]], charts: Mapping[str, Described], stills: Mapping[str, Markup]
 ) -> Section:
     """The section; without parts where no generator told of its connections."""
-    parts: list[Part] = [Drawing(name=name, svg=stills[name], caption=caption) for name, caption in captions.items()]
+    parts: list[Part] = [
+        Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in charts.items()
+    ]
     most = max((len(strip.connect_us) for here in strips.values() for strip in here), default=0)
     if most > TICKS_MOST:
         told = f"Of more than {TICKS_MOST} clients, so many are drawn, evenly spaced by rank, the first and the last "

@@ -186,8 +186,8 @@ def _curves(a: RunFolder, b: RunFolder) -> Section:
     parts: list[Part] = []
     if drawn:
         drawings = [
-            Drawing(name=name, svg=draw(name, spec, {}), caption=caption)
-            for name, (spec, caption) in drawn[:MOST_CURVES]
+            Drawing(name=name, svg=draw(name, each.spec, {}), caption=each.caption, data=each.data)
+            for name, each in drawn[:MOST_CURVES]
         ]
         parts.append(Gallery(drawings=tuple(drawings)))
     if len(drawn) > MOST_CURVES:

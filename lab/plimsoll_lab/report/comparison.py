@@ -35,7 +35,7 @@ def render_comparison(summary: ComparisonSummary, *, colour: bool) -> str:
         lines.append(f"  {cells}  {paint(row[3].ljust(widths[3]), code)}  {row[4]}")
     for line in warning_lines(summary.warnings, colour=colour):
         lines += ["", line]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"report   {summary.report}"])
 
 
 def answer_of(summary: ComparisonSummary) -> str:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import charts, rows, shape_of
+from plimsoll_lab.report.all_charts import all_charts
 from plimsoll_lab.report.data_files import hgrm_files, json_files, markdown_file, openmetrics_file, parquet_files
-from plimsoll_lab.report.drawing import CONFIGURATION
-from plimsoll_lab.report.headline import headline
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -50,14 +48,10 @@ def _charts(folder: RunFolder, run: RunRecord, summary: RunSummary, kinds: Seque
 
     home = folder.path / "charts"
     home.mkdir(exist_ok=True)
-    data = rows(run, summary, folder.read_trials())
+    drawn = all_charts(folder, run, summary, folder.read_trials())
     written = []
-    specs = {chart.name: chart.spec for chart in charts(run, summary)}
-    first = headline(summary, run, shape_of(run))
-    if first is not None:
-        specs["headline"] = first.spec
-    for name, plain in specs.items():
-        spec = plain | {"datasets": data, "config": CONFIGURATION | {"background": "white"}}
+    for name in drawn.specs:
+        spec = drawn.whole(name)
         if "svg" in kinds:
             path = home / f"{name}.svg"
             path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")

@@ -4,14 +4,13 @@ suite asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.report.charts import Chart, charts
-from plimsoll_lab.report.view import Cell, Drawing, Fold, Gallery, Part, Section, Table, Text
+from plimsoll_lab.report.view import Cell, Described, Drawing, Fold, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 from plimsoll_lab.suite.figures import Figure
@@ -32,8 +31,7 @@ HOMES = (
 def sections(
     run: RunRecord,
     summary: RunSummary,
-    found_curves: Sequence[Curve],
-    captions: Mapping[str, str],
+    percentiles: Mapping[str, Described],
     stills: Mapping[str, Markup],
 ) -> list[Section]:
     """The sections with at least one chart or table."""
@@ -44,7 +42,7 @@ def sections(
         mine = [chart for chart in drawn if _home(chart.figure) == name]
         parts: list[Part] = []
         if name == "response":
-            parts += [Text(text=_loop(run)), *_curves(found_curves, captions, stills)]
+            parts += [Text(text=_loop(run)), *_curves(percentiles, stills)]
         for figure in dict.fromkeys(chart.figure for chart in mine):
             data = _data(summary, figures[figure])
             drawings = [
@@ -104,21 +102,9 @@ def _data(summary: RunSummary, figure: Figure) -> Table:
     return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
 
 
-def _curves(found: Sequence[Curve], captions: Mapping[str, str], stills: Mapping[str, Markup]) -> list[Part]:
-    """The percentile curves, and their numbers; a column for each percentile that enough requests
-    lie beyond.
-    """
-    if not found:
-        return []
-    quantiles = sorted({quantile for each in found for quantile, _ in each.quantiles})
-    rows = []
-    for each in found:
-        known = dict(each.quantiles)
-        cells = (formatting.number(known.get(quantile), "us") for quantile in quantiles)
-        heading = Cell(text=formatting.setting(each.point), heading=True)
-        rows.append((heading, *(Cell(text=cell) for cell in cells)))
-    head = ("point", *(f"{quantile * 100:g} %" for quantile in quantiles))
-    caption = "Response time below which this share of the requests stayed: the median of the trials"
-    table = Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
-    drawings = [Drawing(name=name, svg=stills[name], caption=caption) for name, caption in captions.items()]
-    return [Gallery(drawings=tuple(drawings)), Fold(title="The numbers of these curves", parts=(table,))]
+def _curves(percentiles: Mapping[str, Described], stills: Mapping[str, Markup]) -> list[Part]:
+    """The percentile curves, each with its numbers."""
+    drawings = [
+        Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in percentiles.items()
+    ]
+    return [Gallery(drawings=tuple(drawings))] if drawings else []

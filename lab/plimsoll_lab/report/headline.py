@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
+from plimsoll_lab.report.view import Cell, Table
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary, RunSummary
+from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings
 
 PREFERRED = "server.cpu_us_per_request"
@@ -27,6 +29,7 @@ class Headline:
 
     spec: Json
     caption: str
+    data: Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +71,28 @@ def headline(summary: RunSummary, run: RunRecord, shape: Shape) -> Headline | No
         f"{', '.join(title)}: {rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}. "
         "The line through a mark is the median's 95 % interval."
     )
-    return Headline(spec=spec, caption=caption)
+    return Headline(spec=spec, caption=caption, data=_table(rows, stopped, figure, title))
+
+
+def _table(rows: Sequence[_Row], stopped: Sequence[Json], figure: Figure, title: Sequence[str]) -> Table:
+    """A row a contender, in the order of the picture."""
+    lines = [
+        (
+            Cell(text=row.contender, heading=True),
+            Cell(text=formatting.number(row.median, figure.unit)),
+            Cell(
+                text=" to ".join(formatting.number(each, figure.unit) for each in row.interval if each is not None)
+                or "-"
+            ),
+        )
+        for row in rows
+    ]
+    lines += [
+        (Cell(text=str(each["contender"]), heading=True), Cell(text=str(each["text"])), Cell(text="-"))
+        for each in stopped
+    ]
+    head = ("", "median", "95 % interval")
+    return Table(caption=", ".join(title), head=head, rows=tuple(lines), style="numbers")
 
 
 def _places(summary: RunSummary, compare: str) -> list[tuple[Settings, list[PointSummary]]]:

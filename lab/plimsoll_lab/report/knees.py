@@ -4,6 +4,7 @@ there is none.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
@@ -37,7 +38,7 @@ def fit_text(knee: KneeRecord) -> str:
     )
 
 
-def knees_section(knees: Sequence[KneeRecord], stills: Mapping[str, Markup]) -> Section:
+def knees_section(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], stills: Mapping[str, Markup]) -> Section:
     """The section of the page; without parts where nothing bends."""
     note = (
         "The knee is the load from which response time rises faster than the completed rate. The dashed bound needs no "
@@ -59,7 +60,9 @@ def knees_section(knees: Sequence[KneeRecord], stills: Mapping[str, Markup]) -> 
         for kind, what in (("rate", "Completed rate"), ("response", "Mean response time")):
             name = f"knee-{place}-{kind}"
             caption = f"{what} against connections: {_title(knee)}."
-            drawings.append(Drawing(name=name, svg=stills[name], caption=caption))
+            figure = "completed_rate" if kind == "rate" else "response_time_us.mean"
+            data = _measured(caption, figure, _curve(knee, trials))
+            drawings.append(Drawing(name=name, svg=stills[name], caption=caption, data=data))
     return Section(name="knee", title="The knee", note=note, parts=[table, Gallery(drawings=tuple(drawings))])
 
 
@@ -67,11 +70,38 @@ def _title(knee: KneeRecord) -> str:
     return formatting.setting(knee.point) if knee.point else "the server"
 
 
+def _curve(knee: KneeRecord, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The trials of a curve."""
+    return [trial for trial in trials if trial.outcome == "ok" and without_axis(trial.setting) == knee.point]
+
+
+def _measured(caption: str, figure: str, trials: Sequence[TrialRecord]) -> Table:
+    """A row a load: how many trials, and their figure."""
+    unit = "per_s" if figure == "completed_rate" else "us"
+    loads: dict[float, list[float]] = {}
+    for trial in trials:
+        if figure in trial.figures:
+            loads.setdefault(connections_of(trial), []).append(trial.figures[figure])
+    rows = tuple(
+        (
+            Cell(text=f"{load:,.0f}", heading=True),
+            Cell(text=str(len(values))),
+            *(
+                Cell(text=formatting.number(each, unit))
+                for each in (min(values), statistics.median(values), max(values))
+            ),
+        )
+        for load, values in sorted(loads.items())
+    )
+    head = ("connections", "trials", "least", "median", "greatest")
+    return Table(caption=caption, head=head, rows=rows, style="numbers")
+
+
 def knee_charts(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord]) -> dict[str, Json]:
     """Two charts a curve, each with its own data: Vega-Lite by name."""
     drawn: dict[str, Json] = {}
     for place, knee in enumerate(knees):
-        curve = [trial for trial in trials if trial.outcome == "ok" and without_axis(trial.setting) == knee.point]
+        curve = _curve(knee, trials)
         drawn[f"knee-{place}-rate"] = _rate_chart(knee, curve)
         drawn[f"knee-{place}-response"] = _response_chart(knee, curve)
     return drawn

@@ -11,24 +11,30 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.clients import strips
-from plimsoll_lab.analysis.over_time import courses
-from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.severity import CONSEQUENCES
-from plimsoll_lab.report import clients, documents, environment, figures, hosts, method, network, timelines, trials
-from plimsoll_lab.report.charts import Shape, charts, rows, shape_of
+from plimsoll_lab.report import (
+    clients,
+    documents,
+    environment,
+    figures,
+    hosts,
+    method,
+    network,
+    packets,
+    timelines,
+    trials,
+)
+from plimsoll_lab.report.all_charts import HEADLINE, AllCharts, all_charts
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.engine import chart_engine
 from plimsoll_lab.report.export import points_csv, trials_csv
-from plimsoll_lab.report.headline import headline
-from plimsoll_lab.report.knees import knee_charts, knees_section
-from plimsoll_lab.report.percentile_charts import percentile_charts
+from plimsoll_lab.report.knees import knees_section
 from plimsoll_lab.report.scores import controls_fold, scores_tables
 from plimsoll_lab.report.searches import searches_section
 from plimsoll_lab.report.stops import limits_table, stops_table
@@ -64,32 +70,19 @@ def write_page(folder: RunFolder, summary: RunSummary) -> None:
 def render_page(folder: RunFolder, summary: RunSummary) -> str:
     """The report as text. The same run gives the same bytes, in any time zone."""
     run = folder.read_run()
-    shape = shape_of(run)
     known = {point.number for point in summary.points}
     made = [trial for trial in folder.read_trials() if trial.point in known]
-    data = rows(run, summary, made)
-    specs = {chart.name: chart.spec for chart in charts(run, summary)}
-    specs |= knee_charts(summary.knees, made)
-    first = headline(summary, run, shape)
+    drawn = all_charts(folder, run, summary, made)
+    shape, first = drawn.shape, drawn.headline
+    stills = {name: draw(name, spec, drawn.rows) for name, spec in drawn.specs.items()}
+    opening: list[Part] = []
     if first is not None:
-        specs["headline"] = first.spec
-    found = curves(summary.points, made)
-    percentiles = percentile_charts(found, shape)
-    specs |= {name: spec for name, (spec, _) in percentiles.items()}
-    over_time = {} if run.search is not None else courses(run, folder.path, made)
-    timed = timelines.timeline_charts(over_time, shape)
-    specs |= {name: spec for name, (spec, _) in timed.items()}
-    told_of = {} if run.search is not None else strips(run, folder.path, made)
-    stripped = clients.strip_charts(told_of, shape)
-    specs |= {name: spec for name, (spec, _) in stripped.items()}
-    stills = {name: draw(name, spec, data) for name, spec in specs.items()}
-    opening: list[Part] = (
-        [] if first is None else [Drawing(name="headline", svg=stills["headline"], caption=first.caption)]
-    )
+        opening.append(Drawing(name=HEADLINE, svg=stills[HEADLINE], caption=first.caption, data=first.data))
     engine = chart_engine()
     script = asset("page.js")
     allowed = " ".join(f"'sha256-{_digest(each)}'" for each in (engine, script))
-    embedded = {"rows": data, "charts": [{"name": name, "spec": spec} for name, spec in specs.items()]}
+    specs = [{"name": name, "spec": spec} for name, spec in drawn.specs.items()]
+    embedded = {"rows": drawn.rows, "charts": specs}
     return render(
         "page.html",
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
@@ -100,18 +93,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         validity=_validity(run, summary),
         contenders=shape.contenders,
         opening=opening,
-        sections=_sections(
-            run,
-            summary,
-            shape,
-            made,
-            stills,
-            [
-                *figures.sections(run, summary, found, {name: told for name, (_, told) in percentiles.items()}, stills),
-                timelines.section(run, over_time, {name: told for name, (_, told) in timed.items()}, stills),
-                clients.section(told_of, {name: told for name, (_, told) in stripped.items()}, stills),
-            ],
-        ),
+        sections=_sections(run, summary, made, drawn, stills),
         # `<` could end the element it stands in; JSON may write it otherwise.
         data=Markup(json.dumps(embedded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
         engine=Markup(engine),  # noqa: S704 - the renderer's own bundle
@@ -122,12 +104,13 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
 def _sections(
     run: RunRecord,
     summary: RunSummary,
-    shape: Shape,
     made: Sequence[TrialRecord],
-    stills: dict[str, Markup],
-    drawn: Sequence[Section],
+    drawn: AllCharts,
+    stills: Mapping[str, Markup],
 ) -> list[Section]:
     """The sections that have something to show, in the order of a reader's questions."""
+    shape = drawn.shape
+    measured = {each.name: each for each in figures.sections(run, summary, drawn.percentiles, stills)}
     found = [
         Section(name="warnings", title="Warnings", parts=_warnings(summary)),
         Section(
@@ -148,8 +131,12 @@ def _sections(
             title="Limits and capacity",
             parts=[*searches_section(summary, run), *stops_table(summary, shape), *limits_table(summary, run)],
         ),
-        *drawn,
-        knees_section(summary.knees, stills),
+        *(measured[name] for name in ("response", "rate") if name in measured),
+        timelines.section(run, drawn.courses, drawn.timelines, stills),
+        clients.section(drawn.strips, drawn.clients, stills),
+        *(measured[name] for name in ("efficiency", "more") if name in measured),
+        packets.section(drawn.traffic, drawn.packets, stills, shape),
+        knees_section(summary.knees, made, stills),
         network.section(run),
         Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, shape)),
         hosts.section(run),

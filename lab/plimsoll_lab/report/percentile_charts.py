@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
+from plimsoll_lab.report.view import Cell, Described, Row, Table
 from plimsoll_lab.store.records import Json
 
-TICKS = (2, 4, 10, 100, 1000, 10000)
-LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '100': '99 %', '1000': '99.9 %', '10000': '99.99 %'}"
+TICKS = (2, 4, 10, 20, 100, 1000, 10000)
+LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '20': '95 %', '100': '99 %', '1000': '99.9 %', '10000': '99.99 %'}"
 """The share of requests that an axis value of 1 / (1 - q) stands for."""
 
 _Dot = tuple[str, int, float]
 """A contender, a place on the axis, and a time in ms."""
 
 
-def percentile_charts(curves: Sequence[Curve], shape: Shape) -> dict[str, tuple[Json, str]]:
-    """By name, each chart's specification and caption."""
+def percentile_charts(curves: Sequence[Curve], shape: Shape) -> dict[str, Described]:
+    """By name, each chart."""
     places: dict[str, list[_Dot]] = {level: [] for level in shape.levels}
     for curve in curves:
         setting = {path: value for path, value in curve.point.items() if path != shape.compare}
@@ -28,10 +29,28 @@ def percentile_charts(curves: Sequence[Curve], shape: Shape) -> dict[str, tuple[
         rows = [(contender, round(1 / (1 - q)), float(f"{us / 1e3:.6g}")) for q, us in curve.quantiles]
         places[formatting.setting(setting)].extend(rows)
     return {
-        f"percentiles-{number}": (_spec(rows, shape), f"Response time by percentile, {place}; lower is better.")
+        f"percentiles-{number}": Described(spec=_spec(rows, shape), caption=_caption(place), data=_table(rows, place))
         for number, (place, rows) in enumerate(places.items())
         if rows
     }
+
+
+def _caption(place: str) -> str:
+    return f"Response time by percentile, {place}; lower is better."
+
+
+def _table(dots: Sequence[_Dot], place: str) -> Table:
+    """A row a contender: the time below which a share of the requests stayed."""
+    shares = sorted({x for _, x, _ in dots})
+    known = {(contender, x): y for contender, x, y in dots}
+    rows: list[Row] = []
+    for contender in dict.fromkeys(contender for contender, _, _ in dots):
+        times = (known.get((contender, x)) for x in shares)
+        cells = (Cell(text="-" if each is None else formatting.number(each * 1e3, "us")) for each in times)
+        rows.append((Cell(text="response time" if contender == "all" else contender, heading=True), *cells))
+    caption = f"Response time below which this share of the requests stayed, {place}: the median of the trials"
+    head = ("", *(f"{(1 - 1 / x) * 100:.6g} %" for x in shares))
+    return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
 
 
 def _spec(rows: Sequence[_Dot], shape: Shape) -> Json:

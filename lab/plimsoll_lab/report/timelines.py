@@ -6,29 +6,38 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from plimsoll_lab.analysis.over_time import BANDS, SHARES, Band, Course
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.over_time import BANDS, CAUSES, SHARES, Band, Course
 from plimsoll_lab.report.charts import SCHEMA, Shape
-from plimsoll_lab.report.view import Drawing, Part, Section, Text
+from plimsoll_lab.report.series import (
+    LEVELS_SHOWN,
+    WIDTH,
+    Panel,
+    chosen,
+    has_something,
+    head_of,
+    panels_spec,
+    parts_of,
+    series_table,
+    short,
+)
+from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Row, Section, Table, Text
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 
-LEVELS_SHOWN = 3
-"""Settings that are drawn: the first, the middle and the last. More would fill the page."""
-DOTS_MOST = 120
-"""Of a line with more, each dot is the mean of neighbours: a screen shows no more."""
 BINS_MOST = 60
 """Of more seconds, the one with the highest 99th percentile stands for its neighbours."""
-PANELS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
-    ("rate", ("completed", "intended"), "requests/s", 1.0),
-    ("connections", ("connections",), "connections", 1.0),
-    ("CPU", ("cpu",), "cores", 1.0),
-    ("memory", ("memory",), "MiB", 2.0**-20),
-    ("retransmissions", ("retransmissions",), "segments/s", 1.0),
-    ("errors", ("failed", "timed_out"), "errors/s", 1.0),
+PANELS = (
+    Panel(name="rate", series=("completed", "intended"), unit="requests/s"),
+    Panel(name="connections", series=("connections",), unit="connections"),
+    Panel(name="CPU", series=("cpu",), unit="cores"),
+    Panel(name="memory", series=("memory",), unit="MiB", factor=2.0**-20),
+    Panel(name="retransmissions", series=("retransmissions",), unit="segments/s"),
+    Panel(name="errors", series=("failed", "timed_out"), unit="errors/s", may_be_zero=False),
+    *(Panel(name=f"errors: {each}", series=(f"errors.{each}",), unit="errors/s", may_be_zero=False) for each in CAUSES),
 )
-"""Each panel: what it shows, its series, the unit on its axis, and the factor to that unit."""
-DASHED = frozenset({"intended", "timed_out"})
-"""The second series of a panel is dashed."""
+"""The panels, in order. Of each cause of errors one, where the generator told causes by the second;
+else one for all."""
 ABSENT = {
     "rate": "the generator recorded no seconds",
     "connections": "the window ended before a second sample, or the host's connections were not counted",
@@ -38,38 +47,38 @@ ABSENT = {
     "errors": "no request failed",
 }
 """Why a panel can be missing."""
-PANEL_HEIGHT, HEAT_HEIGHT, WIDTH = 92, 130, 680
+HEAT_HEIGHT = 130
 NOTE = (
     "A point is shown by the valid trial with its median completed rate. Time 0 is the opening of the window; the "
     "shaded part before it is the warm-up. Connections and retransmissions are those of the server's whole host: "
     "both ends of a connection where the generator runs there too. A dashed line is the intended rate, or the "
-    "requests that timed out."
+    "requests that timed out where the causes of errors are not known."
 )
 
 
-def timeline_charts(courses: Mapping[str, Sequence[Course]], shape: Shape) -> dict[str, tuple[Json, str]]:
-    """By name, each chart's specification and caption."""
-    found: dict[str, tuple[Json, str]] = {}
-    for number, level in enumerate(_chosen(list(courses))):
+def timeline_charts(courses: Mapping[str, Sequence[Course]], shape: Shape) -> dict[str, Described]:
+    """By name, each chart."""
+    found: dict[str, Described] = {}
+    for number, level in enumerate(chosen(list(courses))):
         here = courses[level]
-        where = level or "the one point"
-        panels = [panel for panel in PANELS if _has(panel, here)]
+        panels = [panel for panel in PANELS if has_something(panel, here)]
         if panels:
-            found[f"timelines-{number}"] = (
-                _panels(here, panels, shape),
-                f"Over the time of a trial, {where}: {', '.join(panel[0] for panel in panels)}.",
+            caption = f"Over the time of a trial, {level}: {', '.join(panel.name for panel in panels)}."
+            found[f"timelines-{number}"] = Described(
+                spec=panels_spec(here, panels, shape), caption=caption, data=series_table(caption, here, panels)
             )
         banded = [course for course in here if course.bands]
         if banded:
-            caption = f"Response time over time, {where}: each second's requests from the fastest to the slowest; "
-            found[f"heat-{number}"] = (_heat(banded), caption + "the darker, the larger their share.")
+            caption = f"Response time over time, {level}: each second's requests from the fastest to the slowest; "
+            caption += "the darker, the larger their share."
+            found[f"heat-{number}"] = Described(spec=_heat(banded), caption=caption, data=_heat_table(caption, banded))
     return found
 
 
 def section(
     run: RunRecord,
     courses: Mapping[str, Sequence[Course]],
-    captions: Mapping[str, str],
+    charts: Mapping[str, Described],
     stills: Mapping[str, Markup],
 ) -> Section:
     """The section, with a reason for whatever is not drawn."""
@@ -77,12 +86,17 @@ def section(
     if run.search is not None:
         told = "No chart: a search tries many loads. `plimsoll lab query` reads the timeline of each trial."
         return Section(name="timelines", title=title, parts=[Text(text=told)])
-    if not captions:
+    if not charts:
         told = "No chart: no valid trial has a timeline with two instants."
         return Section(name="timelines", title=title, parts=[Text(text=told)])
-    parts: list[Part] = [Drawing(name=name, svg=stills[name], caption=caption) for name, caption in captions.items()]
+    parts: list[Part] = [
+        Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in charts.items()
+    ]
     every = [course for here in courses.values() for course in here]
-    missing = [f"{panel[0]} ({ABSENT[panel[0]]})" for panel in PANELS if not _has(panel, every)]
+    absent = [panel.name for panel in PANELS if panel.name in ABSENT and not has_something(panel, every)]
+    if any(each.name.startswith("errors: ") and has_something(each, every) for each in PANELS):
+        absent.remove("errors")
+    missing = [f"{name} ({ABSENT[name]})" for name in absent]
     if missing:
         parts.append(Text(text=f"Not drawn: {'; '.join(missing)}."))
     if not any(course.bands for course in every):
@@ -93,88 +107,18 @@ def section(
     return Section(name="timelines", title=title, note=NOTE, parts=parts)
 
 
-def _chosen(levels: Sequence[str]) -> list[str]:
-    if len(levels) <= LEVELS_SHOWN:
-        return list(levels)
-    return [levels[0], levels[len(levels) // 2], levels[-1]]
-
-
-def _has(panel: tuple[str, tuple[str, ...], str, float], courses: Sequence[Course]) -> bool:
-    """Whether there is something to draw: two instants, and of errors one that happened."""
-    name, series, _, _ = panel
-    dots = [course.series.get(each, []) for course in courses for each in series if each != "intended"]
-    if name == "errors":
-        return any(value for each in dots for _, value in each)
-    return any(len(each) > 1 for each in dots)
-
-
-def _panels(courses: Sequence[Course], panels: Sequence[tuple[str, tuple[str, ...], str, float]], shape: Shape) -> Json:
-    across = [min(course.starts_s for course in courses), max(course.ends_s for course in courses)]
-    drawn = []
-    for place, (name, series, unit, factor) in enumerate(panels):
-        values: list[Json] = [
-            {
-                "contender": course.contender,
-                "series": "second" if each in DASHED else "first",
-                "t": _short(at_s),
-                "v": _short(value * factor),
-            }
-            for course in courses
-            for each in series
-            for at_s, value in _thinned(course.series.get(each, []))
-        ]
-        last = place == len(panels) - 1
-        drawn.append(_panel(name, unit, values, across, shape, title="seconds" if last else None))
-    return {"$schema": SCHEMA, "spacing": 8, "vconcat": drawn}
-
-
-def _panel(
-    name: str, unit: str, values: Sequence[Json], across: Sequence[float], shape: Shape, *, title: str | None
-) -> Json:
-    x: Json = {
-        "field": "t",
-        "type": "quantitative",
-        "title": title,
-        "scale": {"domain": [_short(each) for each in across], "nice": False},
-        "axis": {"grid": False, "labels": title is not None, "ticks": title is not None},
-    }
-    y: Json = {
-        "field": "v",
-        "type": "quantitative",
-        "title": [name, unit] if name != unit else [unit],
-        "axis": {"tickCount": 3, "minExtent": 64, "titleX": -60, "format": "~s" if unit != "cores" else ".2~f"},
-    }
-    domain = list(shape.contenders)
-    colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
-    dash: Json = {
-        "field": "series",
-        "type": "nominal",
-        "scale": {"domain": ["first", "second"], "range": [[1, 0], [5, 3]]},
-        "legend": None,
-    }
-    layers: list[Json] = []
-    if across[0] < 0:
-        shade = {"values": [{"t": _short(across[0]), "to": 0}]}
-        mark: Json = {"type": "rect", "color": "#808890", "opacity": 0.18}
-        layers.append({"data": shade, "mark": mark, "encoding": {"x": x, "x2": {"field": "to"}}})
-    tooltip = [{"field": "contender"}, {"field": "t", "title": "s"}, {"field": "v", "title": unit}]
-    line: Json = {"x": x, "y": y, "color": colour, "strokeDash": dash, "tooltip": tooltip}
-    layers.append({"data": {"values": list(values)}, "mark": {"type": "line", "strokeWidth": 1.6}, "encoding": line})
-    return {"width": WIDTH, "height": PANEL_HEIGHT, "layer": layers}
-
-
 def _heat(courses: Sequence[Course]) -> Json:
     across = [0.0, max(course.ends_s for course in courses)]
     times = [us / 1e3 for course in courses for band in course.bands for us in (band.low_us, band.high_us) if us > 0]
-    up = [_short(min(times)), _short(max(times))]  # one scale, so that contenders can be compared
+    up = [short(min(times)), short(max(times))]  # one scale, so that contenders can be compared
     drawn = []
     for place, course in enumerate(courses):
         values = [
             {
-                "t": _short(band.at_s),
-                "to": _short(band.to_s),
-                "low": max(up[0], _short(band.low_us / 1e3)),
-                "high": max(up[0], _short(band.high_us / 1e3)),
+                "t": short(band.at_s),
+                "to": short(band.to_s),
+                "low": max(up[0], short(band.low_us / 1e3)),
+                "high": max(up[0], short(band.high_us / 1e3)),
                 "share": f"{band.share} %",
             }
             for band in _binned(course.bands)
@@ -184,7 +128,7 @@ def _heat(courses: Sequence[Course]) -> Json:
             "field": "t",
             "type": "quantitative",
             "title": "seconds" if last else None,
-            "scale": {"domain": [_short(each) for each in across], "nice": False},
+            "scale": {"domain": [short(each) for each in across], "nice": False},
             "axis": {"grid": False, "labels": last, "ticks": last},
         }
         y: Json = {
@@ -219,6 +163,23 @@ def _heat(courses: Sequence[Course]) -> Json:
     return {"$schema": SCHEMA, "spacing": 8, "vconcat": drawn}
 
 
+def _heat_table(caption: str, courses: Sequence[Course]) -> Table:
+    """Of each part of the time the highest median and the highest 99th percentile of a second."""
+    edges = parts_of(0.0, max(course.ends_s for course in courses))
+    rows: list[Row] = []
+    for course in courses:
+        who = "" if course.contender == "all" else f"{course.contender}, "
+        for name, share in (("p50", SHARES[0]), ("p99", SHARES[-2])):
+            own = [band for band in course.bands if band.share == share]
+            highest = (
+                max((band.high_us for band in own if band.at_s < high and band.to_s > low), default=None)
+                for low, high in edges
+            )
+            cells = (Cell(text=formatting.number(each, "us")) for each in highest)
+            rows.append((Cell(text=who + name, detail="highest of a second", heading=True), *cells))
+    return Table(caption=caption, head=head_of(edges), rows=tuple(rows), style="numbers")
+
+
 def _binned(bands: Sequence[Band]) -> list[Band]:
     """All seconds where they are few; else of each bin the second with the highest p99."""
     step = len(BANDS) - 1
@@ -233,13 +194,3 @@ def _binned(bands: Sequence[Band]) -> list[Band]:
             Band(at_s=start, to_s=end, low_us=band.low_us, high_us=band.high_us, share=band.share) for band in worst
         ]
     return found
-
-
-def _thinned(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    size = max(1, -(-len(dots) // DOTS_MOST))
-    bins = [dots[place : place + size] for place in range(0, len(dots), size)]
-    return [(sum(at for at, _ in each) / len(each), sum(value for _, value in each) / len(each)) for each in bins]
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.5g}")

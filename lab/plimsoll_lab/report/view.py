@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from plimsoll_lab.store.records import WarningRecord
+from plimsoll_lab.store.records import Json, WarningRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +82,20 @@ class Drawing:
     """The static picture."""
     caption: str
     """What it shows, in a sentence."""
+    data: Table | None = None
+    """Its numbers; None where a table beside it has them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """A chart before it is drawn."""
+
+    spec: Json
+    """Vega-Lite."""
+    caption: str
+    """What it shows, in a sentence."""
+    data: Table
+    """Its numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -136,6 +136,13 @@ class CaptureInterval(Output):
     model_config = ConfigDict(extra="allow")
 
     packets: int = 0
+    bytes: int | None = None
+    """With their Ethernet headers."""
+    flags: Counts = Field(default_factory=dict)
+    """TCP segments with each flag."""
+    retransmissions: int | None = None
+    new_endpoints: int | None = None
+    """Endpoints that were seen for the first time."""
 
 
 class CaptureSummary(Output):
@@ -144,6 +151,15 @@ class CaptureSummary(Output):
     interval_s: float | None = None
     interval: Sequence[CaptureInterval] = ()
     kernel_drops: int | None = None
+    packets: int | None = None
+    bytes: int | None = None
+    """With their Ethernet headers."""
+    endpoints: int | None = None
+    """Pairs of address and port."""
+    flags: Counts = Field(default_factory=dict)
+    """TCP segments with each flag."""
+    tcp: Counts = Field(default_factory=dict)
+    """What went wrong with TCP."""
 
 
 class LinkCounts(Output):

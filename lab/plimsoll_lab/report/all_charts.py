@@ -1,0 +1,94 @@
+"""Every chart of a run by its name: for its page, its exports and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plimsoll_lab.analysis.clients import Strip, strips
+from plimsoll_lab.analysis.over_time import Course, courses
+from plimsoll_lab.analysis.packets import Traffic, traffic
+from plimsoll_lab.analysis.percentiles import Curve, curves
+from plimsoll_lab.report.charts import Shape, charts, rows, shape_of
+from plimsoll_lab.report.clients import strip_charts
+from plimsoll_lab.report.drawing import CONFIGURATION
+from plimsoll_lab.report.headline import Headline, headline
+from plimsoll_lab.report.knees import knee_charts
+from plimsoll_lab.report.packets import packet_charts
+from plimsoll_lab.report.percentile_charts import percentile_charts
+from plimsoll_lab.report.timelines import timeline_charts
+from plimsoll_lab.report.view import Described
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import RunSummary
+
+HEADLINE = "headline"
+"""The chart under the answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AllCharts:
+    """The charts of a run, and what they were made of."""
+
+    shape: Shape
+    """How the axes are laid out."""
+    specs: Mapping[str, Json]
+    """Vega-Lite by name; some take their data from `rows`."""
+    rows: Mapping[str, Sequence[Json]]
+    """The data sets `trials`, `points` and `references`."""
+    headline: Headline | None
+    """The picture under the answer."""
+    curves: Sequence[Curve]
+    """Of the percentile charts."""
+    percentiles: Mapping[str, Described]
+    """Percentile charts."""
+    courses: Mapping[str, Sequence[Course]]
+    """Of the timelines, by setting."""
+    timelines: Mapping[str, Described]
+    """Timelines, and response times over time."""
+    strips: Mapping[str, Sequence[Strip]]
+    """The clients of each point, by setting."""
+    clients: Mapping[str, Described]
+    """Charts of clients."""
+    traffic: Mapping[str, Sequence[Traffic]]
+    """Of the captures, by setting."""
+    packets: Mapping[str, Described]
+    """Charts of packets."""
+
+    def whole(self, name: str) -> Json:
+        """One chart with its data and colours, for any reader of Vega-Lite."""
+        return {**self.specs[name], "datasets": dict(self.rows), "config": CONFIGURATION | {"background": "white"}}
+
+
+def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> AllCharts:
+    """The charts of a run over these trials."""
+    shape = shape_of(run)
+    first = headline(summary, run, shape)
+    found = curves(summary.points, trials)
+    percentiles = percentile_charts(found, shape)
+    over_time = {} if run.search is not None else courses(run, folder.path, trials)
+    timed = timeline_charts(over_time, shape)
+    told_of = {} if run.search is not None else strips(run, folder.path, trials)
+    clients = strip_charts(told_of, shape)
+    captured = {} if run.search is not None else traffic(run, trials)
+    packets = packet_charts(captured, shape)
+    specs = {chart.name: chart.spec for chart in charts(run, summary)} | knee_charts(summary.knees, trials)
+    specs |= {} if first is None else {HEADLINE: first.spec}
+    specs |= {
+        name: each.spec for described in (percentiles, timed, clients, packets) for name, each in described.items()
+    }
+    return AllCharts(
+        shape=shape,
+        specs=specs,
+        rows=rows(run, summary, trials),
+        headline=first,
+        curves=found,
+        percentiles=percentiles,
+        courses=over_time,
+        timelines=timed,
+        strips=told_of,
+        clients=clients,
+        traffic=captured,
+        packets=packets,
+    )

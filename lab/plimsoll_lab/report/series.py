@@ -1,0 +1,173 @@
+"""Quantities over time: panels on one shared time axis, and their numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.over_time import Course
+from plimsoll_lab.report.charts import SCHEMA, Shape
+from plimsoll_lab.report.view import Cell, Row, Table
+from plimsoll_lab.store.records import Json
+
+LEVELS_SHOWN = 3
+"""Settings that are drawn: the first, the middle and the last. More would fill the page."""
+DOTS_MOST = 120
+"""Of a line with more, each dot is the mean of neighbours: a screen shows no more."""
+PARTS = 8
+"""Columns of a table: the mean of each eighth of the time."""
+PANEL_HEIGHT, WIDTH = 92, 680
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    """One panel of a chart."""
+
+    name: str
+    """What it shows."""
+    series: tuple[str, ...]
+    """The quantities in it, by their names in a course; every one after the first is dashed."""
+    unit: str
+    """The unit on its axis."""
+    factor: float = 1.0
+    """To that unit."""
+    may_be_zero: bool = True
+    """Whether a line at 0 tells something."""
+
+
+def chosen(levels: Sequence[str]) -> list[str]:
+    """The settings that are drawn."""
+    if len(levels) <= LEVELS_SHOWN:
+        return list(levels)
+    return [levels[0], levels[len(levels) // 2], levels[-1]]
+
+
+def has_something(panel: Panel, courses: Sequence[Course]) -> bool:
+    """Whether there is something to draw: two instants, and a number that is not 0 where only such
+    a number tells something.
+    """
+    dots = [course.series.get(each, []) for course in courses for each in panel.series if each != "intended"]
+    if not panel.may_be_zero:
+        return any(value for each in dots for _, value in each)
+    return any(len(each) > 1 for each in dots)
+
+
+def panels_spec(courses: Sequence[Course], panels: Sequence[Panel], shape: Shape) -> Json:
+    """The panels below each other, as Vega-Lite."""
+    across = _across(courses)
+    drawn = []
+    for place, panel in enumerate(panels):
+        values: list[Json] = [
+            {
+                "contender": course.contender,
+                "series": "second" if number else "first",
+                "of": each,
+                "t": short(at_s),
+                "v": short(value * panel.factor),
+            }
+            for course in courses
+            for number, each in enumerate(panel.series)
+            for at_s, value in thinned(course.series.get(each, []))
+        ]
+        last = place == len(panels) - 1
+        drawn.append(_panel(panel, values, across, shape, title="seconds" if last else None))
+    return {"$schema": SCHEMA, "spacing": 8, "vconcat": drawn}
+
+
+def _across(courses: Sequence[Course]) -> tuple[float, float]:
+    return min(course.starts_s for course in courses), max(course.ends_s for course in courses)
+
+
+def _panel(panel: Panel, values: Sequence[Json], across: Sequence[float], shape: Shape, *, title: str | None) -> Json:
+    name, unit = panel.name, panel.unit
+    x: Json = {
+        "field": "t",
+        "type": "quantitative",
+        "title": title,
+        "scale": {"domain": [short(each) for each in across], "nice": False},
+        "axis": {"grid": False, "labels": title is not None, "ticks": title is not None},
+    }
+    y: Json = {
+        "field": "v",
+        "type": "quantitative",
+        "title": [name, unit] if name != unit else [unit],
+        "axis": {"tickCount": 3, "minExtent": 64, "titleX": -60, "format": "~s" if unit != "cores" else ".2~f"},
+    }
+    domain = list(shape.contenders)
+    colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
+    dash: Json = {
+        "field": "series",
+        "type": "nominal",
+        "scale": {"domain": ["first", "second"], "range": [[1, 0], [5, 3]]},
+        "legend": None,
+    }
+    layers: list[Json] = []
+    if across[0] < 0:
+        shade = {"values": [{"t": short(across[0]), "to": 0}]}
+        mark: Json = {"type": "rect", "color": "#808890", "opacity": 0.18}
+        layers.append({"data": shade, "mark": mark, "encoding": {"x": x, "x2": {"field": "to"}}})
+    tooltip = [
+        {"field": "contender"},
+        {"field": "of", "title": "quantity"},
+        {"field": "t", "title": "s"},
+        {"field": "v", "title": unit},
+    ]
+    line: Json = {"x": x, "y": y, "color": colour, "strokeDash": dash, "tooltip": tooltip}
+    line |= {"detail": {"field": "of", "type": "nominal"}}
+    layers.append({"data": {"values": list(values)}, "mark": {"type": "line", "strokeWidth": 1.6}, "encoding": line})
+    return {"width": WIDTH, "height": PANEL_HEIGHT, "layer": layers}
+
+
+def series_table(caption: str, courses: Sequence[Course], panels: Sequence[Panel]) -> Table:
+    """The numbers behind the lines, coarser: the mean of each part of the time."""
+    edges = parts_of(*_across(courses))
+    rows: list[Row] = []
+    for panel in panels:
+        for course in courses:
+            for each in panel.series:
+                dots = course.series.get(each, [])
+                if dots:
+                    heading = each.replace("_", " ") if len(panel.series) > 1 else panel.name
+                    who = "" if course.contender == "all" else f"{course.contender}, "
+                    means = (_mean(dots, low, high) for low, high in edges)
+                    cells = (
+                        Cell(text="-" if mean is None else formatting.three(mean * panel.factor)) for mean in means
+                    )
+                    rows.append((Cell(text=f"{who}{heading}", detail=panel.unit, heading=True), *cells))
+    return Table(
+        caption=f"{caption} The mean of each part of the time.", head=head_of(edges), rows=tuple(rows), style="numbers"
+    )
+
+
+def parts_of(start_s: float, end_s: float) -> list[tuple[float, float]]:
+    """Equal parts of a time."""
+    step = (end_s - start_s) / PARTS
+    return [(start_s + place * step, start_s + (place + 1) * step) for place in range(PARTS)]
+
+
+def head_of(edges: Sequence[tuple[float, float]]) -> tuple[str, ...]:
+    """The columns of a table over time."""
+    return ("", *(f"{low:.3g} to {high:.3g} s" for low, high in edges))
+
+
+def _mean(dots: Sequence[tuple[float, float]], low: float, high: float) -> float | None:
+    """Of the dots in a part of the time; of the level in force where a part has none."""
+    inside = [value for at_s, value in dots if low <= at_s < high]
+    if inside:
+        return sum(inside) / len(inside)
+    level = [(at_s, value) for at_s, value in dots if at_s < low]
+    reaches = any(at_s >= high for at_s, _ in dots)
+    return level[-1][1] if level and reaches else None
+
+
+def thinned(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Dots that a screen can tell apart."""
+    size = max(1, -(-len(dots) // DOTS_MOST))
+    bins = [dots[place : place + size] for place in range(0, len(dots), size)]
+    return [(sum(at for at, _ in each) / len(each), sum(value for _, value in each) / len(each)) for each in bins]
+
+
+def short(value: float) -> float:
+    """Five significant digits: a chart shows no more."""
+    return float(f"{value:.5g}")
