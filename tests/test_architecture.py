@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "report": {"report", "analysis", "store", "suite"},
     "foreign": {"foreign", "store", "suite", "problem"},
     "experiment": {"experiment", "analysis", "hosts", "stats", "store", "suite", "trial", "problem"},
+    "notebook": {"notebook", "analysis", "report", "store", "problem"},
     "web": {"web", "analysis", "report", "store", "problem"},
     "cli": {"cli", "analysis", "experiment", "foreign", "hosts", "report", "stats", "store", "suite", "web", "problem"},
 }

@@ -55,25 +55,42 @@ def ask(out: Path, sql: str) -> Answer:
     import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
 
     folders = list_runs(out)
-    with duckdb.connect() as database, tempfile.TemporaryDirectory(prefix="plimsoll-query-") as scratch:
-        for table in TABLES:
-            _fill(database, table, folders, Path(scratch))
-        files = {table: _files(table, folders) for table in PARQUET}
-        try:
-            for table, columns in PARQUET.items():
-                database.execute(_view(table, columns, files[table]))
+    try:
+        with open_tables(folders) as database:
             # From here on nothing outside is read but what the views name, and nothing is written.
-            listed = ", ".join(f"'{_quoted(file)}'" for each in files.values() for file in each)
+            files = (file for table in PARQUET for file in _files(table, folders))
+            listed = ", ".join(f"'{_quoted(file)}'" for file in files)
             database.execute(f"SET allowed_paths = [{listed}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
             found = database.execute(sql)
             described = found.description or []
             return Answer(columns=tuple(str(each[0]) for each in described), rows=found.fetchall())
-        except duckdb.Error as error:
-            said = str(error).splitlines()[0]
-            tables = ", ".join((*TABLES, *PARQUET))
-            raise LabError(f"the query cannot be answered: {said}; the tables are {tables}", exit_code=2) from None
+    except duckdb.Error as error:
+        said = str(error).splitlines()[0]
+        tables = ", ".join((*TABLES, *PARQUET))
+        raise LabError(f"the query cannot be answered: {said}; the tables are {tables}", exit_code=2) from None
+
+
+def open_tables(folders: Sequence[RunFolder]) -> duckdb.DuckDBPyConnection:
+    """A database in memory with the tables of some runs; whoever opens it closes it.
+
+    `runs`, `points` and `trials` are copies of the records, `timelines` and `requests` views of the
+    files on disk.
+    """
+    import duckdb  # noqa: PLC0415
+
+    database = duckdb.connect()
+    try:
+        with tempfile.TemporaryDirectory(prefix="plimsoll-query-") as scratch:
+            for table in TABLES:
+                _fill(database, table, folders, Path(scratch))
+        for table, columns in PARQUET.items():
+            database.execute(_view(table, columns, _files(table, folders)))
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def write_table(folder: RunFolder, table: str, path: Path) -> Path:
