@@ -96,11 +96,15 @@ def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
     ]
     trials = [_trial(number, each, points[each.point].setting) for number, each in enumerate(placed, 1)]
     folder = new_run(out)
-    folder.write_run(_run(folder, points, placed, trials, asked))
-    for trial, each in zip(trials, placed, strict=True):
-        folder.write_trial(trial)
-        if each.result.seconds:
-            _write_seconds(folder, trial, each.result)
+    record = _run(folder, points, placed, trials, asked)
+    with folder.lock():
+        folder.write_run(record)
+        for trial, each in zip(trials, placed, strict=True):
+            folder.write_trial(trial)
+            if each.result.seconds:
+                _write_seconds(folder, trial, each.result)
+        record.status, record.finished_unix_s = "complete", asked.now_unix_s
+        folder.write_run(record)
     return folder
 
 
@@ -151,7 +155,7 @@ def _run(
     versions = {each.result.tool: each.result.version or "not recorded" for each in placed}
     return RunRecord(
         run=folder.path.name,
-        status="complete",
+        status="running",
         suite=SuiteRecord(
             name=asked.suite or "-".join(tools),
             question=asked.question or f"What did {' and '.join(tools)} measure?",
@@ -163,7 +167,7 @@ def _run(
         command=asked.command,
         seed=0,
         started_unix_s=asked.now_unix_s,
-        finished_unix_s=asked.now_unix_s,
+        finished_unix_s=None,
         versions=versions | {"lab": __version__},
         environment=EnvironmentRecord(),
         axes=axes,
@@ -185,12 +189,14 @@ def _tail(known: Sequence[Mapping[str, float]]) -> str | None:
 
 
 def _file(number: int, placed: _Placed) -> ImportedFile:
+    with placed.source.path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
     return ImportedFile(
         trial=number,
         name=placed.source.path.name,
         tool=placed.result.tool,
         target=placed.result.target,
-        sha256=hashlib.sha256(placed.source.path.read_bytes()).hexdigest(),
+        sha256=digest,
         started_unix_s=placed.result.started_unix_s,
     )
 

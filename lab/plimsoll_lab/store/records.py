@@ -261,9 +261,11 @@ class TrialRecord:
     """Every figure by name, in the unit its name carries; of an `ok` trial only these are
     results."""
     started_unix_s: float
-    """When it began."""
+    """When it began; 0 where an imported file does not tell."""
     elapsed_s: float
-    """How long it took, from the server's start to its end."""
+    """How long it took, from the server's start to its end; 0 where an imported file does not
+    tell.
+    """
     server: ServerRecord
     """Command, readiness, summary and end of the server."""
     load: MeasuredLoadRecord
