@@ -15,8 +15,10 @@ LEVELS_SHOWN = 3
 """Settings that are drawn: the first, the middle and the last. More would fill the page."""
 DOTS_MOST = 120
 """Of a line with more, each dot is the mean of neighbours: a screen shows no more."""
-PARTS = 8
-"""Columns of a table: the mean of each eighth of the time."""
+PARTS_MOST = 8
+"""Columns of a table over time."""
+ENDS = 2
+"""Dots of a level that was only asked for: it is a line between two."""
 PANEL_HEIGHT, WIDTH = 92, 680
 
 
@@ -121,7 +123,8 @@ def _panel(panel: Panel, values: Sequence[Json], across: Sequence[float], shape:
 
 def series_table(caption: str, courses: Sequence[Course], panels: Sequence[Panel]) -> Table:
     """The numbers behind the lines, coarser: the mean of each part of the time."""
-    edges = parts_of(*_across(courses))
+    own = [len(course.series.get(each, ())) for panel in panels for each in panel.series for course in courses]
+    edges = parts_of(*_across(courses), dots=min((each for each in own if each > ENDS), default=1))
     rows: list[Row] = []
     for panel in panels:
         for course in courses:
@@ -140,10 +143,11 @@ def series_table(caption: str, courses: Sequence[Course], panels: Sequence[Panel
     )
 
 
-def parts_of(start_s: float, end_s: float) -> list[tuple[float, float]]:
-    """Equal parts of a time."""
-    step = (end_s - start_s) / PARTS
-    return [(start_s + place * step, start_s + (place + 1) * step) for place in range(PARTS)]
+def parts_of(start_s: float, end_s: float, dots: int) -> list[tuple[float, float]]:
+    """Equal parts of a time, no more than there are dots in it."""
+    parts = max(1, min(PARTS_MOST, dots))
+    step = (end_s - start_s) / parts
+    return [(start_s + place * step, start_s + (place + 1) * step) for place in range(parts)]
 
 
 def head_of(edges: Sequence[tuple[float, float]]) -> tuple[str, ...]:
@@ -152,13 +156,16 @@ def head_of(edges: Sequence[tuple[float, float]]) -> tuple[str, ...]:
 
 
 def _mean(dots: Sequence[tuple[float, float]], low: float, high: float) -> float | None:
-    """Of the dots in a part of the time; of the level in force where a part has none."""
+    """Of the dots in a part of the time; of the line between two dots in a part without one."""
     inside = [value for at_s, value in dots if low <= at_s < high]
     if inside:
         return sum(inside) / len(inside)
-    level = [(at_s, value) for at_s, value in dots if at_s < low]
-    reaches = any(at_s >= high for at_s, _ in dots)
-    return level[-1][1] if level and reaches else None
+    before = [dot for dot in dots if dot[0] < low]
+    after = [dot for dot in dots if dot[0] >= high]
+    if not before or not after:
+        return None
+    (start_s, one), (end_s, other) = before[-1], after[0]
+    return one + (other - one) * ((low + high) / 2 - start_s) / (end_s - start_s)
 
 
 def thinned(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -165,7 +165,8 @@ def _heat(courses: Sequence[Course]) -> Json:
 
 def _heat_table(caption: str, courses: Sequence[Course]) -> Table:
     """Of each part of the time the highest median and the highest 99th percentile of a second."""
-    edges = parts_of(0.0, max(course.ends_s for course in courses))
+    seconds = min(len(course.bands) // len(SHARES) for course in courses)
+    edges = parts_of(0.0, max(course.ends_s for course in courses), seconds)
     rows: list[Row] = []
     for course in courses:
         who = "" if course.contender == "all" else f"{course.contender}, "
