@@ -19,6 +19,8 @@ PARTS_MOST = 8
 """Columns of a table over time."""
 ENDS = 2
 """Dots of a level that was only asked for: it is a line between two."""
+FORMATS = {"cores": ".2~f", "Mbit/s": ",.3~r"}
+"""Of units whose values lie near 1, how an axis writes them."""
 PANEL_HEIGHT, WIDTH = 92, 680
 
 
@@ -94,7 +96,7 @@ def _panel(panel: Panel, values: Sequence[Json], across: Sequence[float], shape:
         "field": "v",
         "type": "quantitative",
         "title": [name, unit] if name != unit else [unit],
-        "axis": {"tickCount": 3, "minExtent": 64, "titleX": -60, "format": "~s" if unit != "cores" else ".2~f"},
+        "axis": {"tickCount": 3, "minExtent": 64, "titleX": -60, "format": FORMATS.get(unit, "~s")},
     }
     domain = list(shape.contenders)
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
