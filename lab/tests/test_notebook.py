@@ -43,6 +43,7 @@ def test_tables_are_relations(run: Run) -> None:
     assert median == pytest.approx(point.figures["completed_rate"].median)
     assert run.timelines.columns == ["run", "trial", "at_s", "part", "figure", "value"]
     assert run.requests.fetchall() == []
+    assert run.connections.columns[0] == "run"
 
 
 def test_a_chart_is_vega_lite_and_a_picture(run: Run) -> None:

@@ -68,7 +68,8 @@ class Tables:
         self._database = open_tables(runs)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """A query over `runs`, `points`, `trials`, `timelines` and `requests`.
+        """A query over `runs`, `points`, `trials`, `timelines`, `requests` and
+        `connections`.
 
         Raises `duckdb.Error` where the query is wrong.
         """
@@ -104,6 +105,11 @@ class Tables:
         `bytes`, `response_time_us`, `at_s`, `connections_up`.
         """
         return self._database.view("requests")
+
+    @property
+    def connections(self) -> duckdb.DuckDBPyRelation:
+        """A row a connection of a generator that told of each, as in `plimsoll lab query`."""
+        return self._database.view("connections")
 
     def close(self) -> None:
         """Give the memory back; relations cannot be used any more."""
