@@ -205,6 +205,19 @@ def test_a_figure_of_a_document_stands_beside_ours() -> None:
     assert hold_references(run, points(), made({1: [90.0, 110.0]}))[0].ratio == 2.0
 
 
+def test_a_late_generator_spoils_response_times_and_not_what_the_server_costs() -> None:
+    cost, time_us = "server.cpu_us_per_request", "response_time_us.mean"
+    here: list[PointSummary] = [point_summary({"load.connections": 20}, 0, "generator_limited", "it was late")]
+    late = [
+        replace(trial(block, 0, block, 50.0, "generator_limited"), figures={cost: 12.0, time_us: 50.0})
+        for block in range(2)
+    ]
+    run = run_record()
+    claim = replace(CLAIMED, figure=cost, over=None, least=10.0, most=20.0, portable=True)
+    run.claims = [claim, replace(claim, figure=time_us)]
+    assert [told.outcome for told in judge_claims(run, here, late)] == ["confirmed", "not reachable here"]
+
+
 def test_what_a_server_held_at_its_own_limit_is_a_result() -> None:
     held = "server.peak_connections"
     here: list[PointSummary] = [point_summary({"load.connections": 20}, 0, "hard_limit", "it held 1017 at most")]

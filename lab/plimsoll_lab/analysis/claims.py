@@ -13,6 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from plimsoll_lab.analysis.family import SERVERS_OWN, value_of
+from plimsoll_lab.stats.best import Value
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -127,16 +129,23 @@ def _unreached(here: Sequence[PointSummary], figure: str) -> str | None:
 
 
 def _decisive(figure: str) -> frozenset[Outcome | None]:
-    """The outcomes of trials that tell a figure."""
-    return frozenset({"ok", "hard_limit"} if figure == HELD else {"ok"})
+    """The outcomes of points that tell a figure."""
+    also: set[Outcome] = {"hard_limit"} if figure == HELD else set()
+    if figure in SERVERS_OWN:
+        also.add("generator_limited")
+    return frozenset({"ok", *also})
 
 
 def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:
-    return {
-        trial.block: trial.figures[figure]
-        for trial in trials
-        if trial.point == point.number and trial.outcome in _decisive(figure) and figure in trial.figures
-    }
+    """The figure by block, of the trials that tell it; a mere bound tells no claim anything."""
+    told = {trial.block: _told(trial, figure) for trial in trials if trial.point == point.number}
+    return {block: value for block, value in told.items() if value is not None and not isinstance(value, tuple)}
+
+
+def _told(trial: TrialRecord, figure: str) -> Value | None:
+    if trial.outcome == "hard_limit" and figure == HELD:
+        return trial.figures.get(figure)
+    return value_of(trial, figure)
 
 
 def _answer(

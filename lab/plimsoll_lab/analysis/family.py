@@ -93,8 +93,11 @@ def without(setting: Settings, compare: str | None) -> Settings:
 
 LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
 """Figures of which a generator at its own limit gives a lower bound."""
-SERVERS_OWN = ("server.cpu_us_per_request", "server.memory_bytes")
-"""Figures that a generator at its own limit does not spoil."""
+SERVERS_OWN = (
+    *("server.cpu_us_per_request", "server.memory_bytes", "server.connections", "server.peak_connections"),
+    *("host.memory_bytes", "connections.established", "connections.never_established"),
+)
+"""Figures that a generator at its own limit does not spoil: what the server costs and holds."""
 
 
 def value_of(trial: TrialRecord, figure: str) -> Value | None:
