@@ -55,7 +55,7 @@ def _one_setting(path: str, given: object) -> str:
     if isinstance(given, bool):
         return key if given else f"no {key}"
     if isinstance(given, int):
-        return f"{given:,} {key}"
+        return f"{given:,} {key.removesuffix('s') if given == 1 else key}"
     if key == "connections":
         return f"{given} {key}"
     if key == "command":

@@ -209,7 +209,7 @@ class Launcher:
         self, argv: Sequence[str], role: str, group: Group | None, mask: set[signal.Signals] | set[int], mark: str
     ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
-        doors = (
+        files = (
             [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in group.folders] if group else []
         )
 
@@ -220,8 +220,8 @@ class Launcher:
             _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
-            for door in doors:
-                os.write(door, b"0")
+            for file in files:
+                os.write(file, b"0")
 
         try:
             return subprocess.Popen(
@@ -235,13 +235,13 @@ class Launcher:
             )
         except OSError as error:
             raise StartError(
-                f"cannot start the {role} '{argv[0]}': {error.strerror}; is it installed, and may it be run?"
+                f"cannot start the {role} '{argv[0]}': {error.strerror}; install it, or make it executable (chmod +x)"
             ) from None
         except subprocess.SubprocessError as error:
             raise StartError(f"cannot start the {role} '{argv[0]}': {error}") from None
         finally:
-            for door in doors:
-                os.close(door)
+            for file in files:
+                os.close(file)
 
     def _tell_guard(self, line: str) -> None:
         if self._guard is not None and self._guard.stdin is not None:

@@ -36,13 +36,15 @@ WHOLE_PATH: Keys = {
         kind="duration",
         default="as the links have it",
         example='"50ms"',
-        means="The round trip of a whole path, divided evenly over its links; in place of `delay`.",
+        means="The round trip of a whole path, divided evenly over its links; in place of `delay`. The "
+        "emulator carries it.",
     ),
     "path_loss": Key(
         kind="share",
         default="as the links have it",
         example='"1%"',
-        means="The loss of a whole path, each way, divided evenly over its links; in place of `loss`.",
+        means="The loss of a whole path, each way, divided evenly over its links; in place of `loss`. The "
+        "emulator carries it.",
     ),
 }
 
@@ -64,7 +66,8 @@ NETWORK: Keys = {
         kind="choice",
         default='"tap"',
         example='"kernel"',
-        means='Who carries the links: "tap", Plimsoll\'s emulator, or "kernel", its bridges with htb and netem.',
+        means='Who carries the links: "tap", Plimsoll\'s emulator, or "kernel", its bridges, with htb and netem '
+        "where a link is shaped.",
     ),
 }
 """Beside these a network takes the keys of a link, for all its links, and those of a whole path."""
