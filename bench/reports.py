@@ -165,12 +165,23 @@ def plot(values: Sequence[Json], figure: str) -> str:
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": list(values)},
         "width": 520,
-        "mark": {"type": "point", "size": 70},
+        "mark": {"type": "point", "size": 70, "filled": True},
         "encoding": {
             "x": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": {"type": "log"}},
             "y": {"field": "point", "type": "nominal", "title": None, "sort": None},
-            "color": {"field": "whose", "type": "nominal", "title": None},
-            "shape": {"field": "whose", "type": "nominal", "title": None},
+            "shape": {"field": "whose", "type": "nominal", "title": None, "scale": {"domain": ["ours", "theirs"]}},
+            "color": {
+                "field": "whose",
+                "type": "nominal",
+                "title": None,
+                "scale": {"domain": ["ours", "theirs"], "range": ["#1f5fa8", "white"]},
+            },
+            "stroke": {
+                "field": "whose",
+                "type": "nominal",
+                "title": None,
+                "scale": {"domain": ["ours", "theirs"], "range": ["#1f5fa8", "#b85c00"]},
+            },
         },
     }
     return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
