@@ -62,7 +62,7 @@ def test_the_documents_say_what_the_stored_runs_say(tmp_path: Path) -> None:
 def test_a_report_is_a_row_with_its_claim_as_it_ended(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     results = folder / "docs" / "results"
-    for path in results.glob("report-*"):
+    for path in [*results.glob("report-*"), *(folder / "docs").glob("report-*.md")]:
         path.unlink()
     ratio = stored("epoll-scaling", "confirmed", 1.94, [1.9, 1.98])
     (results / "report-epoll-scaling.json").write_text(json.dumps(ratio))
