@@ -66,6 +66,14 @@ def test_a_round_trip_is_paid_by_each_request_and_more_of_them_by_each_new_conne
     assert new == pytest.approx(4 * (2 + 5.2), rel=0.1)
 
 
+def test_hosts_apart_move_bytes_more_slowly_than_one_machine_does() -> None:
+    # A run of 320 trials took 24 minutes; without its links it was said to take six.
+    large = HTTP.replace("524288", "8388608")
+    together, apart = trial_s(point(large)), trial_s(point(large + network(delay="0ms")))
+    assert apart == pytest.approx(100 / 14.6, rel=0.1)
+    assert together < 2
+
+
 def test_a_way_through_a_forwarder_has_its_links_too() -> None:
     role = '[[role]]\nname = "fwd"\nkind = "forward"\non = "h3"\nmappings = ["*:7000=role:server"]\n'
     straight = ECHO + 'each = 100\nconnections = 1\nthink = "0"\n' + network(delay="10ms")
@@ -80,7 +88,7 @@ def test_a_saturator_takes_its_part_of_the_cpu_and_of_the_link() -> None:
     assert busy - 1 == pytest.approx(4 * quiet, rel=0.1)
     # An event loop burns for every saturating connection before it serves a measured one again.
     turns = trial_s(point(HTTP.replace('"fork"', '"select"\nworkers = 1') + network(delay="0ms") + SATURATOR))
-    assert turns == pytest.approx(20 * 15 * 0.02, rel=0.2)
+    assert turns - 1 == pytest.approx(20 * 15 * 0.02, rel=0.2)
     anew = HTTP.replace('"fork"', '"select"').replace("path =", 'http = "1.0"\npath =')
     # A run on two cores took 65 s with 30 saturating connections, and 1.4 s with one.
     ladder = [SATURATOR.replace("15", str(count)) for count in (30, 1)]
@@ -92,12 +100,12 @@ def test_a_saturator_takes_its_part_of_the_cpu_and_of_the_link() -> None:
     assert narrow == pytest.approx(4 * 43.9, rel=0.05)
 
 
-def test_the_experiment_at_10_mbit_a_second_is_no_matter_of_seconds() -> None:
+def test_the_experiment_at_50_mbit_a_second_is_no_matter_of_seconds() -> None:
     suite = read_file(shipped.find("http-saturation-bandwidth"))
     plan = expand(suite, seed=1)
     times = {(str(each.setting["network.rate"]), each.setting["network.delay"]): trial_s(each) for each in plan.points}
-    assert times["10Mbit", "1ms"] > 40
-    assert predicted_s(plan) > 3600
+    assert times["50Mbit", "1ms"] > 8
+    assert predicted_s(plan) > 1800
     assert predicted_s(plan) == pytest.approx(sum(20 * trial_s(each) for each in plan.points))
 
 
