@@ -21,6 +21,7 @@ NOT_RUN = {
     ),
     r"plimsoll lab run .*--rtt": "needs namespaces; tests/test_network_runs.py runs one",
     r"plimsoll lab capacity": "takes minutes; tests/test_capacity_of_a_server.py runs one",
+    r"plimsoll lab import": "reads what other programs wrote; lab/tests/test_imports.py",
     r"plimsoll lab serve": "serves until it is stopped; tests/test_serve_page.py",
     r"plimsoll lab report .*--open": "opens a browser",
     r"plimsoll link": "needs /dev/net/tun; crates/plimsoll/tests/whole/link.rs",

@@ -261,7 +261,12 @@ def test_exports_agree_with_the_summary(finished: tuple[Path, Done]) -> None:
         if point["outcome"] == "ok":
             assert float(row["completed_rate.median"]) == point["figures"]["completed_rate"]["median"]
     assert len(table(folder / "runs/0001/trials.csv")) == 12
-    assert len(list((folder / "runs/0001/charts").glob("*.svg"))) == 10
+    page = (folder / "runs/0001/report.html").read_text()
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    drawn = {chart["name"] for chart in json.loads(data[1])["charts"]}
+    assert len(drawn) >= 10
+    assert {path.stem for path in (folder / "runs/0001/charts").glob("*.svg")} == drawn
 
 
 def table(path: Path) -> list[dict[str, str]]:

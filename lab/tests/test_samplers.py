@@ -185,7 +185,7 @@ def test_what_is_expensive_is_read_so_seldom_that_it_keeps_to_its_share(monkeypa
 
 
 def test_the_kernels_threads_for_packets_are_found_and_no_program_of_their_name(tmp_path: Path) -> None:
-    rest = "0 0 0 0 -1 69238848 0 0 0 0 150 250 0 0 20 0 1 0 2 0 0"
+    rest = "0 0 0 -1 69238848 0 0 0 0 150 250 0 0 20 0 1 0 2 0 0"
     for number, name, parent in ((15, "ksoftirqd/0", 2), (22, "ksoftirqd/1", 2), (90, "ksoftirqd/0", 77), (91, "x", 2)):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "stat").write_text(f"{number} ({name}) S {parent} {rest}\n")
