@@ -250,3 +250,19 @@ def test_a_generator_at_its_limit_bounds_the_rate_and_leaves_what_is_the_servers
     for spoilt in (replace(limited, outcome="invalid"), replace(limited, outcome="failed", warnings=doubts)):
         assert value_of(spoilt, "server.cpu_us_per_request") is None
     assert value_of(replace(busy, warnings=doubts[:1]), "completed_rate") is None
+
+
+@pytest.mark.parametrize("figure", ["connections.established", "server.peak_connections", "host.memory_bytes"])
+def test_what_grows_with_connections_stands_where_all_were_up_and_is_a_lower_bound_elsewhere(figure: str) -> None:
+    figures = {
+        **{"connections.established": 800.0, "connections.never_established": 0.0, "server.peak_connections": 800.0},
+        "host.memory_bytes": 900.0,
+    }
+    limited = TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="generator_limited", reason="it was late", warnings=(),
+        figures=figures, started_unix_s=0, elapsed_s=1, server={}, load={}, machine={},
+    )  # fmt: skip
+    assert value_of(limited, figure) == figures[figure]
+    for short in ({"server.peak_connections": 700.0}, {"connections.never_established": 3.0}):
+        fewer = replace(limited, figures=figures | short)
+        assert value_of(fewer, figure) == (fewer.figures[figure], math.inf)

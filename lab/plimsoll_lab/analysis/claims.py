@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from plimsoll_lab.analysis.family import SERVERS_OWN, value_of
+from plimsoll_lab.analysis.family import OF_CONNECTIONS, SERVERS_OWN, value_of
 from plimsoll_lab.stats.best import Value
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
@@ -131,7 +131,7 @@ def _unreached(here: Sequence[PointSummary], figure: str) -> str | None:
 def _decisive(figure: str) -> frozenset[Outcome | None]:
     """The outcomes of points that tell a figure."""
     also: set[Outcome] = {"hard_limit"} if figure == HELD else set()
-    if figure in SERVERS_OWN:
+    if figure in {*SERVERS_OWN, *OF_CONNECTIONS}:
         also.add("generator_limited")
     return frozenset({"ok", *also})
 

@@ -93,11 +93,14 @@ def without(setting: Settings, compare: str | None) -> Settings:
 
 LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
 """Figures of which a generator at its own limit gives a lower bound."""
-SERVERS_OWN = (
-    *("server.cpu_us_per_request", "server.memory_bytes", "server.connections", "server.peak_connections"),
-    *("host.memory_bytes", "connections.established", "connections.never_established"),
+SERVERS_OWN = ("server.cpu_us_per_request",)
+"""Figures that a generator at its own limit does not spoil."""
+OF_CONNECTIONS = (
+    *("connections.established", "server.peak_connections"),
+    *("server.memory_bytes", "host.memory_bytes"),
 )
-"""Figures that a generator at its own limit does not spoil: what the server costs and holds."""
+"""Figures that grow with the connections that are up: such a generator does not spoil them where all
+that it was to open were up at once, and else gives a lower bound."""
 
 
 def value_of(trial: TrialRecord, figure: str) -> Value | None:
@@ -111,9 +114,16 @@ def value_of(trial: TrialRecord, figure: str) -> Value | None:
         return trial.cut.bounds.get(figure, found) if trial.cut is not None else found
     if not fell_behind(trial):
         return None
-    if figure in LOWER_BOUND:
+    if figure in LOWER_BOUND or (figure in OF_CONNECTIONS and not all_were_up(trial.figures)):
         return (found, math.inf)
-    return found if figure in SERVERS_OWN else None
+    return found if figure in {*SERVERS_OWN, *OF_CONNECTIONS} else None
+
+
+def all_were_up(figures: Mapping[str, float]) -> bool:
+    """Whether every connection that was asked for was established, and all were up at once."""
+    established, never = figures.get("connections.established"), figures.get("connections.never_established")
+    peak = figures.get("server.peak_connections", figures.get("connections.peak"))
+    return established is not None and never == 0 and peak is not None and peak >= established
 
 
 def fell_behind(trial: TrialRecord) -> bool:
