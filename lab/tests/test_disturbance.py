@@ -43,8 +43,8 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (network(lost=1, moments=1), None),
         (LinkWindow(silent=True), "said nothing"),
         (network(late=20), None),
-        (network(late=21), "late for 21 of 10000 packets during the window, and did not say when"),
-        (network(unread=2), "lost 2 packets by its own fault during the window, and did not say when"),
+        (network(late=21), "were late for 21 of 10000 packets during the window, and nothing says when"),
+        (network(unread=2), "lost 2 packets that they were to carry during the window, and nothing says when"),
     ],
 )
 def test_only_faults_of_an_unknown_moment_spoil_a_trial(seen: LinkWindow | None, said: str | None) -> None:
@@ -255,7 +255,9 @@ def test_a_generator_at_its_limit_bounds_the_rate_and_leaves_what_is_the_servers
 @pytest.mark.parametrize("figure", ["connections.established", "server.peak_connections", "host.memory_bytes"])
 def test_what_grows_with_connections_stands_where_all_were_up_and_is_a_lower_bound_elsewhere(figure: str) -> None:
     figures = {
-        **{"connections.established": 800.0, "connections.never_established": 0.0, "server.peak_connections": 800.0},
+        "connections.established": 800.0,
+        "connections.never_established": 0.0,
+        "server.peak_connections": 800.0,
         "host.memory_bytes": 900.0,
     }
     limited = TrialRecord(

@@ -92,6 +92,15 @@ def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatc
     assert "refuse" not in {each.level for each in local.values()}
 
 
+def test_a_network_of_the_kernels_needs_its_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_checks, "_succeeds", lambda command: "bridge" not in command)
+    asked = findings(plan(10, NETWORK.format(backend="kernel", addresses=1)))["bridges"]
+    assert (asked.level, asked.message) == ("refuse", "the kernel has no bridges")
+    assert "bridges" not in findings(plan(10, NETWORK.format(backend="tap", addresses=1)))
+    monkeypatch.setattr(machine_checks, "_succeeds", lambda _command: True)
+    assert findings(plan(10, NETWORK.format(backend="kernel", addresses=1)))["bridges"].level == "ok"
+
+
 def test_only_the_emulator_over_tap_needs_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine_checks, "TUN", tmp_path / "tun")
     monkeypatch.setattr(privilege, "TUN", tmp_path / "tun")

@@ -99,8 +99,8 @@ OF_CONNECTIONS = (
     *("connections.established", "server.peak_connections"),
     *("server.memory_bytes", "host.memory_bytes"),
 )
-"""Figures that grow with the connections that are up: such a generator does not spoil them where all
-that it was to open were up at once, and else gives a lower bound."""
+"""Figures that grow with the connections that are up: such a generator does not spoil them where
+all that it was to open were up at once, and else gives a lower bound."""
 
 
 def value_of(trial: TrialRecord, figure: str) -> Value | None:

@@ -236,14 +236,23 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
         yield Finding(check="programs", level=missing, message=said, fix="install iproute2 and util-linux")
     else:
         yield Finding(check="programs", level="ok", message="ip, unshare and nsenter are there")
+    yield from _links(points)
+
+
+def _links(points: tuple[Point, ...]) -> Iterator[Finding]:
+    """What the kernel must have for links that it carries itself."""
+    by_kernel = [point.network for point in points if point.network is not None and point.network.backend == "kernel"]
+    if by_kernel:
+        if _succeeds([*_in_namespace(), "ip", "link", "add", "name", "b0", "type", "bridge"]):
+            yield Finding(check="bridges", level="ok", message="the kernel has bridges")
+        else:
+            fix = "load the modules bridge and veth, or leave [network] backend out"
+            yield Finding(check="bridges", level="refuse", message="the kernel has no bridges", fix=fix)
     netem = {kind: _has_qdisc(kind) for kind in ("netem", "htb")}
     said = ", ".join(f"{kind} {'there' if has else 'missing'}" for kind, has in netem.items())
-    asked = any(
-        point.network is not None and point.network.backend == "kernel" and point.network.is_shaped for point in points
-    )
     if all(netem.values()):
         yield Finding(check="qdiscs", level="ok", message=said)
-    elif asked:
+    elif any(network.is_shaped for network in by_kernel):
         fix = "load the modules sch_netem and sch_htb, or leave [network] backend out"
         yield Finding(check="qdiscs", level="refuse", message=said, fix=fix)
     else:
@@ -254,9 +263,13 @@ def _has_qdisc(kind: str) -> bool:
     """Whether the kernel knows a queueing discipline: tried on the loopback device of a namespace
     of its own.
     """
-    script = f"tc qdisc add dev lo root {kind}"
-    prefix = ["unshare", "--net"] if may_make_networks() else ["unshare", "--user", "--map-root-user", "--net"]
-    return _succeeds([*prefix, "--", "sh", "-c", script])
+    return _succeeds([*_in_namespace(), "tc", "qdisc", "add", "dev", "lo", "root", kind])
+
+
+def _in_namespace() -> list[str]:
+    """What runs a command in a network namespace of its own."""
+    whose = [] if may_make_networks() else ["--user", "--map-root-user"]
+    return ["unshare", *whose, "--net", "--"]
 
 
 def _succeeds(command: list[str]) -> bool:

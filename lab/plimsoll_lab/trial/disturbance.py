@@ -44,8 +44,8 @@ def unknown_moments(network: LinkWindow | None) -> str | None:
     delivered, late, lost = _sums(network)
     if network.disturbances or (not lost and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)):
         return None
-    fault = f"lost {lost} packets by its own fault" if lost else f"was late for {late} of {delivered} packets"
-    return f"the emulator {fault} during the window, and did not say when"
+    fault = f"lost {lost} packets that they were to carry" if lost else f"were late for {late} of {delivered} packets"
+    return f"the links {fault} during the window, and nothing says when"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
