@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, Figure, figure_named, read_value, suggest
 from plimsoll_lab.suite.keys import CLAIM, REFERENCE
-from plimsoll_lab.suite.settings import Settings, Value
-
-ReadValue = Callable[[object, str], Value]
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, refuse_unknown
 
 _OPERATOR = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")
 _BETWEEN = re.compile(r"\s*(.+?)\s+to\s+(.+?)\s*")
 
 
-def read_references(raw: object, read: ReadValue, *, source: str) -> tuple[Reference, ...]:
+def read_references(raw: object, *, source: str) -> tuple[Reference, ...]:
     """Type every [[reference]]."""
     found = []
     for number, table in enumerate(_tables(raw, "reference", source=source), start=1):
         where = f"{source}: [[reference]] {number}"
-        _refuse_unknown(table, REFERENCE, where)
+        refuse_unknown(table, REFERENCE, where)
         figure = _figure(table, where)
         try:
             value = read_value(str(table.get("value", "")), figure.unit)
@@ -36,7 +35,7 @@ def read_references(raw: object, read: ReadValue, *, source: str) -> tuple[Refer
         found.append(
             Reference(
                 figure=figure.name,
-                at=_setting(table, "at", read, where),
+                at=_setting(table, "at", where),
                 value=value,
                 source=_text(table, "source", where),
                 text=str(table.get("text", "")),
@@ -45,10 +44,10 @@ def read_references(raw: object, read: ReadValue, *, source: str) -> tuple[Refer
     return tuple(found)
 
 
-def read_claims(raw: object, read: ReadValue, *, source: str) -> tuple[Claim, ...]:
+def read_claims(raw: object, *, source: str) -> tuple[Claim, ...]:
     """Type every [[claim]]."""
     return tuple(
-        _claim(table, read, f"{source}: [[claim]] {number}")
+        _claim(table, f"{source}: [[claim]] {number}")
         for number, table in enumerate(_tables(raw, "claim", source=source), start=1)
     )
 
@@ -69,16 +68,16 @@ def settings_of(claim: Claim) -> list[Settings]:
     return [claim.at, *([claim.over] if claim.over is not None else []), *(claim.against or ())]
 
 
-def _claim(table: Mapping[str, object], read: ReadValue, where: str) -> Claim:
-    _refuse_unknown(table, CLAIM, where)
+def _claim(table: Table, where: str) -> Claim:
+    refuse_unknown(table, CLAIM, where)
     figure = _figure(table, where)
-    over = _setting(table, "over", read, where) if "over" in table else None
+    over = _setting(table, "over", where) if "over" in table else None
     against = None
     if "against" in table:
         pair = table["against"]
         if over is None or not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - a pair
             raise SuiteError(f'{where} against: write two points, [{{...}}, {{...}}], beside "over"')
-        one, other = (_setting({"against": each}, "against", read, where) for each in pair)
+        one, other = (_setting({"against": each}, "against", where) for each in pair)
         against = (one, other)
     expect = _text(table, "expect", where)
     least, most = _range(expect, figure, where, ratio=over is not None)
@@ -89,7 +88,7 @@ def _claim(table: Mapping[str, object], read: ReadValue, where: str) -> Claim:
         name=_text(table, "name", where),
         source=_text(table, "source", where),
         figure=figure.name,
-        at=_setting(table, "at", read, where),
+        at=_setting(table, "at", where),
         over=over,
         against=against,
         least=least,
@@ -123,14 +122,11 @@ def _bound(text: str, figure: Figure, *, ratio: bool) -> float:
     return float(text) if ratio else read_value(text, figure.unit)
 
 
-def _tables(raw: object, name: str, *, source: str) -> Sequence[Mapping[str, object]]:
-    tables = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
-    if not isinstance(raw, list) or len(tables) < len(raw):
-        raise SuiteError(f"{source}: {name}: not a list of tables; write [[{name}]] above each")
-    return tables
+def _tables(raw: object, name: str, *, source: str) -> list[dict[str, object]]:
+    return as_tables(raw, refusal=f"{source}: {name}: not a list of tables; write [[{name}]] above each")
 
 
-def _figure(table: Mapping[str, object], where: str) -> Figure:
+def _figure(table: Table, where: str) -> Figure:
     name = _text(table, "figure", where)
     figure = figure_named(name)
     if figure is None:
@@ -138,21 +134,14 @@ def _figure(table: Mapping[str, object], where: str) -> Figure:
     return figure
 
 
-def _setting(table: Mapping[str, object], key: str, read: ReadValue, where: str) -> Settings:
+def _setting(table: Table, key: str, where: str) -> Settings:
     raw = table.get(key)
-    if not isinstance(raw, dict):
-        raise SuiteError(f'{where} {key}: {raw!r} is no point; write {{ "load.connections" = 5000 }}')
-    return {path: read(value, f"{key} {path}") for path, value in raw.items()}
+    refusal = f'{where} {key}: {raw!r} is no point; write {{ "load.connections" = 5000 }}'
+    return {path: as_setting(value, f"{where} {key} {path}") for path, value in as_table(raw, refusal=refusal).items()}
 
 
-def _text(table: Mapping[str, object], key: str, where: str) -> str:
+def _text(table: Table, key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value.strip():
         raise SuiteError(f"{where} {key}: missing or empty; write it as a text")
     return value
-
-
-def _refuse_unknown(table: Mapping[str, object], known: Iterable[str], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise SuiteError(f"{where} {key}: unknown key{suggest(key, known)}")

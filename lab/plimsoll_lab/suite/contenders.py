@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.suite import keys
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Axis
+from plimsoll_lab.suite.tables import as_setting, as_table, as_tables, not_a_table
 
 CONTENDER = "contender"
 """The path under which a contender's name stands in a point's setting."""
@@ -22,25 +22,17 @@ VARIED = ("server", "load", "network", "role")
 """Tables whose settings may vary."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
-ReadValue = Callable[[object, str], Value]
-"""`read(raw, where)`: a plain value, or a refusal that names the place."""
 
-
-def read_contenders(raw: object, read: ReadValue, *, source: str) -> Mapping[str, Settings]:
+def read_contenders(raw: object, *, source: str) -> Mapping[str, Settings]:
     """[contender.NAME]: each table is laid over [server]."""
-    if not isinstance(raw, dict):
-        raise SuiteError(
-            f"{source}: contender: not a table; write [contender.NAME] and what differs from [server] below"
-        )
+    refusal = f"{source}: contender: not a table; write [contender.NAME] and what differs from [server] below"
     found: dict[str, Settings] = {}
-    for name, table in raw.items():
+    for name, raw_table in as_table(raw, refusal=refusal).items():
         if not _NAME.fullmatch(name):
             raise SuiteError(f"{source}: [contender.{name}]: not a plain name; use letters, digits, dots and dashes")
-        if not isinstance(table, dict):
-            raise SuiteError(
-                f"{source}: contender.{name}: not a table; write [contender.{name}] and its settings below"
-            )
-        found[name] = {key: read(value, f"[contender.{name}] {key}") for key, value in table.items()}
+        refusal = f"{source}: {not_a_table(f'contender.{name}')}"
+        table = as_table(raw_table, refusal=refusal)
+        found[name] = {key: as_setting(value, f"{source}: [contender.{name}] {key}") for key, value in table.items()}
     return found
 
 
@@ -55,14 +47,13 @@ def check_path(path: str, *, where: str, source: str) -> None:
         )
 
 
-def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings, ...]:
+def read_points(raw: object, *, source: str) -> tuple[Settings, ...]:
     """[[point]]: the settings of one point each, by dotted path; a name, where it has one, under
     `point`.
     """
-    if not isinstance(raw, list) or not all(isinstance(each, dict) for each in raw):
-        raise SuiteError(f"{source}: point: not a list of tables; write [[point]] above the settings of each")
+    refusal = f"{source}: point: not a list of tables; write [[point]] above the settings of each"
     points: list[Settings] = []
-    for number, table in enumerate(cast("list[dict[str, object]]", raw), start=1):
+    for number, table in enumerate(as_tables(raw, refusal=refusal), start=1):
         where = f"[[point]] {number}"
         settings: dict[str, Value] = {}
         for path, value in table.items():
@@ -74,7 +65,7 @@ def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings,
             if isinstance(value, dict):
                 raise SuiteError(f'{source}: {where} {path}: a path has to be quoted, such as "{path}.KEY" = ...')
             check_path(path, where=f"{where} {path}", source=source)
-            settings[path] = read(value, f"{where} {path}")
+            settings[path] = as_setting(value, f"{source}: {where} {path}")
         if settings.keys() <= {POINT}:
             raise SuiteError(f'{source}: {where}: it sets nothing; write such as "load.connections" = 3000')
         if settings in points:
@@ -85,17 +76,18 @@ def read_points(raw: object, read: ReadValue, *, source: str) -> tuple[Settings,
     return tuple(points)
 
 
-def read_exclusions(raw: object, axes: Sequence[Axis], read: ReadValue, *, source: str) -> tuple[Settings, ...]:
+def read_exclusions(raw: object, axes: Sequence[Axis], *, source: str) -> tuple[Settings, ...]:
     """`exclude` in [matrix]: cells that agree with all settings of one of these tables are left
     out.
     """
     where = "[matrix] exclude"
-    if not isinstance(raw, list) or not all(isinstance(each, dict) and each for each in raw):
-        raise SuiteError(f'{source}: {where}: not a list of tables; write [{{ "server.model" = "select" }}]')
+    refusal = f'{source}: {where}: not a list of tables; write [{{ "server.model" = "select" }}]'
     values = {axis.path: axis.values for axis in axes}
     excluded = []
-    for table in cast("list[dict[str, object]]", raw):
-        settings = {path: read(value, f"{where} {path}") for path, value in table.items()}
+    for table in as_tables(raw, refusal=refusal):
+        if not table:
+            raise SuiteError(refusal)
+        settings = {path: as_setting(value, f"{source}: {where} {path}") for path, value in table.items()}
         for path, value in settings.items():
             if path not in values:
                 raise SuiteError(f"{source}: {where}: '{path}' is not an axis of the matrix{suggest(path, values)}")

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, suggest
 from plimsoll_lab.suite.keys import CHART
+from plimsoll_lab.suite.tables import as_tables
 
 TIMES = " * "
 """Between the two paths of a product."""
@@ -24,12 +24,11 @@ Quantity = tuple[float, str]
 
 def read_drawn(raw: object, *, source: str) -> tuple[tuple[str, str], ...]:
     """Type every [[chart]]: a figure and the path it is drawn over."""
-    if not isinstance(raw, list):
-        raise SuiteError(f'{source}: chart: not a list of tables; write [[chart]], figure = "..." and over = "..."')
+    refusal = f'{source}: chart: not a list of tables; write [[chart]], figure = "..." and over = "..."'
     found = []
-    for number, table in enumerate(cast("list[object]", raw), start=1):
+    for number, table in enumerate(as_tables(raw, refusal=refusal), start=1):
         where = f"{source}: [[chart]] {number}"
-        if not isinstance(table, dict) or table.keys() != CHART.keys():
+        if table.keys() != CHART.keys():
             raise SuiteError(f'{where}: write figure = "..." and over = "...", no more')
         figure, over = table["figure"], table["over"]
         if not isinstance(figure, str) or figure_named(figure) is None:

@@ -4,42 +4,58 @@ tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
-
 from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.tables import Table, as_table, as_tables, not_a_table, not_tables
 
 FAST_REPEAT = 2
 """Repetitions of a suite that says nothing else: for a look, not for a verdict."""
 
 
-def lay_fast(tables: dict[str, object], *, fast: bool, source: str) -> dict[str, object]:
+def lay_fast(tables: Table, *, fast: bool, source: str) -> dict[str, object]:
     """The tables of a suite as they are read: [fast] is gone, and where it is asked for lies over
     the rest.
 
     A table of [fast] replaces the keys it names; a list, such as [[fast.point]], replaces the whole
     list. Roles keep their order: [fast.role.NAME] replaces keys of one of them.
     """
-    given = tables.get("fast", {})
-    if not isinstance(given, dict) or any(not isinstance(each, dict | list) for each in given.values()):
-        raise SuiteError(f"{source}: fast: write [fast.TABLE] and, below it, what [TABLE] is with --fast")
+    refusal = f"{source}: fast: write [fast.TABLE] and, below it, what [TABLE] is with --fast"
+    given = as_table(tables.get("fast", {}), refusal=refusal)
+    if any(not isinstance(each, dict | list) for each in given.values()):
+        raise SuiteError(refusal)
     rest = {key: value for key, value in tables.items() if key != "fast"}
     if not fast:
         return rest
-    repeat = {"repeat": FAST_REPEAT, **cast("dict[str, object]", given.get("run", {}))}
-    for name, over in {**given, "run": repeat}.items():
+    for name, over in {"run": {}, **given}.items():
         if name == "role":
-            rest["role"] = _roles(rest.get("role", []), cast("Mapping[str, object]", over), source=source)
+            rest[name] = _roles(rest.get(name, []), over, source=source)
         elif isinstance(over, list):
             rest[name] = over
         else:
-            rest[name] = {**cast("dict[str, object]", rest.get(name, {})), **over}
+            least: Table = {"repeat": FAST_REPEAT} if name == "run" else {}
+            rest[name] = {**_below(rest, name, source=source), **least, **as_table(over, refusal=refusal)}
     return rest
 
 
-def _roles(roles: object, over: Mapping[str, object], *, source: str) -> list[dict[str, object]]:
-    named = cast("list[dict[str, object]]", roles)
-    for name in over:
-        if name not in {each.get("name") for each in named}:
+def _below(tables: Table, name: str, *, source: str) -> Table:
+    """The table that [fast.NAME] changes."""
+    raw = tables.get(name, {})
+    if isinstance(raw, list):
+        raise SuiteError(
+            f"{source}: fast.{name}: '{name}' is a list of tables; write [[fast.{name}]], which replaces all of them"
+        )
+    return as_table(raw, refusal=f"{source}: {not_a_table(name)}")
+
+
+def _roles(raw: object, over: object, *, source: str) -> list[Table]:
+    """The [[role]] tables, each with what [fast.role.NAME] replaces."""
+    roles = as_tables(raw, refusal=f"{source}: {not_tables('role')}")
+    changes = as_table(over, refusal=f"{source}: fast.role: write [fast.role.NAME] and what it is with --fast")
+    names = [str(role.get("name")) for role in roles]
+    for name in changes:
+        if name not in names:
             raise SuiteError(f"{source}: [fast.role.{name}]: there is no role '{name}'")
-    return [{**each, **cast("dict[str, object]", over.get(str(each.get("name")), {}))} for each in named]
+    refusals = (f"{source}: {not_a_table(f'fast.role.{name}')}" for name in names)
+    return [
+        {**role, **as_table(changes.get(name, {}), refusal=refusal)}
+        for role, name, refusal in zip(roles, names, refusals, strict=True)
+    ]

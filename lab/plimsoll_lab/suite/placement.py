@@ -13,7 +13,6 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
@@ -21,10 +20,9 @@ from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Place, Role, Suite
-from plimsoll_lab.suite.topology import Link, Shape, Topology, check_shape, join, read_topology
+from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, as_toml, not_tables, refuse_unknown
+from plimsoll_lab.suite.topology import Link, Topology, join, read_addresses, read_shape, read_topology
 from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
-
-Table = Mapping[str, object]
 
 LOCAL = "local"
 """The one host of a suite without a network."""
@@ -45,9 +43,9 @@ def read_network(table: Table, *, source: str) -> Topology:
     every link's.
     """
     with _told(source):
-        _refuse_unknown(table, (*NETWORK, "link", *LINK), "[network]")
-        shape = cast("Shape", {key: table[key] for key in LINK if key in table})
-        addresses = cast("int", table.get("addresses", 1))
+        refuse_unknown(table, (*NETWORK, "link", *LINK), "[network]")
+        shape = {key: table[key] for key in LINK if key in table}
+        addresses = read_addresses(table.get("addresses", 1))
         backend = table.get("backend", BACKENDS[0])
         backend = "kernel" if backend == "netem" else backend  # its older name
         if backend not in BACKENDS:
@@ -71,29 +69,27 @@ def _told(source: str) -> Iterator[None]:
         raise SuiteError(f"{source}: {refusal}") from None
 
 
-def _link(table: object, shape: Shape) -> Link:
-    if not isinstance(table, dict):
-        raise SuiteError("[[network.link]]: not a table; write [[network.link]] and its settings below")
-    _refuse_unknown(table, (*NETWORK_LINK, *LINK), "[[network.link]]")
+def _link(raw: object, shape: Table) -> Link:
+    table = as_table(raw, refusal="[[network.link]]: not a table; write [[network.link]] and its settings below")
+    refuse_unknown(table, (*NETWORK_LINK, *LINK), "[[network.link]]")
     ends = table.get("ends")
     if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):  # noqa: PLR2004 - a link has two
         raise SuiteError(f'[[network.link]] ends: {ends!r} is not a pair; write ends = ["h1", "s1"]')
     where = f"[[network.link]] {ends[0]} - {ends[1]}:"
-    own = {**shape, **{key: value for key, value in table.items() if key in LINK}}
-    check_shape(own, where=where)
-    if "reverse" in table:
-        back = table["reverse"]
-        if not isinstance(back, dict):
-            raise SuiteError(f'{where} reverse: {back!r} is not a table; write reverse = {{ rate = "1Mbit" }}')
-        check_shape(back, where=f"{where} reverse:")
-        own["reverse"] = back
-    return Link(ends=(ends[0], ends[1]), shape=own)
+    own = read_shape({**shape, **{key: value for key, value in table.items() if key in LINK}}, where=where)
+    if "reverse" not in table:
+        return Link(ends=(ends[0], ends[1]), shape=own)
+    back = as_table(
+        table["reverse"],
+        refusal=f'{where} reverse: {table["reverse"]!r} is not a table; write reverse = {{ rate = "1Mbit" }}',
+    )
+    return Link(ends=(ends[0], ends[1]), shape={**own, "reverse": read_shape(back, where=f"{where} reverse:")})
 
 
 def read_place(table: Table, *, source: str) -> Place:
     """Which hosts the server and the generators run on."""
     with _told(source):
-        _refuse_unknown(table, PLACE, "[place]")
+        refuse_unknown(table, PLACE, "[place]")
         server, load = table.get(SERVER), table.get(LOAD)
         if server is not None and not isinstance(server, str):
             raise SuiteError(f"[place] server: {server!r} is not a host's name, such as 'h1'")
@@ -111,9 +107,7 @@ def read_place(table: Table, *, source: str) -> Place:
 def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
     """The [[role]] tables."""
     with _told(source):
-        if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-            raise SuiteError("role: not a list of tables; write [[role]] and its settings below")
-        roles = tuple(_role(cast("Table", table)) for table in tables)
+        roles = tuple(_role(table) for table in as_tables(tables, refusal=not_tables("role")))
         names = [SERVER, LOAD, *(role.name for role in roles)]
         for name in names:
             if names.count(name) > 1:
@@ -125,20 +119,19 @@ def _role(table: Table) -> Role:
     name, kind = table.get("name"), table.get("kind")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SuiteError(f"[[role]] name: {name!r} is not a plain name; use letters, digits and dashes")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise SuiteError(f"[[role]] {name}: kind: {kind!r} is none{suggest(str(kind), KINDS)}")
     on, measured = table.get("on"), table.get("measured", kind == LOAD)
     if on is not None and not isinstance(on, str):
         raise SuiteError(f"[[role]] {name}: on: {on!r} is not a host's name, such as 'h3'")
     if not isinstance(measured, bool) or (measured and kind != LOAD):
         raise SuiteError(f"[[role]] {name}: measured: {measured!r}; only a load is measured, by true or false")
-    settings = {key: value for key, value in table.items() if key not in ROLE or key == ACTIVE}
-    for key, value in settings.items():
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
-            settings[key] = tuple(value)
-        elif not isinstance(value, str | int | float):
-            raise SuiteError(f"[[role]] {name}: {key}: {value!r} is neither a plain value nor a list of texts")
-    return Role(name=name, kind=kind, on=on, measured=measured, settings=cast("Settings", settings))
+    settings = {
+        key: as_setting(value, f"[[role]] {name}: {key}")
+        for key, value in table.items()
+        if key not in ROLE or key == ACTIVE
+    }
+    return Role(name=name, kind=kind, on=on, measured=measured, settings=settings)
 
 
 def settle(
@@ -277,13 +270,13 @@ def check_references(server: Settings, load: Settings, roles: Sequence[Role], *,
                 )
 
 
-def paths(suite_place: Place, roles: Sequence[Role], load: Settings) -> list[tuple[str, str]]:
+def paths(place: Place, roles: Sequence[Role], load: Settings) -> list[tuple[str, str]]:
     """Between which hosts the generators, forwarders and commands talk: from, to, each pair
     once.
     """
-    homes = {SERVER: cast("str", suite_place.server), **{role.name: cast("str", role.on) for role in roles}}
-    talks = [(host, load) for host in suite_place.load]
-    talks += [(cast("str", role.on), role.settings) for role in roles]
+    homes = {SERVER: place.server_host, **{role.name: role.host for role in roles}}
+    talks = [(host, load) for host in place.load]
+    talks += [(role.host, role.settings) for role in roles]
     found: dict[tuple[str, str], None] = {}
     for host, settings in talks:
         names = [name for name, _ in references(settings)] or ([SERVER] if settings is load else [])
@@ -291,20 +284,20 @@ def paths(suite_place: Place, roles: Sequence[Role], load: Settings) -> list[tup
             if homes[name] != host:
                 found[host, homes[name]] = None
     for role in roles:
-        if role.kind == LOAD and not references(role.settings) and role.on != homes[SERVER]:
-            found[cast("str", role.on), homes[SERVER]] = None
+        if role.kind == LOAD and not references(role.settings) and role.host != homes[SERVER]:
+            found[role.host, homes[SERVER]] = None
     return list(found)
 
 
 def change_role(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
     """Apply one setting by path, `role.NAME.KEY`, to the tables of a suite."""
     name, _, key = path.removeprefix("role.").partition(".")
-    roles = cast("list[dict[str, object]]", tables.get("role") or [])
+    roles = as_tables(tables.get("role", []), refusal=f"{source}: {not_tables('role')}")
     role = next((each for each in roles if each.get("name") == name), None)
     if role is None or not key:
         known = [str(each.get("name")) for each in roles]
         raise SuiteError(f"{source}: {path}: there is no role '{name}'{suggest(name, known) if known else ''}")
-    role[key] = list(value) if isinstance(value, tuple) else value
+    role[key] = as_toml(value)
 
 
 def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:
@@ -378,10 +371,3 @@ def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Setting
         shape = whole.shape_of_link(links_of_each(lengths))
     # Bridges alone carry no delay: the emulator does, on every kernel.
     return replace(read_network({**own, **shape, "backend": "tap"}, source=suite.source), one_line=True)
-
-
-def _refuse_unknown(table: Table, known: Iterable[str], where: str) -> None:
-    known = tuple(known)
-    for key in table:
-        if key not in known:
-            raise SuiteError(f"{where} {key}: unknown key{suggest(key, known)}")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, references
+from plimsoll_lab.suite.placement import LOAD, SERVER, references
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan, Point, Role, SearchSettings
 from plimsoll_lab.suite.topology import Shape
@@ -221,7 +221,7 @@ def _path(point: Point, *, back: bool = False) -> list[Shape]:
     hosts, settings, met = [point.place.load[0]], point.load, set[str]()
     while (aim := next((name for name, _ in references(settings)), SERVER)) in roles and aim not in met:
         met.add(aim)
-        hosts.append(roles[aim].on or LOCAL)
+        hosts.append(roles[aim].host)
         settings = roles[aim].settings
     hosts.append(point.place.server)
     pairs = [(start, end) for start, end in itertools.pairwise(hosts) if start != end]

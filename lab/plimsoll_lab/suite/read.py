@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.claims import check_paths, read_claims, read_references, settings_of
@@ -23,11 +22,10 @@ from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SE
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND, EXCLUDE, RUN, TOP, VERDICT
 from plimsoll_lab.suite.placement import change_role, check_references, read_place, read_roles, start_order
 from plimsoll_lab.suite.search import check_search, read_search
-from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.settings import Settings, Value, quantity
 from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Suite, VerdictSettings
+from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_toml, not_a_table, refuse_unknown
 from plimsoll_lab.suite.whole_path import check_change
-
-Table = Mapping[str, object]
 
 TABLES = (
     *TOP,
@@ -64,11 +62,11 @@ def read_text(
         tables: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{source}: not valid TOML: {error}") from None
-    _refuse_unknown(tables, TABLES, where="", source=source)
+    _refuse_unknown_tables(tables, source=source)
     tables = lay_fast(tables, fast=fast, source=source)
     for path, value in (changes or {}).items():
         _change(tables, path, value, source=source)
-    _refuse_unknown(tables, TABLES, where="", source=source)
+    _refuse_unknown_tables(tables, source=source)
     contenders = _read_contenders(tables, source=source)
     if contenders:
         tables.setdefault("server", {})
@@ -91,17 +89,17 @@ def read_text(
         roles=read_roles(tables.get("role", []), source=source),
         capture=_switch(tables, "capture", source=source),
         contenders=contenders,
-        single_points=read_points(tables.get("point", []), _reader(source), source=source),
+        single_points=read_points(tables.get("point", []), source=source),
         expectations=tuple(
             read_expectation(figure, condition, source=source)
             for figure, condition in _flat(_table(tables, "expect", source=source)).items()
         ),
-        references=read_references(tables.get("reference", []), _reader(source), source=source),
-        claims=read_claims(tables.get("claim", []), _reader(source), source=source),
+        references=read_references(tables.get("reference", []), source=source),
+        claims=read_claims(tables.get("claim", []), source=source),
         drawn=read_drawn(tables.get("chart", []), source=source),
     )
     exclude = _table(tables, "matrix", source=source).get("exclude", [])
-    suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, _reader(source), source=source))
+    suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, source=source))
     if suite.search is not None:
         check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
     _check_compare(suite)
@@ -197,7 +195,8 @@ def _check_shares(source: str, point: Point) -> None:
     """Each of several generators needs a part of what they share."""
     count = len(point.place.load)
     for key in ("connections", "requests"):
-        if count > 1 and units.count(cast("str", point.load.get(key, count if key == "requests" else 64))) < count:
+        shared = quantity(point.load, key, count if key == "requests" else 64)
+        if count > 1 and units.count(shared) < count:
             raise SuiteError(f"{source}: [load] {key}: {point.load[key]} are too few for {count} generators to share")
 
 
@@ -223,13 +222,13 @@ def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, objec
 
 def _check_attached(source: str, table: str, server: Settings) -> None:
     """A server that somebody else runs: there is nothing to start."""
-    _refuse_unknown(server, ATTACHED, where=table, source=source)
+    refuse_unknown(server, ATTACHED, f"{source}: [{table}]")
     if not isinstance(server["address"], str) or ":" not in server["address"]:
         raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is none; write HOST:PORT")
 
 
 def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
-    _refuse_unknown(server, COMMAND, where=table, source=source)
+    refuse_unknown(server, COMMAND, f"{source}: [{table}]")
     command, ready = server.get("command"), server.get("ready")
     if not isinstance(command, tuple) or not command:
         raise SuiteError(
@@ -259,7 +258,7 @@ def _change(tables: dict[str, object], path: str, value: Value, *, source: str) 
         matrix[path] = [value]
         return
     if table == CONTENDER:
-        _change_contender(tables, path, value)
+        _change_contender(tables, path, value, source=source)
         return
     if table == "role":
         change_role(tables, path, value, source=source)
@@ -267,36 +266,30 @@ def _change(tables: dict[str, object], path: str, value: Value, *, source: str) 
     if not key:
         tables[path] = value
         return
-    home = tables.setdefault(table, {})
-    if not isinstance(home, dict):
-        raise SuiteError(f"{source}: [{table}]: not a table")
-    home[key] = list(value) if isinstance(value, tuple) else value
+    home = as_table(tables.setdefault(table, {}), refusal=f"{source}: {not_a_table(table)}")
+    home[key] = as_toml(value)
     if replaced is not None:
         home.pop(replaced, None)
 
 
-def _change_contender(tables: dict[str, object], path: str, value: Value) -> None:
+def _change_contender(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
     _, _, rest = path.partition(".")
     name, _, key = rest.partition(".")
     if not key:
         raise SuiteError(f"--set {path}: write contender.NAME.KEY, such as contender.new.command")
-    contenders = cast("dict[str, dict[str, object]]", tables.setdefault(CONTENDER, {}))
-    contenders.setdefault(name, {})[key] = list(value) if isinstance(value, tuple) else value
+    contenders = as_table(tables.setdefault(CONTENDER, {}), refusal=f"{source}: {not_a_table(CONTENDER)}")
+    contender = as_table(contenders.setdefault(name, {}), refusal=f"{source}: {not_a_table(f'{CONTENDER}.{name}')}")
+    contender[key] = as_toml(value)
 
 
-def _refuse_unknown(table: Table, known: Iterable[str], *, where: str, source: str) -> None:
-    known = tuple(known)
-    for key in table:
-        if key not in known:
-            place = f"[{where}] {key}" if where else f"'{key}'"
-            raise SuiteError(f"{source}: {place}: unknown key{suggest(key, known)}")
+def _refuse_unknown_tables(tables: Table, *, source: str) -> None:
+    for key in tables:
+        if key not in TABLES:
+            raise SuiteError(f"{source}: '{key}': unknown key{suggest(key, TABLES)}")
 
 
 def _table(tables: Table, key: str, *, source: str) -> Table:
-    table = tables.get(key, {})
-    if not isinstance(table, dict):
-        raise SuiteError(f"{source}: {key}: not a table; write [{key}] and its settings below")
-    return cast("Table", table)
+    return as_table(tables.get(key, {}), refusal=f"{source}: {not_a_table(key)}")
 
 
 def _text(table: Table, key: str, *, source: str) -> str:
@@ -313,19 +306,11 @@ def _name(tables: Table, *, source: str) -> str:
     return name
 
 
-def _value(raw: object, *, where: str, source: str) -> Value:
-    if isinstance(raw, str | int | float):
-        return raw
-    if isinstance(raw, list) and all(isinstance(each, str) for each in raw):
-        return tuple(raw)
-    raise SuiteError(f"{source}: {where}: {raw!r} is neither a plain value nor a list of texts")
-
-
 def _settings(tables: Table, key: str, *, source: str) -> Settings:
     if key not in tables:
         raise SuiteError(f"{source}: [{key}]: missing; a suite needs a [server] (or contenders) and a [load]")
     table = _table(tables, key, source=source)
-    return {name: _value(raw, where=f"[{key}] {name}", source=source) for name, raw in table.items()}
+    return {name: as_setting(raw, f"{source}: [{key}] {name}") for name, raw in table.items()}
 
 
 def _switch(tables: Table, key: str, *, source: str) -> bool:
@@ -336,11 +321,7 @@ def _switch(tables: Table, key: str, *, source: str) -> bool:
 
 
 def _read_contenders(tables: Table, *, source: str) -> Mapping[str, Settings]:
-    return read_contenders(tables.get("contender", {}), _reader(source), source=source)
-
-
-def _reader(source: str) -> Callable[[object, str], Value]:
-    return lambda raw, where: _value(raw, where=where, source=source)
+    return read_contenders(tables.get(CONTENDER, {}), source=source)
 
 
 def _flat(table: Table, prefix: str = "") -> dict[str, object]:
@@ -360,7 +341,7 @@ def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
         check_path(path, where=where, source=source)
         if not isinstance(raw, list) or not raw:
             raise SuiteError(f"{source}: {where}: {raw!r} is not a list of values")
-        values = tuple(_value(each, where=where, source=source) for each in raw)
+        values = tuple(as_setting(each, f"{source}: {where}") for each in raw)
         if len(set(map(repr, values))) < len(values):
             raise SuiteError(f"{source}: {where}: a value stands there twice; repetitions belong to [run] repeat")
         axes.append(Axis(path=path, values=values))
@@ -368,21 +349,21 @@ def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
 
 
 def _run(table: Table, *, source: str) -> RunSettings:
-    _refuse_unknown(table, RUN, where="run", source=source)
+    refuse_unknown(table, RUN, f"{source}: [run]")
     defaults = RunSettings()
-    repeat = _whole(table, "repeat", defaults.repeat, least=1, source=source)
-    if cast("int", repeat) > REPEAT_MOST:
+    repeat = _whole(table.get("repeat", defaults.repeat), "repeat", least=1, source=source)
+    if repeat > REPEAT_MOST:
         raise SuiteError(f"{source}: [run] repeat: {repeat} is more than a plan can hold; the most is {REPEAT_MOST:,}")
-    seed = _whole(table, "seed", None, least=0, source=source)
+    seed = _whole(table["seed"], "seed", least=0, source=source) if "seed" in table else None
     order = table.get("order", defaults.order)
     if order != "blocks":
         raise SuiteError(f"{source}: [run] order: {order!r} is not supported; write 'blocks', or nothing")
-    warm_up = table.get("warm_up")
+    warm_up = str(table["warm_up"]) if "warm_up" in table else None
     if warm_up is not None:
-        _seconds(warm_up, "warm_up", source=source)
+        _seconds(table["warm_up"], "warm_up", source=source)
     return RunSettings(
-        repeat=cast("int", repeat),
-        warm_up=cast("str | None", warm_up),
+        repeat=repeat,
+        warm_up=warm_up,
         seed=seed,
         ready_timeout=_seconds(table.get("ready_timeout", "10s"), "ready_timeout", source=source),
         trial_timeout=(
@@ -391,10 +372,7 @@ def _run(table: Table, *, source: str) -> RunSettings:
     )
 
 
-def _whole(table: Table, key: str, default: int | None, *, least: int, source: str) -> int | None:
-    value = table.get(key, default)
-    if value is None:
-        return None
+def _whole(value: object, key: str, *, least: int, source: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise SuiteError(f"{source}: [run] {key}: {value!r} is not a whole number of at least {least}")
     return value
@@ -424,7 +402,7 @@ def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:
 
 
 def _verdict(table: Table, *, source: str) -> VerdictSettings:
-    _refuse_unknown(table, VERDICT, where="verdict", source=source)
+    refuse_unknown(table, VERDICT, f"{source}: [verdict]")
     defaults = VerdictSettings()
     baseline = table.get("baseline")
     if baseline is not None and not isinstance(baseline, str):

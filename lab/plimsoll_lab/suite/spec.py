@@ -140,6 +140,13 @@ class Place:
     load_label: str = ""
     """`KEY=VALUE`: the label that each of these has on a cluster; empty for any host."""
 
+    @property
+    def server_host(self) -> str:
+        """The server's host in a point. Raises TypeError in a suite that leaves it open."""
+        if self.server is None:
+            raise TypeError("the server has no host yet")
+        return self.server
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
@@ -155,6 +162,13 @@ class Role:
     """Of a load, whether its requests are part of the figures."""
     settings: Settings
     """Its own keys, as in [server] and [load]."""
+
+    @property
+    def host(self) -> str:
+        """Its host in a point. Raises TypeError in a suite that leaves it open."""
+        if self.on is None:
+            raise TypeError(f"role {self.name} has no host yet")
+        return self.on
 
     def on_host(self, host: str) -> Role:
         """The same on a host."""

@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.network_keys import LINK
@@ -137,7 +136,9 @@ def interface(host: str) -> str:
     return f"{host}-eth0"
 
 
-def read_topology(words: str, shape: Shape, *, addresses: int = 1, backend: str = "tap") -> Topology:
+def read_topology(
+    words: str, shape_table: Mapping[str, object], *, addresses: int = 1, backend: str = "tap"
+) -> Topology:
     """What `single,3`, `linear,4` or `dumbbell,4` stands for, each link of the same shape.
 
     single,N: N hosts on one switch. linear,N: N switches in a row with a host each. dumbbell,N: N
@@ -146,7 +147,7 @@ def read_topology(words: str, shape: Shape, *, addresses: int = 1, backend: str 
     match = _WORDS.fullmatch(words.replace(" ", ""))
     if match is None or int(match[2]) == 0:
         raise SuiteError(f"[network] topology: '{words}' is no topology; write 'single,3', 'linear,4' or 'dumbbell,2'")
-    check_shape(shape, where="[network]")
+    shape = read_shape(shape_table, where="[network]")
     kind, count = match[1], int(match[2])
     hosts = [f"h{number + 1}" for number in range(2 * count if kind == "dumbbell" else count)]
     if len(hosts) > HOSTS_MAX:
@@ -161,7 +162,7 @@ def read_topology(words: str, shape: Shape, *, addresses: int = 1, backend: str 
         hosts=tuple(hosts),
         switches=tuple(switches),
         links=tuple(Link(ends=each, shape=shape) for each in ends),
-        addresses=_addresses(addresses),
+        addresses=addresses,
         backend=backend,
     )
 
@@ -183,29 +184,31 @@ def join(links: Sequence[Link], *, addresses: int = 1, backend: str = "tap") -> 
         if count > 1:
             raise SuiteError(f"[[network.link]] ends: {host} stands in {count} links; a host has one: join by a switch")
     _refuse_loops(links)
-    return Topology(
-        hosts=hosts, switches=switches, links=tuple(links), addresses=_addresses(addresses), backend=backend
-    )
+    return Topology(hosts=hosts, switches=switches, links=tuple(links), addresses=addresses, backend=backend)
 
 
-def check_shape(shape: Shape, *, where: str) -> None:
-    """Refuse what `plimsoll link` would refuse, before anything runs."""
+def read_shape(table: Mapping[str, object], *, where: str) -> dict[str, str | int]:
+    """What one direction of a link does; refuses what `plimsoll link` would refuse, before anything
+    runs.
+    """
     try:
-        _check_shape(shape)
+        shape = {key: _shape_setting(key, value) for key, value in table.items()}
+        _check_together(shape)
     except ValueError as refusal:
         raise SuiteError(f"{where} {refusal}") from None
+    return shape
 
 
-def _check_shape(shape: Shape) -> None:
-    for key, value in shape.items():
-        if key not in LINK:
-            raise ValueError(f"{key}: unknown key; a link has {', '.join(LINK)}")
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if key == "queue" and (not whole or cast("int", value) < 1):
-            raise ValueError(f"queue: {value!r} is not a number of packets; write 1 or more")
-        if key != "queue" and not isinstance(value, str):
-            raise ValueError(f"{key}: {value!r} is not a text with a unit, such as '100Mbit', '1ms' or '0.1%'")
-    _check_together(shape)
+def _shape_setting(key: str, value: object) -> str | int:
+    if key not in LINK:
+        raise ValueError(f"{key}: unknown key; a link has {', '.join(LINK)}")
+    if key == "queue":
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+            return value
+        raise ValueError(f"queue: {value!r} is not a number of packets; write 1 or more")
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{key}: {value!r} is not a text with a unit, such as '100Mbit', '1ms' or '0.1%'")
 
 
 def _check_together(shape: Shape) -> None:
@@ -224,10 +227,11 @@ def _check_together(shape: Shape) -> None:
         raise ValueError("order: without jitter nothing changes places; add a jitter, or leave the order out")
 
 
-def _addresses(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= ADDRESSES_MAX:
-        raise SuiteError(f"[network] addresses: {count} is out of range; write 1 to {ADDRESSES_MAX}")
-    return count
+def read_addresses(raw: object) -> int:
+    """How many addresses each host has."""
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 1 <= raw <= ADDRESSES_MAX:
+        raise SuiteError(f"[network] addresses: {raw!r} is out of range; write 1 to {ADDRESSES_MAX}")
+    return raw
 
 
 def _refuse_loops(links: Sequence[Link]) -> None:
