@@ -1,6 +1,6 @@
 //! `plimsoll link`: emulated links and switches between TAP devices until it is told to stop.
 
-mod netem;
+mod kernel;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::Output;
 use crate::outcome::{Environment, Usage};
 use crate::version::Versioned;
-use netem::DeviceCounts;
+use kernel::DeviceCounts;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// The kernel carries, and this process only makes the network, counts, and removes it.
 fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
     let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "kernel", "the kernel's");
-    let made = netem::Made::new(&config)?;
+    let made = kernel::Made::new(&config)?;
     let output = arguments.output;
     output.print_result(&ready, || ready.sentence());
     let links = made.run(signals, arguments.interval, |links| {

@@ -3,7 +3,7 @@
 //!
 //! [`config`] reads what is asked for. The emulation itself is pure: [`queue`] (one direction of
 //! one link), `switch` (who is where) and [`network`] (all of them, joined) take the time as an
-//! argument and touch no device. [`run`] moves frames between them and TAP devices. [`netem`] says
+//! argument and touch no device. [`run`] moves frames between them and TAP devices. [`kernel`] says
 //! how the kernel would make the same network. Nothing here knows namespaces, addresses or what the
 //! frames carry.
 #![forbid(unsafe_code)]
@@ -11,7 +11,7 @@
 pub mod config;
 mod disturbance;
 pub mod frame;
-pub mod netem;
+pub mod kernel;
 pub mod network;
 pub mod queue;
 pub mod run;

@@ -212,14 +212,14 @@ fn a_device_that_is_in_use_or_gone_is_named() {
 
 /// A namespace in which the kernel seems to have netem: `ip` is the real one, and `tc` accepts
 /// everything.
-struct NetemHost {
+struct KernelHost {
     namespace: Namespace,
     programs: ScratchFolder,
     config: Scratch,
 }
 
-impl NetemHost {
-    fn new() -> NetemHost {
+impl KernelHost {
+    fn new() -> KernelHost {
         let programs = ScratchFolder::new();
         let tc = programs.0.join("tc");
         std::fs::write(&tc, "#!/bin/sh\nexit 0\n").expect("it can be written");
@@ -228,7 +228,7 @@ impl NetemHost {
         let json = r#"{"devices": ["h1-eth0", "h2-eth0"], "switches": ["br0"],
             "links": [{"ends": ["h1-eth0", "br0"], "rate": "1Mbit"}, {"ends": ["h2-eth0", "br0"], "delay": "1ms"}]}"#;
         std::fs::write(&config.0, json).expect("it can be written");
-        NetemHost { namespace: Namespace::new(), programs, config }
+        KernelHost { namespace: Namespace::new(), programs, config }
     }
 
     fn link(&self) -> Command {
@@ -248,10 +248,10 @@ impl NetemHost {
 }
 
 #[test]
-fn a_netem_link_removes_the_devices_that_it_made_and_no_other() {
+fn a_kernel_link_removes_the_devices_that_it_made_and_no_other() {
     skip_without_namespaces!();
     for taken in ["br0", "p1", "h2-eth0", "plneed0"] {
-        let host = NetemHost::new();
+        let host = KernelHost::new();
         run("ip", &["-n", &host.namespace.0, "link", "add", "name", taken, "type", "bridge"]);
         let output = host.link().output().expect("it starts");
         let error = String::from_utf8_lossy(&output.stderr);
@@ -264,7 +264,7 @@ fn a_netem_link_removes_the_devices_that_it_made_and_no_other() {
 #[test]
 fn an_interrupt_while_a_kernel_link_is_removed_leaves_no_device() {
     skip_without_namespaces!();
-    let host = NetemHost::new();
+    let host = KernelHost::new();
     // As Ctrl-C does, to the whole group of the link, which leads it.
     let ip = run("sh", &["-c", "command -v ip"]);
     let script =
@@ -285,7 +285,7 @@ fn an_interrupt_while_a_kernel_link_is_removed_leaves_no_device() {
 #[test]
 fn a_kernel_link_says_of_a_device_that_is_gone_only_that_it_is() {
     skip_without_namespaces!();
-    let host = NetemHost::new();
+    let host = KernelHost::new();
     let mut running = Running::start(host.link().args(["--json", "--interval", "10ms"]).stderr(Stdio::piped()));
     run("ip", &["-n", &host.namespace.0, "link", "delete", "h1-eth0"]);
     assert_eq!(running.child.wait().expect("it can be waited for").code(), Some(1));
@@ -296,9 +296,9 @@ fn a_kernel_link_says_of_a_device_that_is_gone_only_that_it_is() {
 }
 
 #[test]
-fn a_netem_link_prints_sentences_or_json_as_it_was_asked_to() {
+fn a_kernel_link_prints_sentences_or_json_as_it_was_asked_to() {
     skip_without_namespaces!();
-    let host = NetemHost::new();
+    let host = KernelHost::new();
     let mut child = host.link().stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
     let ready = lines.next().expect("it says that it is ready");

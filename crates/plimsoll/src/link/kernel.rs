@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
-use plimsoll_link::netem::{self, Command, Direction, Passage, Step};
+use plimsoll_link::kernel::{self, Command, Direction, Passage, Step};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -73,10 +73,10 @@ impl Made {
         refuse_what_is_missing(config)?;
         let mut devices = Devices::default();
         let speaks_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        for step in netem::plan(config).into_iter().filter(|step| speaks_ipv6 || !step.is_of_ipv6) {
+        for step in kernel::plan(config).into_iter().filter(|step| speaks_ipv6 || !step.is_of_ipv6) {
             devices.carry_out(step).map_err(|why| anyhow!(Environment(why)))?;
         }
-        Ok(Made { directions: netem::directions(config), _devices: devices })
+        Ok(Made { directions: kernel::directions(config), _devices: devices })
     }
 
     /// Waits for a signal to end, and calls `report` with the counts every interval; returns the
@@ -146,7 +146,7 @@ fn read(table: &str, passage: &Passage) -> anyhow::Result<Passed> {
 
 fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
     let mut devices = Devices::default();
-    let missing: Vec<String> = netem::needs(config)
+    let missing: Vec<String> = kernel::needs(config)
         .into_iter()
         .filter_map(|(name, step)| devices.carry_out(step).err().map(|why| format!("{name}: {why}")))
         .collect();

@@ -250,5 +250,5 @@ fn command(words: &[&str]) -> Command {
 }
 
 #[cfg(test)]
-#[path = "netem_tests.rs"]
+#[path = "kernel_tests.rs"]
 mod tests;
