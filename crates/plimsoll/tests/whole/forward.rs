@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -191,21 +190,6 @@ fn a_refused_connection_is_a_reset_for_the_client_and_the_next_one_is_tried_anew
 }
 
 #[test]
-fn another_destination_is_tried_where_one_refuses() {
-    let (dead, refusing) = listener();
-    drop(dead);
-    let (alive, serving) = listener();
-    let folder = Folder::new();
-    let table = format!("[forward]\n\"127.0.0.1:0\" = [\"{refusing}\", \"{serving}\"]\n");
-    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    for _ in 0..4 {
-        let mut client = forwarder.connect();
-        client.write_all(b"x").expect("there is room");
-        accept(&alive).read_exact(&mut [0]).expect("it is relayed");
-    }
-}
-
-#[test]
 fn silence_ends_a_connection_by_a_reset_and_the_log_says_which_time_ran_out() {
     let setting = Setting::new("idle_timeout = \"100ms\"");
     let begun = Instant::now();
@@ -309,45 +293,6 @@ fn has_unread(table: &str, port: u16) -> bool {
 }
 
 #[test]
-fn unix_sockets_ipv6_names_and_ranges_are_relayed() {
-    let folder = Folder::new();
-    let (listen, to) = (text_of(&folder.path("listen.sock")), text_of(&folder.path("to.sock")));
-    let unix = UnixListener::bind(&to).expect("the folder can be written to");
-    // Where `localhost` leads.
-    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = tcp.local_addr().expect("it is bound");
-    let six = TcpListener::bind("[::1]:0").expect("IPv6 loopback");
-    let mappings = [
-        format!("unix:{listen}={address}"),
-        format!("127.0.0.1:0=unix:{to}"),
-        format!("[::1]:0=localhost:{}", address.port()),
-        format!("127.0.0.1:0={}", six.local_addr().expect("it is bound")),
-    ];
-    let arguments: Vec<&str> = mappings.iter().map(String::as_str).collect();
-    let forwarder = Forwarder::start(&arguments);
-    let addresses: Vec<String> = forwarder.ready["addresses"]
-        .as_array()
-        .expect("addresses")
-        .iter()
-        .map(|text| text.as_str().expect("text").to_owned())
-        .collect();
-    let through = |mut client: Box<dyn Write>, server: &mut dyn Read| {
-        client.write_all(b"hello").expect("there is room");
-        let mut buffer = [0; 5];
-        server.read_exact(&mut buffer).expect("it is relayed");
-        assert_eq!(&buffer, b"hello");
-    };
-    let tcp_client = |number: usize| Box::new(connect(addresses[number].parse().expect("an address")));
-    through(Box::new(UnixStream::connect(&listen).expect("it listens")), &mut accept(&tcp));
-    let client = tcp_client(1);
-    through(client, &mut unix.accept().expect("a connection").0);
-    through(tcp_client(2), &mut accept(&tcp));
-    through(tcp_client(3), &mut accept(&six));
-    let _ = forwarder.stop();
-    assert!(!folder.path("listen.sock").exists(), "the name is taken away");
-}
-
-#[test]
 fn sigterm_lets_connections_end_and_takes_no_new_ones() {
     let setting = Setting::new("");
     let (mut client, mut server) = setting.pair();
@@ -404,67 +349,6 @@ fn a_peer_that_never_reads_cannot_make_memory_grow() {
 }
 
 #[test]
-fn the_transfer_log_has_a_row_for_each_relayed_read() {
-    let (listener, server) = listener();
-    let folder = Folder::new();
-    let path = folder.path("transfers.csv");
-    let mut forwarder = Forwarder::to(server, &["--transfer-log", &text_of(&path), "--workers", "1"]);
-    assert!(forwarder.sentence().contains("splice is off"));
-    let mut client = forwarder.connect();
-    let mut server = accept(&listener);
-    for _ in 0..3 {
-        client.write_all(&[0; 255]).expect("there is room");
-        server.read_exact(&mut [0; 255]).expect("it is relayed");
-    }
-    server.write_all(&[0; 10]).expect("there is room");
-    client.read_exact(&mut [0; 10]).expect("it is relayed");
-    until("there are four rows", || fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 5));
-    let text = fs::read_to_string(&path).expect("it is there");
-    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows[0], ["time", "receive_fd", "send_fd", "requests", "bytes", "worker", "table"]);
-    let counts: Vec<&[&str]> = rows[1..].iter().map(|row| &row[3..]).collect();
-    assert_eq!(counts, [["1", "255", "0", "0"], ["2", "510", "0", "0"], ["3", "765", "0", "0"], ["1", "10", "0", "0"]]);
-    assert_eq!((rows[1][1], rows[1][2]), (rows[4][2], rows[4][1]), "the way back is between the same two");
-}
-
-#[test]
-fn the_transfer_log_tells_workers_and_tables_apart_where_connections_are_handed_over() {
-    const CONNECTIONS: usize = 60;
-    let folder = Folder::new();
-    let path = folder.path("transfers.csv");
-    let mapping = format!("127.0.0.1:0={}", crate::support::forwarder::echo());
-    let arguments = [&mapping, "--transfer-log", &text_of(&path), "--accept", "handoff", "--workers", "2"];
-    // A table of 64 descriptors holds some 20 connections, so that each worker has several.
-    let forwarder = Forwarder::start_with_limit(64, &arguments);
-    let mut held: Vec<TcpStream> = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let mut client = forwarder.connect();
-        crate::support::forwarder::exchange(&mut client);
-        held.push(client);
-    }
-    until("each exchange has its rows", || {
-        fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 1 + 2 * CONNECTIONS)
-    });
-    let text = fs::read_to_string(&path).expect("it is there");
-    // Descriptors have the same numbers in each table: only with these are they one connection's.
-    let ends: std::collections::HashSet<[&str; 3]> = text
-        .lines()
-        .skip(1)
-        .map(|line| {
-            let row: Vec<&str> = line.split(',').collect();
-            [row[1], row[5], row[6]]
-        })
-        .collect();
-    assert_eq!(ends.len(), 2 * CONNECTIONS, "{text}");
-    let workers: std::collections::HashSet<&str> = ends.iter().map(|end| end[1]).collect();
-    let tables: std::collections::HashSet<&str> = ends.iter().map(|end| end[2]).collect();
-    assert!(workers.len() == 2 && tables.len() > 1, "{text}");
-    drop(held);
-    let summary = forwarder.stop();
-    assert_eq!(summary["connections_per_worker"], serde_json::json!([CONNECTIONS / 2, CONNECTIONS / 2]));
-}
-
-#[test]
 fn urgent_data_arrives_in_its_place_in_the_stream_with_all_that_follows_it() {
     let setting = Setting::new("idle_timeout = \"50s\"");
     for bulk in [0, 8 * 1024 * 1024] {
@@ -492,30 +376,4 @@ fn urgent_data_arrives_in_its_place_in_the_stream_with_all_that_follows_it() {
         assert_eq!(server.read_to_end(&mut Vec::new()).expect("the end is passed on"), 0);
     }
     setting.forwarder.stop();
-}
-
-#[test]
-fn connections_that_turn_from_bulk_to_small_messages_and_back_never_run_out_of_pipes() {
-    const CONNECTIONS: usize = 60;
-    // At this limit a worker has 32 pipes.
-    let mapping = format!("127.0.0.1:0={}", crate::support::forwarder::echo());
-    let forwarder = Forwarder::start_with_limit(1024, &[&mapping, "--workers", "1"]);
-    let bulk = Noise::new(3).bytes(4 * 1024 * 1024);
-    let mut held = Vec::new();
-    for number in 0..CONNECTIONS {
-        let mut client = forwarder.connect();
-        for _ in 0..2 {
-            let mut writer = client.try_clone().expect("a descriptor is left");
-            let mut read = vec![0; bulk.len()];
-            std::thread::scope(|scope| {
-                scope.spawn(|| writer.write_all(&bulk).expect("it is read"));
-                client.read_exact(&mut read).expect("an echo");
-            });
-            assert!(read == bulk, "connection {number}");
-            (0..8).for_each(|_| crate::support::forwarder::exchange(&mut client));
-        }
-        held.push(client);
-    }
-    drop(held);
-    assert_eq!(forwarder.stop()["pipes_missed"], 0);
 }

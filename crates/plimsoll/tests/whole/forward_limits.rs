@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use plimsoll_sys::net;
 
-use crate::support::forwarder::{Folder, Forwarder, accept, connect, echo, exchange, listener, text_of, until};
+use crate::support::forwarder::{
+    Folder, Forwarder, Noise, accept, answer, asks, connect, echo, exchange, listener, until,
+};
 use crate::support::peer::read_once;
 
 #[test]
@@ -34,6 +36,55 @@ fn past_max_connections_accepting_pauses_and_resumes_when_a_connection_ends() {
     }
     drop(streams);
     assert_eq!(forwarder.stop()["peak_connections"], 3);
+}
+
+#[test]
+fn one_rules_idle_clients_leave_the_others_their_part_of_max_connections() {
+    for accept in ["single", "exclusive", "handoff"] {
+        let folder = Folder::new();
+        let server = echo();
+        let table = format!(
+            "[defaults]\nmax_connections = 32\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n\"127.0.0.2:0\" = \
+             \"{server}\"\n"
+        );
+        let config = folder.write("forward.toml", &table);
+        let workers = if accept == "exclusive" { "2" } else { "1" };
+        let mut forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", workers]);
+        let [greedy, modest] = forwarder.addresses()[..] else { panic!("two rules") };
+        // An eighth of 32 is 4, and a rule's part of it 2.
+        let mut held: Vec<TcpStream> = (0..30).map(|_| connect(greedy)).collect();
+        held.iter_mut().for_each(exchange);
+        let _waiting: Vec<TcpStream> = (0..5).map(|_| connect(greedy)).collect();
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("the rest of max_connections (32) is kept for other rules"), "{accept}: {sentence}");
+        let mut others: Vec<TcpStream> = (0..2).map(|_| connect(modest)).collect();
+        others.iter_mut().for_each(exchange);
+        let _one_more = connect(modest);
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("max_connections (32) is reached"), "{accept}: {sentence}");
+        until("waiting costs no CPU", || forwarder.is_quiet());
+    }
+}
+
+#[test]
+fn clients_that_wait_beyond_max_connections_are_served_when_a_reload_or_the_end_takes_their_listener() {
+    for accept in ["single", "exclusive", "handoff"] {
+        let folder = Folder::new();
+        let (server, other) = (answer(b'a'), "127.0.0.3:0");
+        let table = |listen: &str| format!("[defaults]\nmax_connections = 2\n[forward]\n\"{listen}\" = \"{server}\"\n");
+        let config = folder.write("forward.toml", &table("127.0.0.1:0"));
+        let workers = if accept == "exclusive" { "2" } else { "1" };
+        let mut forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", workers]);
+        let mut held: Vec<TcpStream> = (0..2).map(|_| forwarder.connect()).collect();
+        held.iter_mut().for_each(|stream| assert_eq!(asks(stream), b'a', "{accept}"));
+        let mut waiting: Vec<TcpStream> = (0..5).map(|_| forwarder.connect()).collect();
+        folder.replace("forward.toml", &table(other));
+        forwarder.signal("HUP");
+        until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+        waiting.iter_mut().for_each(|stream| assert_eq!(asks(stream), b'a', "{accept}"));
+        drop((held, waiting));
+        forwarder.stop();
+    }
 }
 
 #[test]
@@ -67,53 +118,6 @@ fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
         let summary = forwarder.stop();
         assert_eq!(summary["ends"], serde_json::json!({"client_closed": 60}), "{accept}: {summary}");
     }
-}
-
-#[test]
-fn a_log_that_nobody_reads_stalls_nobody_and_its_drops_are_counted() {
-    let folder = Folder::new();
-    let fifo = text_of(&folder.path("log.fifo"));
-    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
-    // Somebody has it open, and does not read.
-    let _reader = fs::File::options().read(true).write(true).open(&fifo).expect("it is there");
-    let forwarder = Forwarder::to(echo(), &["--log", &fifo]);
-    const CONNECTIONS: u64 = 22_000;
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..CONNECTIONS / 4 {
-                    exchange(&mut forwarder.connect());
-                }
-            });
-        }
-    });
-    forwarder.signal("TERM");
-    let (status, summary, said) = forwarder.wait();
-    assert_eq!(status.code(), Some(0));
-    assert_eq!(summary["connections"], CONNECTIONS);
-    let dropped = summary["log_rows_dropped"].as_u64().expect("a count");
-    // The queue holds 16,384 rows, and the fifo 64 KiB, some 450.
-    assert!(dropped > 1000 && dropped < 8000, "{dropped} rows");
-    assert!(said.contains("log rows are dropped"), "{said}");
-}
-
-#[test]
-fn a_full_disk_loses_log_rows_and_nothing_else() {
-    // The header could not be written: that is met at the start.
-    let output = crate::support::forwarder::command(&["127.0.0.1:0=127.0.0.1:9", "--log", "/dev/full"])
-        .output()
-        .expect("the binary runs");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot open the log /dev/full"));
-    // Later, rows are lost, counted and said. In JSON there is no header.
-    let folder = Folder::new();
-    let table =
-        format!("[log]\nconnections = \"/dev/full\"\nformat = \"json\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
-    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    exchange(&mut forwarder.connect());
-    assert!(forwarder.sentence().contains("free space on the disk"));
-    exchange(&mut forwarder.connect());
-    assert_eq!(forwarder.stop()["log_rows_dropped"], 2);
 }
 
 #[test]
@@ -188,6 +192,32 @@ fn pipes_beyond_what_the_user_may_have_are_smaller_and_counted() {
     drop(held);
     let summary = forwarder.stop();
     assert!(summary["pipes_shrunk"].as_u64().expect("a count") > 0, "{summary}");
+}
+
+#[test]
+fn connections_that_turn_from_bulk_to_small_messages_and_back_never_run_out_of_pipes() {
+    const CONNECTIONS: usize = 60;
+    // At this limit a worker has 32 pipes.
+    let mapping = format!("127.0.0.1:0={}", echo());
+    let forwarder = Forwarder::start_with_limit(1024, &[&mapping, "--workers", "1"]);
+    let bulk = Noise::new(3).bytes(4 * 1024 * 1024);
+    let mut held = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut client = forwarder.connect();
+        for _ in 0..2 {
+            let mut writer = client.try_clone().expect("a descriptor is left");
+            let mut read = vec![0; bulk.len()];
+            std::thread::scope(|scope| {
+                scope.spawn(|| writer.write_all(&bulk).expect("it is read"));
+                client.read_exact(&mut read).expect("an echo");
+            });
+            assert!(read == bulk, "connection {number}");
+            (0..8).for_each(|_| exchange(&mut client));
+        }
+        held.push(client);
+    }
+    drop(held);
+    assert_eq!(forwarder.stop()["pipes_missed"], 0);
 }
 
 /// A forwarder of one worker to which io_uring is not to be had, or None where this machine lets no

@@ -3,13 +3,10 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::forwarder::{
-    Folder, Forwarder, PATIENCE, accept, answer, asks, command, connect, echo, exchange, listener, reset, text_of,
-    until,
+    Folder, Forwarder, PATIENCE, accept, answer, asks, echo, exchange, listener, reset, text_of, until,
 };
 use crate::support::peer::read_once;
 
@@ -84,6 +81,21 @@ fn silent() -> Silent {
         assert!(queued.len() < 10_000, "the queue has no end");
     }
     Silent { _listener: listener, _queued: queued, address }
+}
+
+#[test]
+fn another_destination_is_tried_where_one_refuses() {
+    let (dead, refusing) = listener();
+    drop(dead);
+    let (alive, serving) = listener();
+    let folder = Folder::new();
+    let table = format!("[forward]\n\"127.0.0.1:0\" = [\"{refusing}\", \"{serving}\"]\n");
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    for _ in 0..4 {
+        let mut client = forwarder.connect();
+        client.write_all(b"x").expect("there is room");
+        accept(&alive).read_exact(&mut [0]).expect("it is relayed");
+    }
 }
 
 #[test]
@@ -323,108 +335,6 @@ fn a_proxys_header_is_believed_from_those_that_are_named_and_from_nobody_else() 
     assert!(log.contains(",192.0.2.1:1111,"), "{log}");
 }
 
-/// A server in Python at a Unix socket, whose queue has room for two. It takes them when its input
-/// ends.
-struct SlowUnixServer(Child);
-
-impl SlowUnixServer {
-    fn start(path: &str) -> SlowUnixServer {
-        const SCRIPT: &str = "import socket,sys\ns = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1); \
-                              print('ready', flush=True)\nsys.stdin.read()\nwhile True:\n\x20   c, _ = s.accept(); \
-                              c.sendall(c.recv(5)); c.close()\n";
-        let mut command = Command::new("python3");
-        let command = command.args(["-c", SCRIPT, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("python3 runs");
-        child.stdout.as_mut().expect("piped").read_exact(&mut [0; 6]).expect("it is ready");
-        SlowUnixServer(child)
-    }
-}
-
-impl Drop for SlowUnixServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn a_unix_socket_whose_queue_is_full_is_waited_for() {
-    let folder = Folder::new();
-    let path = text_of(&folder.path("slow.sock"));
-    let mut server = SlowUnixServer::start(&path);
-    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"unix:{path}\"\nconnect_timeout = \"60s\"\n");
-    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    let mut clients: Vec<TcpStream> = (0..20).map(|_| forwarder.connect()).collect();
-    clients.iter_mut().for_each(|client| client.write_all(b"hello").expect("there is room"));
-    drop(server.0.stdin.take());
-    for client in &mut clients {
-        let mut answer = [0; 5];
-        client.read_exact(&mut answer).expect("it is served in its turn");
-        assert_eq!(&answer, b"hello");
-    }
-    drop(clients);
-    assert_eq!(forwarder.stop()["errors"], serde_json::json!({}));
-}
-
-#[test]
-fn a_unix_socket_has_the_permissions_that_its_rule_says() {
-    let folder = Folder::new();
-    let path = folder.path("a.sock");
-    let table = format!("[forward.\"unix:{}\"]\nto = \"{}\"\nmode = \"0620\"\n", text_of(&path), echo());
-    let _forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o620);
-}
-
-#[test]
-fn one_rules_idle_clients_leave_the_others_their_part_of_max_connections() {
-    for accept in ["single", "exclusive", "handoff"] {
-        let folder = Folder::new();
-        let server = echo();
-        let table = format!(
-            "[defaults]\nmax_connections = 32\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n\"127.0.0.2:0\" = \
-             \"{server}\"\n"
-        );
-        let config = folder.write("forward.toml", &table);
-        let workers = if accept == "exclusive" { "2" } else { "1" };
-        let mut forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", workers]);
-        let [greedy, modest] = forwarder.addresses()[..] else { panic!("two rules") };
-        // An eighth of 32 is 4, and a rule's part of it 2.
-        let mut held: Vec<TcpStream> = (0..30).map(|_| connect(greedy)).collect();
-        held.iter_mut().for_each(exchange);
-        let _waiting: Vec<TcpStream> = (0..5).map(|_| connect(greedy)).collect();
-        let sentence = forwarder.sentence();
-        assert!(sentence.contains("the rest of max_connections (32) is kept for other rules"), "{accept}: {sentence}");
-        let mut others: Vec<TcpStream> = (0..2).map(|_| connect(modest)).collect();
-        others.iter_mut().for_each(exchange);
-        let _one_more = connect(modest);
-        let sentence = forwarder.sentence();
-        assert!(sentence.contains("max_connections (32) is reached"), "{accept}: {sentence}");
-        until("waiting costs no CPU", || forwarder.is_quiet());
-    }
-}
-
-#[test]
-fn clients_that_wait_beyond_max_connections_are_served_when_a_reload_or_the_end_takes_their_listener() {
-    for accept in ["single", "exclusive", "handoff"] {
-        let folder = Folder::new();
-        let (server, other) = (answer(b'a'), "127.0.0.3:0");
-        let table = |listen: &str| format!("[defaults]\nmax_connections = 2\n[forward]\n\"{listen}\" = \"{server}\"\n");
-        let config = folder.write("forward.toml", &table("127.0.0.1:0"));
-        let workers = if accept == "exclusive" { "2" } else { "1" };
-        let mut forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", workers]);
-        let mut held: Vec<TcpStream> = (0..2).map(|_| forwarder.connect()).collect();
-        held.iter_mut().for_each(|stream| assert_eq!(asks(stream), b'a', "{accept}"));
-        let mut waiting: Vec<TcpStream> = (0..5).map(|_| forwarder.connect()).collect();
-        folder.replace("forward.toml", &table(other));
-        forwarder.signal("HUP");
-        until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
-        waiting.iter_mut().for_each(|stream| assert_eq!(asks(stream), b'a', "{accept}"));
-        drop((held, waiting));
-        forwarder.stop();
-    }
-}
-
 #[test]
 fn who_takes_nothing_is_given_up_with_a_reset_and_its_own_cause() {
     let (server, address) = listener();
@@ -442,167 +352,4 @@ fn who_takes_nothing_is_given_up_with_a_reset_and_its_own_cause() {
     assert_eq!(ruled.ends(1)[0].0, "send_timeout");
     drop(client);
     assert_eq!(ruled.forwarder.stop()["ends"], serde_json::json!({"send_timeout": 1}));
-}
-
-fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = connect(address);
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("there is room");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
-}
-
-#[test]
-fn a_reload_moves_the_admin_address_and_takes_it_away() {
-    let folder = Folder::new();
-    let [first, second] = [(); 2].map(|()| crate::support::forwarder::listener().1);
-    let rules = format!("[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
-    let table = |admin: SocketAddr| format!("[admin]\nlisten = \"{admin}\"\n{rules}");
-    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table(first))]);
-    assert!(get(first, "/healthz").starts_with("HTTP/1.1 200"));
-    folder.replace("forward.toml", &table(second));
-    forwarder.signal("HUP");
-    until("it is at the new address", || TcpStream::connect(second).is_ok());
-    assert!(get(second, "/healthz").starts_with("HTTP/1.1 200"));
-    until("the old one is closed", || TcpStream::connect(first).is_err());
-    assert!(forwarder.sentence().contains("the table is reloaded"));
-    // An address that is taken: the former one goes on, and so does the table.
-    let taken = TcpListener::bind(first).expect("it is free again");
-    folder.replace("forward.toml", &table(first));
-    forwarder.signal("HUP");
-    let sentence = forwarder.sentence();
-    assert!(
-        sentence.contains(&format!("cannot listen on {first}")) && sentence.contains("`[admin]` goes on"),
-        "{sentence}"
-    );
-    assert!(get(second, "/healthz").starts_with("HTTP/1.1 200"));
-    folder.replace("forward.toml", &rules);
-    forwarder.signal("HUP");
-    until("there is none any more", || TcpStream::connect(second).is_err());
-    drop(taken);
-    forwarder.stop();
-}
-
-#[test]
-fn the_admin_address_shows_metrics_health_and_the_table() {
-    let folder = Folder::new();
-    let server = echo();
-    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n");
-    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--drain", "30s"]);
-    let admin: SocketAddr = forwarder.ready["admin"].as_str().expect("an address").parse().expect("an address");
-    let listen = forwarder.address();
-    let mut held = forwarder.connect();
-    exchange(&mut held);
-    exchange(&mut forwarder.connect());
-    let has = |line: &str| get(admin, "/metrics").lines().any(|found| found == line);
-    for line in [
-        format!("plimsoll_forward_connections_total{{listen=\"{listen}\"}} 2"),
-        format!("plimsoll_forward_connections{{listen=\"{listen}\"}} 1"),
-        format!("plimsoll_forward_bytes_total{{listen=\"{listen}\",direction=\"up\"}} 10"),
-        format!("plimsoll_forward_bytes_total{{listen=\"{listen}\",direction=\"down\"}} 10"),
-        format!("plimsoll_forward_ends_total{{listen=\"{listen}\",end=\"client_closed\"}} 1"),
-        format!("plimsoll_forward_server_connections{{listen=\"{listen}\",server=\"{server}\"}} 1"),
-        format!("plimsoll_forward_server_up{{listen=\"{listen}\",server=\"{server}\"}} 1"),
-        "plimsoll_forward_reloads_total{outcome=\"done\"} 0".to_owned(),
-    ] {
-        until(&line, || has(&line));
-    }
-    for (path, status, text) in [
-        ("/healthz", "200 OK", "ok"),
-        ("/readyz", "200 OK", "ready"),
-        ("/", "200 OK", &listen.to_string()),
-        ("/nothing", "404 Not Found", "/metrics"),
-    ] {
-        let answer = get(admin, path);
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(text), "{path}: {answer}");
-    }
-    // A table that replaces the first one goes on counting.
-    forwarder.signal("HUP");
-    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
-    assert!(has(&format!("plimsoll_forward_connections_total{{listen=\"{listen}\"}} 2")));
-    assert!(has("plimsoll_forward_reloads_total{outcome=\"done\"} 1"));
-    forwarder.signal("TERM");
-    until("it is not ready any more", || get(admin, "/readyz").starts_with("HTTP/1.1 503"));
-    assert!(get(admin, "/healthz").starts_with("HTTP/1.1 200"));
-    drop(held);
-    let (status, summary, said) = forwarder.wait();
-    assert_eq!(status.code(), Some(0), "{said}");
-    assert_eq!(summary["connections"], 2);
-}
-
-#[test]
-fn where_the_log_goes_may_change_with_the_table() {
-    let folder = Folder::new();
-    let server = echo();
-    let table = |log: &str| {
-        let log = text_of(&folder.path(log));
-        format!("[log]\nconnections = \"{log}\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n")
-    };
-    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table("one.csv"))]);
-    let rows = |log: &str| fs::read_to_string(folder.path(log)).unwrap_or_default().lines().count();
-    exchange(&mut forwarder.connect());
-    until("the first log has a header and a row", || rows("one.csv") == 2);
-    folder.replace("forward.toml", &table("two.csv"));
-    forwarder.signal("HUP");
-    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
-    exchange(&mut forwarder.connect());
-    until("the second log has a header and a row", || rows("two.csv") == 2);
-    assert_eq!(rows("one.csv"), 2);
-    folder.replace("forward.toml", &format!("[forward]\n\"127.0.0.1:0\" = \"{server}\"\n"));
-    forwarder.signal("HUP");
-    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
-    exchange(&mut forwarder.connect());
-    forwarder.stop();
-    assert_eq!(rows("two.csv"), 2);
-}
-
-#[test]
-fn a_fifo_that_nobody_reads_is_no_log() {
-    let folder = Folder::new();
-    let fifo = text_of(&folder.path("log.fifo"));
-    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
-    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--log", &fifo]).output().expect("the binary runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("nobody reads this FIFO"), "{said}");
-}
-
-#[test]
-fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
-    let folder = Folder::new();
-    let path = folder.path("notify");
-    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("the folder can be written to");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    let mut start = command(&[&format!("127.0.0.1:0={}", echo())]);
-    start.env("NOTIFY_SOCKET", &path);
-    let forwarder = Forwarder::spawn(start);
-    let told = || {
-        let mut text = [0; 64];
-        let length = socket.recv(&mut text).expect("it is told");
-        String::from_utf8_lossy(&text[..length]).into_owned()
-    };
-    assert_eq!(told(), "READY=1");
-    forwarder.signal("TERM");
-    assert_eq!(told(), "STOPPING=1");
-    assert_eq!(forwarder.wait().0.code(), Some(0));
-}
-
-#[test]
-fn every_thread_goes_on_as_the_user_that_is_named() {
-    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--user", "no-such-user"]).output().expect("the binary runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("there is no such user"), "{said}");
-    let is_root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("Uid:\t0\t"));
-    if !is_root {
-        let _ = writeln!(std::io::stderr(), "skipped: only root can become another user");
-        return;
-    }
-    let forwarder = Forwarder::to(echo(), &["--user", "nobody"]);
-    exchange(&mut forwarder.connect());
-    let tasks = fs::read_dir(format!("/proc/{}/task", forwarder.pid())).expect("it runs").flatten();
-    for task in tasks {
-        let status = fs::read_to_string(task.path().join("status")).expect("a thread has a status");
-        assert!(status.contains("Uid:\t65534\t65534\t65534\t65534"), "{status}");
-    }
-    forwarder.stop();
 }

@@ -1,0 +1,102 @@
+//! Where the forwarder listens and leads: Unix sockets, IPv6, names.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::forwarder::{Folder, Forwarder, accept, connect, echo, text_of};
+
+#[test]
+fn unix_sockets_ipv6_names_and_ranges_are_relayed() {
+    let folder = Folder::new();
+    let (listen, to) = (text_of(&folder.path("listen.sock")), text_of(&folder.path("to.sock")));
+    let unix = UnixListener::bind(&to).expect("the folder can be written to");
+    // Where `localhost` leads.
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = tcp.local_addr().expect("it is bound");
+    let six = TcpListener::bind("[::1]:0").expect("IPv6 loopback");
+    let mappings = [
+        format!("unix:{listen}={address}"),
+        format!("127.0.0.1:0=unix:{to}"),
+        format!("[::1]:0=localhost:{}", address.port()),
+        format!("127.0.0.1:0={}", six.local_addr().expect("it is bound")),
+    ];
+    let arguments: Vec<&str> = mappings.iter().map(String::as_str).collect();
+    let forwarder = Forwarder::start(&arguments);
+    let addresses: Vec<String> = forwarder.ready["addresses"]
+        .as_array()
+        .expect("addresses")
+        .iter()
+        .map(|text| text.as_str().expect("text").to_owned())
+        .collect();
+    let through = |mut client: Box<dyn Write>, server: &mut dyn Read| {
+        client.write_all(b"hello").expect("there is room");
+        let mut buffer = [0; 5];
+        server.read_exact(&mut buffer).expect("it is relayed");
+        assert_eq!(&buffer, b"hello");
+    };
+    let tcp_client = |number: usize| Box::new(connect(addresses[number].parse().expect("an address")));
+    through(Box::new(UnixStream::connect(&listen).expect("it listens")), &mut accept(&tcp));
+    let client = tcp_client(1);
+    through(client, &mut unix.accept().expect("a connection").0);
+    through(tcp_client(2), &mut accept(&tcp));
+    through(tcp_client(3), &mut accept(&six));
+    let _ = forwarder.stop();
+    assert!(!folder.path("listen.sock").exists(), "the name is taken away");
+}
+
+/// A server in Python at a Unix socket, whose queue has room for two. It takes them when its input
+/// ends.
+struct SlowUnixServer(Child);
+
+impl SlowUnixServer {
+    fn start(path: &str) -> SlowUnixServer {
+        const SCRIPT: &str = "import socket,sys\ns = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1); \
+                              print('ready', flush=True)\nsys.stdin.read()\nwhile True:\n\x20   c, _ = s.accept(); \
+                              c.sendall(c.recv(5)); c.close()\n";
+        let mut command = Command::new("python3");
+        let command = command.args(["-c", SCRIPT, path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("python3 runs");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0; 6]).expect("it is ready");
+        SlowUnixServer(child)
+    }
+}
+
+impl Drop for SlowUnixServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_unix_socket_whose_queue_is_full_is_waited_for() {
+    let folder = Folder::new();
+    let path = text_of(&folder.path("slow.sock"));
+    let mut server = SlowUnixServer::start(&path);
+    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"unix:{path}\"\nconnect_timeout = \"60s\"\n");
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| forwarder.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write_all(b"hello").expect("there is room"));
+    drop(server.0.stdin.take());
+    for client in &mut clients {
+        let mut answer = [0; 5];
+        client.read_exact(&mut answer).expect("it is served in its turn");
+        assert_eq!(&answer, b"hello");
+    }
+    drop(clients);
+    assert_eq!(forwarder.stop()["errors"], serde_json::json!({}));
+}
+
+#[test]
+fn a_unix_socket_has_the_permissions_that_its_rule_says() {
+    let folder = Folder::new();
+    let path = folder.path("a.sock");
+    let table = format!("[forward.\"unix:{}\"]\nto = \"{}\"\nmode = \"0620\"\n", text_of(&path), echo());
+    let _forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o620);
+}

@@ -1,0 +1,151 @@
+//! What the forwarder writes down: a row a connection, a row a relayed read.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::support::forwarder::{Folder, Forwarder, accept, command, echo, exchange, listener, text_of, until};
+
+#[test]
+fn the_transfer_log_has_a_row_for_each_relayed_read() {
+    let (listener, server) = listener();
+    let folder = Folder::new();
+    let path = folder.path("transfers.csv");
+    let mut forwarder = Forwarder::to(server, &["--transfer-log", &text_of(&path), "--workers", "1"]);
+    assert!(forwarder.sentence().contains("splice is off"));
+    let mut client = forwarder.connect();
+    let mut server = accept(&listener);
+    for _ in 0..3 {
+        client.write_all(&[0; 255]).expect("there is room");
+        server.read_exact(&mut [0; 255]).expect("it is relayed");
+    }
+    server.write_all(&[0; 10]).expect("there is room");
+    client.read_exact(&mut [0; 10]).expect("it is relayed");
+    until("there are four rows", || fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 5));
+    let text = fs::read_to_string(&path).expect("it is there");
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["time", "receive_fd", "send_fd", "requests", "bytes", "worker", "table"]);
+    let counts: Vec<&[&str]> = rows[1..].iter().map(|row| &row[3..]).collect();
+    assert_eq!(counts, [["1", "255", "0", "0"], ["2", "510", "0", "0"], ["3", "765", "0", "0"], ["1", "10", "0", "0"]]);
+    assert_eq!((rows[1][1], rows[1][2]), (rows[4][2], rows[4][1]), "the way back is between the same two");
+}
+
+#[test]
+fn the_transfer_log_tells_workers_and_tables_apart_where_connections_are_handed_over() {
+    const CONNECTIONS: usize = 60;
+    let folder = Folder::new();
+    let path = folder.path("transfers.csv");
+    let mapping = format!("127.0.0.1:0={}", echo());
+    let arguments = [&mapping, "--transfer-log", &text_of(&path), "--accept", "handoff", "--workers", "2"];
+    // A table of 64 descriptors holds some 20 connections, so that each worker has several.
+    let forwarder = Forwarder::start_with_limit(64, &arguments);
+    let mut held: Vec<TcpStream> = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = forwarder.connect();
+        exchange(&mut client);
+        held.push(client);
+    }
+    until("each exchange has its rows", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == 1 + 2 * CONNECTIONS)
+    });
+    let text = fs::read_to_string(&path).expect("it is there");
+    // Descriptors have the same numbers in each table: only with these are they one connection's.
+    let ends: std::collections::HashSet<[&str; 3]> = text
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let row: Vec<&str> = line.split(',').collect();
+            [row[1], row[5], row[6]]
+        })
+        .collect();
+    assert_eq!(ends.len(), 2 * CONNECTIONS, "{text}");
+    let workers: std::collections::HashSet<&str> = ends.iter().map(|end| end[1]).collect();
+    let tables: std::collections::HashSet<&str> = ends.iter().map(|end| end[2]).collect();
+    assert!(workers.len() == 2 && tables.len() > 1, "{text}");
+    drop(held);
+    let summary = forwarder.stop();
+    assert_eq!(summary["connections_per_worker"], serde_json::json!([CONNECTIONS / 2, CONNECTIONS / 2]));
+}
+
+#[test]
+fn where_the_log_goes_may_change_with_the_table() {
+    let folder = Folder::new();
+    let server = echo();
+    let table = |log: &str| {
+        let log = text_of(&folder.path(log));
+        format!("[log]\nconnections = \"{log}\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n")
+    };
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table("one.csv"))]);
+    let rows = |log: &str| fs::read_to_string(folder.path(log)).unwrap_or_default().lines().count();
+    exchange(&mut forwarder.connect());
+    until("the first log has a header and a row", || rows("one.csv") == 2);
+    folder.replace("forward.toml", &table("two.csv"));
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+    exchange(&mut forwarder.connect());
+    until("the second log has a header and a row", || rows("two.csv") == 2);
+    assert_eq!(rows("one.csv"), 2);
+    folder.replace("forward.toml", &format!("[forward]\n\"127.0.0.1:0\" = \"{server}\"\n"));
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+    exchange(&mut forwarder.connect());
+    forwarder.stop();
+    assert_eq!(rows("two.csv"), 2);
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_no_log() {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--log", &fifo]).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("nobody reads this FIFO"), "{said}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_stalls_nobody_and_its_drops_are_counted() {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    // Somebody has it open, and does not read.
+    let _reader = fs::File::options().read(true).write(true).open(&fifo).expect("it is there");
+    let forwarder = Forwarder::to(echo(), &["--log", &fifo]);
+    const CONNECTIONS: u64 = 22_000;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..CONNECTIONS / 4 {
+                    exchange(&mut forwarder.connect());
+                }
+            });
+        }
+    });
+    forwarder.signal("TERM");
+    let (status, summary, said) = forwarder.wait();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(summary["connections"], CONNECTIONS);
+    let dropped = summary["log_rows_dropped"].as_u64().expect("a count");
+    // The queue holds 16,384 rows, and the fifo 64 KiB, some 450.
+    assert!(dropped > 1000 && dropped < 8000, "{dropped} rows");
+    assert!(said.contains("log rows are dropped"), "{said}");
+}
+
+#[test]
+fn a_full_disk_loses_log_rows_and_nothing_else() {
+    // The header could not be written: that is met at the start.
+    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--log", "/dev/full"]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot open the log /dev/full"));
+    // Later, rows are lost, counted and said. In JSON there is no header.
+    let folder = Folder::new();
+    let table =
+        format!("[log]\nconnections = \"/dev/full\"\nformat = \"json\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    exchange(&mut forwarder.connect());
+    assert!(forwarder.sentence().contains("free space on the disk"));
+    exchange(&mut forwarder.connect());
+    assert_eq!(forwarder.stop()["log_rows_dropped"], 2);
+}

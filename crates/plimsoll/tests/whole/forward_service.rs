@@ -1,0 +1,133 @@
+//! The forwarder as a service: its admin address, its service manager, its user.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use crate::support::forwarder::{Folder, Forwarder, PATIENCE, command, connect, echo, exchange, listener, until};
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = connect(address);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("there is room");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_reload_moves_the_admin_address_and_takes_it_away() {
+    let folder = Folder::new();
+    let [first, second] = [(); 2].map(|()| listener().1);
+    let rules = format!("[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let table = |admin: SocketAddr| format!("[admin]\nlisten = \"{admin}\"\n{rules}");
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table(first))]);
+    assert!(get(first, "/healthz").starts_with("HTTP/1.1 200"));
+    folder.replace("forward.toml", &table(second));
+    forwarder.signal("HUP");
+    until("it is at the new address", || TcpStream::connect(second).is_ok());
+    assert!(get(second, "/healthz").starts_with("HTTP/1.1 200"));
+    until("the old one is closed", || TcpStream::connect(first).is_err());
+    assert!(forwarder.sentence().contains("the table is reloaded"));
+    // An address that is taken: the former one goes on, and so does the table.
+    let taken = TcpListener::bind(first).expect("it is free again");
+    folder.replace("forward.toml", &table(first));
+    forwarder.signal("HUP");
+    let sentence = forwarder.sentence();
+    assert!(
+        sentence.contains(&format!("cannot listen on {first}")) && sentence.contains("`[admin]` goes on"),
+        "{sentence}"
+    );
+    assert!(get(second, "/healthz").starts_with("HTTP/1.1 200"));
+    folder.replace("forward.toml", &rules);
+    forwarder.signal("HUP");
+    until("there is none any more", || TcpStream::connect(second).is_err());
+    drop(taken);
+    forwarder.stop();
+}
+
+#[test]
+fn the_admin_address_shows_metrics_health_and_the_table() {
+    let folder = Folder::new();
+    let server = echo();
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n");
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--drain", "30s"]);
+    let admin: SocketAddr = forwarder.ready["admin"].as_str().expect("an address").parse().expect("an address");
+    let listen = forwarder.address();
+    let mut held = forwarder.connect();
+    exchange(&mut held);
+    exchange(&mut forwarder.connect());
+    let has = |line: &str| get(admin, "/metrics").lines().any(|found| found == line);
+    for line in [
+        format!("plimsoll_forward_connections_total{{listen=\"{listen}\"}} 2"),
+        format!("plimsoll_forward_connections{{listen=\"{listen}\"}} 1"),
+        format!("plimsoll_forward_bytes_total{{listen=\"{listen}\",direction=\"up\"}} 10"),
+        format!("plimsoll_forward_bytes_total{{listen=\"{listen}\",direction=\"down\"}} 10"),
+        format!("plimsoll_forward_ends_total{{listen=\"{listen}\",end=\"client_closed\"}} 1"),
+        format!("plimsoll_forward_server_connections{{listen=\"{listen}\",server=\"{server}\"}} 1"),
+        format!("plimsoll_forward_server_up{{listen=\"{listen}\",server=\"{server}\"}} 1"),
+        "plimsoll_forward_reloads_total{outcome=\"done\"} 0".to_owned(),
+    ] {
+        until(&line, || has(&line));
+    }
+    for (path, status, text) in [
+        ("/healthz", "200 OK", "ok"),
+        ("/readyz", "200 OK", "ready"),
+        ("/", "200 OK", &listen.to_string()),
+        ("/nothing", "404 Not Found", "/metrics"),
+    ] {
+        let answer = get(admin, path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(text), "{path}: {answer}");
+    }
+    // A table that replaces the first one goes on counting.
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+    assert!(has(&format!("plimsoll_forward_connections_total{{listen=\"{listen}\"}} 2")));
+    assert!(has("plimsoll_forward_reloads_total{outcome=\"done\"} 1"));
+    forwarder.signal("TERM");
+    until("it is not ready any more", || get(admin, "/readyz").starts_with("HTTP/1.1 503"));
+    assert!(get(admin, "/healthz").starts_with("HTTP/1.1 200"));
+    drop(held);
+    let (status, summary, said) = forwarder.wait();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(summary["connections"], 2);
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+    let folder = Folder::new();
+    let path = folder.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).expect("the folder can be written to");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut start = command(&[&format!("127.0.0.1:0={}", echo())]);
+    start.env("NOTIFY_SOCKET", &path);
+    let forwarder = Forwarder::spawn(start);
+    let told = || {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).expect("it is told");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    forwarder.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(forwarder.wait().0.code(), Some(0));
+}
+
+#[test]
+fn every_thread_goes_on_as_the_user_that_is_named() {
+    let output = command(&["127.0.0.1:0=127.0.0.1:9", "--user", "no-such-user"]).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("there is no such user"), "{said}");
+    let is_root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("Uid:\t0\t"));
+    if !is_root {
+        let _ = writeln!(std::io::stderr(), "skipped: only root can become another user");
+        return;
+    }
+    let forwarder = Forwarder::to(echo(), &["--user", "nobody"]);
+    exchange(&mut forwarder.connect());
+    let tasks = fs::read_dir(format!("/proc/{}/task", forwarder.pid())).expect("it runs").flatten();
+    for task in tasks {
+        let status = fs::read_to_string(task.path().join("status")).expect("a thread has a status");
+        assert!(status.contains("Uid:\t65534\t65534\t65534\t65534"), "{status}");
+    }
+    forwarder.stop();
+}
