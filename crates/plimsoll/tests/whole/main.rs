@@ -38,6 +38,7 @@ mod scale;
 mod serve_accept;
 mod serve_echo;
 mod serve_http;
+mod serve_http_time;
 mod serve_injected;
 mod serve_settings;
 mod serve_walk;

@@ -2,14 +2,12 @@
 //! runs them all; what does not depend on the model is tested at the service.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::server::{Noise, Server, for_every_model, until};
-use plimsoll_sys::net;
+use crate::support::site::{Client, Site};
 use serde_json::json;
 
 for_every_model!(and every strategy:
@@ -20,120 +18,13 @@ for_every_model!(and every strategy:
     nothing_outside_of_the_root_is_found,
     a_request_may_come_byte_by_byte,
     each_refusal_has_its_status,
-    who_takes_too_long_is_closed,
-    a_peer_that_takes_nothing_is_reset_and_counted,
-    a_reader_that_takes_a_little_now_and_then_is_served,
-    a_peer_that_sends_and_takes_nothing_is_given_up,
     a_shrinking_file_ends_the_connection_before_its_promise,
     malformed_requests_leave_it_serving,
     synthetic_bodies_are_as_long_as_asked_for,
     burning_costs_the_cpu_time_that_was_asked_for,
     a_file_under_the_root_may_be_costly,
-    sigterm_finishes_the_answer_that_is_under_way,
     descriptors_come_back,
 );
-
-/// A folder of files that goes away with the test.
-struct Site(PathBuf);
-
-impl Site {
-    fn new() -> Site {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("plimsoll-site-{}-{number}", std::process::id()));
-        fs::create_dir_all(folder.join("root")).expect("a folder can be made");
-        Site(folder)
-    }
-
-    fn root(&self) -> PathBuf {
-        self.0.join("root")
-    }
-
-    fn write(&self, path: &str, bytes: &[u8]) {
-        let path = self.root().join(path);
-        fs::create_dir_all(path.parent().expect("beneath the root")).expect("a folder can be made");
-        fs::write(path, bytes).expect("a file can be written");
-    }
-
-    fn serve(&self, model: &str, arguments: &[&str]) -> Server {
-        let root = self.root();
-        Server::http(model, &[&["--root", root.to_str().expect("text")], arguments].concat())
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A client that knows only what it was told: it reads heads to the empty line, and bodies by their
-/// length.
-struct Client {
-    writer: TcpStream,
-    reader: BufReader<TcpStream>,
-}
-
-struct Answer {
-    status: u16,
-    fields: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn field(&self, name: &str) -> Option<&str> {
-        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
-    }
-}
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        let writer = server.connect();
-        let reader = BufReader::new(writer.try_clone().expect("a stream can be cloned"));
-        Client { writer, reader }
-    }
-
-    fn send(&mut self, text: &str) {
-        self.writer.write_all(text.as_bytes()).expect("the server reads");
-    }
-
-    fn head(&mut self) -> Option<Answer> {
-        let mut lines = Vec::new();
-        loop {
-            let mut line = String::new();
-            if self.reader.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            match line.trim_end() {
-                "" => break,
-                line => lines.push(line.to_owned()),
-            }
-        }
-        let status = lines[0].split(' ').nth(1).expect("a status").parse().expect("a number");
-        let fields = lines[1..].iter().map(|line| line.split_once(": ").expect("a field"));
-        let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Some(Answer { status, fields, body: Vec::new() })
-    }
-
-    fn answer(&mut self) -> Answer {
-        let mut answer = self.head().expect("the server answers");
-        let length = answer.field("content-length").map_or(0, |length| length.parse().expect("a number"));
-        answer.body = vec![0; length];
-        self.reader.read_exact(&mut answer.body).expect("the body comes whole");
-        answer
-    }
-
-    fn get(&mut self, target: &str, fields: &str) -> Answer {
-        self.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\n{fields}\r\n"));
-        self.answer()
-    }
-
-    fn is_closed(&mut self) -> bool {
-        let mut rest = Vec::new();
-        // A reset is an end too.
-        self.reader.read_to_end(&mut rest).map_or(true, |_| rest.is_empty())
-    }
-}
 
 fn files_of_every_size_arrive_whole(model: &str) {
     let site = Site::new();
@@ -309,82 +200,6 @@ fn each_refusal_has_its_status(model: &str) {
     }
 }
 
-fn who_takes_too_long_is_closed(model: &str) {
-    let site = Site::new();
-    site.write("index.html", b"here");
-    let server = site.serve(model, &["--request-timeout", "700ms", "--keep-alive-timeout", "1h"]);
-    let (mut silent, mut slow_head, mut slow_body) = (Client::new(&server), Client::new(&server), Client::new(&server));
-    let start = Instant::now();
-    slow_body.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");
-    assert_eq!(slow_body.answer().status, 200);
-    // Each says something now and then, which must not help it.
-    let mut dripping = slow_head.writer.try_clone().expect("a stream can be cloned");
-    let drip = std::thread::spawn(move || {
-        while start.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    });
-    assert_eq!(slow_head.answer().status, 408);
-    assert!(slow_head.is_closed());
-    assert!(silent.is_closed() && slow_body.is_closed());
-    assert!(start.elapsed() >= Duration::from_millis(690), "{:?}", start.elapsed());
-    drop(slow_head);
-    drip.join().expect("the dripping ends");
-    assert_eq!(Client::new(&server).get("/", "").body, b"here");
-}
-
-fn a_peer_that_takes_nothing_is_reset_and_counted(model: &str) {
-    const LENGTH: usize = 100_000_000;
-    let site = Site::new();
-    site.write("file", &vec![1; LENGTH]);
-    let server = site.serve(model, &["--synthetic", "--send-timeout", "700ms"]);
-    for target in ["/file", "/bytes/100000000"] {
-        let mut client = Client::new(&server);
-        let start = Instant::now();
-        client.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
-        until("the server has given it up", || !server.holds(&client.writer) && start.elapsed() > TAKES_NOTHING);
-        let mut rest = Vec::new();
-        let error = client.reader.read_to_end(&mut rest).expect_err("the answer does not end");
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{target}");
-        assert!(rest.len() < LENGTH, "{target}: {}", rest.len());
-    }
-    assert_eq!(Client::new(&server).get("/bytes/1", "").status, 200);
-    let summary = server.stop();
-    assert_eq!(summary["errors"], json!({ "send_timeout": 2 }), "{summary}");
-}
-
-/// The send time-out of the tests of it.
-const TAKES_NOTHING: Duration = Duration::from_millis(700);
-
-fn a_reader_that_takes_a_little_now_and_then_is_served(model: &str) {
-    let server = Server::http(model, &["--synthetic", "--send-timeout", "3s"]);
-    let mut client = Client::new(&server);
-    // Small, so that its window opens for what little is read. It may send what nobody reads
-    // meanwhile, which is no progress.
-    net::set_receive_buffer(&client.writer, 4096).expect("a buffer can be set");
-    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
-    let (start, mut taken) = (Instant::now(), [0; 2048]);
-    // Far less in all than the server's kernel has to get rid of before it tells of room.
-    while start.elapsed() < Duration::from_secs(8) {
-        client.writer.read_exact(&mut taken).expect("it is still served");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(server.holds(&client.writer));
-    drop(client);
-    server.stop();
-}
-
-fn a_peer_that_sends_and_takes_nothing_is_given_up(model: &str) {
-    let server = Server::http(model, &["--synthetic", "--send-timeout", "700ms"]);
-    let client = Client::new(&server);
-    let mut writer = client.writer.try_clone().expect("a stream can be cloned");
-    writer.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
-    until("the server has given it up", || {
-        let _ = writer.write_all(b"G");
-        !server.holds(&client.writer)
-    });
-}
-
 fn a_shrinking_file_ends_the_connection_before_its_promise(model: &str) {
     let site = Site::new();
     let size = 64 << 20;
@@ -483,23 +298,6 @@ fn a_file_under_the_root_may_be_costly(model: &str) {
     }
     // A clock tick is 10 ms.
     assert!((19..60).contains(&(ticks() - before)), "{} ticks for 200 ms", ticks() - before);
-}
-
-fn sigterm_finishes_the_answer_that_is_under_way(model: &str) {
-    let server = Server::http(model, &["--synthetic", "--drain", "60s"]);
-    let mut idle = Client::new(&server);
-    assert_eq!(idle.get("/bytes/1", "").status, 200);
-    let mut busy = Client::new(&server);
-    busy.send("GET /bytes/50000000 HTTP/1.1\r\nHost: test\r\n\r\n");
-    let head = busy.head().expect("an answer");
-    server.terminate();
-    assert!(idle.is_closed());
-    let mut rest = Vec::new();
-    busy.reader.read_to_end(&mut rest).expect("all of it comes");
-    assert_eq!(head.field("content-length"), Some("50000000"));
-    assert_eq!(rest.len(), 50_000_000);
-    let (status, _) = server.wait();
-    assert_eq!(status.code(), Some(0));
 }
 
 fn descriptors_come_back(model: &str) {

@@ -6,3 +6,4 @@ pub(crate) mod network;
 pub(crate) mod peer;
 pub(crate) mod running;
 pub(crate) mod server;
+pub(crate) mod site;

@@ -1,0 +1,110 @@
+//! Until when each model waits for a peer over HTTP, and for its own end.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+use crate::support::server::{Server, for_every_model, until};
+use crate::support::site::{Client, Site};
+use plimsoll_sys::net;
+use serde_json::json;
+
+for_every_model!(and every strategy:
+    who_takes_too_long_is_closed,
+    a_peer_that_takes_nothing_is_reset_and_counted,
+    a_reader_that_takes_a_little_now_and_then_is_served,
+    a_peer_that_sends_and_takes_nothing_is_given_up,
+    sigterm_finishes_the_answer_that_is_under_way,
+);
+
+fn who_takes_too_long_is_closed(model: &str) {
+    let site = Site::new();
+    site.write("index.html", b"here");
+    let server = site.serve(model, &["--request-timeout", "700ms", "--keep-alive-timeout", "1h"]);
+    let (mut silent, mut slow_head, mut slow_body) = (Client::new(&server), Client::new(&server), Client::new(&server));
+    let start = Instant::now();
+    slow_body.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");
+    assert_eq!(slow_body.answer().status, 200);
+    // Each says something now and then, which must not help it.
+    let mut dripping = slow_head.writer.try_clone().expect("a stream can be cloned");
+    let drip = std::thread::spawn(move || {
+        while start.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(slow_head.answer().status, 408);
+    assert!(slow_head.is_closed());
+    assert!(silent.is_closed() && slow_body.is_closed());
+    assert!(start.elapsed() >= Duration::from_millis(690), "{:?}", start.elapsed());
+    drop(slow_head);
+    drip.join().expect("the dripping ends");
+    assert_eq!(Client::new(&server).get("/", "").body, b"here");
+}
+
+fn a_peer_that_takes_nothing_is_reset_and_counted(model: &str) {
+    const LENGTH: usize = 100_000_000;
+    let site = Site::new();
+    site.write("file", &vec![1; LENGTH]);
+    let server = site.serve(model, &["--synthetic", "--send-timeout", "700ms"]);
+    for target in ["/file", "/bytes/100000000"] {
+        let mut client = Client::new(&server);
+        let start = Instant::now();
+        client.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        until("the server has given it up", || !server.holds(&client.writer) && start.elapsed() > TAKES_NOTHING);
+        let mut rest = Vec::new();
+        let error = client.reader.read_to_end(&mut rest).expect_err("the answer does not end");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{target}");
+        assert!(rest.len() < LENGTH, "{target}: {}", rest.len());
+    }
+    assert_eq!(Client::new(&server).get("/bytes/1", "").status, 200);
+    let summary = server.stop();
+    assert_eq!(summary["errors"], json!({ "send_timeout": 2 }), "{summary}");
+}
+
+/// The send time-out of the tests of it.
+const TAKES_NOTHING: Duration = Duration::from_millis(700);
+
+fn a_reader_that_takes_a_little_now_and_then_is_served(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--send-timeout", "3s"]);
+    let mut client = Client::new(&server);
+    // Small, so that its window opens for what little is read. It may send what nobody reads
+    // meanwhile, which is no progress.
+    net::set_receive_buffer(&client.writer, 4096).expect("a buffer can be set");
+    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    let (start, mut taken) = (Instant::now(), [0; 2048]);
+    // Far less in all than the server's kernel has to get rid of before it tells of room.
+    while start.elapsed() < Duration::from_secs(8) {
+        client.writer.read_exact(&mut taken).expect("it is still served");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(server.holds(&client.writer));
+    drop(client);
+    server.stop();
+}
+
+fn a_peer_that_sends_and_takes_nothing_is_given_up(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--send-timeout", "700ms"]);
+    let client = Client::new(&server);
+    let mut writer = client.writer.try_clone().expect("a stream can be cloned");
+    writer.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
+    until("the server has given it up", || {
+        let _ = writer.write_all(b"G");
+        !server.holds(&client.writer)
+    });
+}
+
+fn sigterm_finishes_the_answer_that_is_under_way(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--drain", "60s"]);
+    let mut idle = Client::new(&server);
+    assert_eq!(idle.get("/bytes/1", "").status, 200);
+    let mut busy = Client::new(&server);
+    busy.send("GET /bytes/50000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    let head = busy.head().expect("an answer");
+    server.terminate();
+    assert!(idle.is_closed());
+    let mut rest = Vec::new();
+    busy.reader.read_to_end(&mut rest).expect("all of it comes");
+    assert_eq!(head.field("content-length"), Some("50000000"));
+    assert_eq!(rest.len(), 50_000_000);
+    let (status, _) = server.wait();
+    assert_eq!(status.code(), Some(0));
+}
