@@ -65,7 +65,7 @@ def read_text(
     _refuse_unknown_tables(tables, source=source)
     tables = lay_fast(tables, fast=fast, source=source)
     for path, value in (changes or {}).items():
-        _change(tables, path, value, source=source)
+        apply_change(tables, path, value, source=source)
     _refuse_unknown_tables(tables, source=source)
     contenders = _read_contenders(tables, source=source)
     if contenders:
@@ -102,12 +102,12 @@ def read_text(
     suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, source=source))
     if suite.search is not None:
         check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
-    _check_compare(suite)
-    _check_limits(suite)
+    check_compare(suite)
+    check_limits(suite)
     return suite
 
 
-def _check_compare(suite: Suite) -> None:
+def check_compare(suite: Suite) -> None:
     """What competes has to be an axis, and stated by every point beside the matrix."""
     source, compare = suite.source, suite.verdict.compare
     axes = [axis.path for axis in suite.axes]
@@ -243,7 +243,7 @@ def _check_command(source: str, table: str, server: Settings, *, must_listen: bo
         )
 
 
-def _change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
+def apply_change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
     """Apply one `--set`: an axis of the matrix is replaced by the one value."""
     table, _, key = path.partition(".")
     if not key and path != "capture":
@@ -387,7 +387,7 @@ def _seconds(value: object, key: str, *, source: str) -> float:
         raise SuiteError(f"{source}: [run] {key}: {refusal}") from None
 
 
-def _check_limits(suite: Suite) -> None:
+def check_limits(suite: Suite) -> None:
     """Only HTTP has statuses: of an echo such a limit could neither be met nor missed."""
     varies = "load.protocol" in {axis.path for axis in suite.axes}
     if suite.load.get("protocol", "echo") == "http" or varies:
