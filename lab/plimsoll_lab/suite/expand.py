@@ -7,11 +7,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from plimsoll_lab.suite.checks import check_documents, check_point, compete_along
 from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.placement import real_network, settle, vary
-from plimsoll_lab.suite.read import check_documents, check_point, compete_along
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Suite
 

@@ -20,7 +20,7 @@ from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Place, Role, Suite
-from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, as_toml, not_tables, refuse_unknown
+from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, not_tables, refuse_unknown
 from plimsoll_lab.suite.topology import Link, Topology, join, read_addresses, read_shape, read_topology
 from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
 
@@ -287,17 +287,6 @@ def paths(place: Place, roles: Sequence[Role], load: Settings) -> list[tuple[str
         if role.kind == LOAD and not references(role.settings) and role.host != homes[SERVER]:
             found[role.host, homes[SERVER]] = None
     return list(found)
-
-
-def change_role(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
-    """Apply one setting by path, `role.NAME.KEY`, to the tables of a suite."""
-    name, _, key = path.removeprefix("role.").partition(".")
-    roles = as_tables(tables.get("role", []), refusal=f"{source}: {not_tables('role')}")
-    role = next((each for each in roles if each.get("name") == name), None)
-    if role is None or not key:
-        known = [str(each.get("name")) for each in roles]
-        raise SuiteError(f"{source}: {path}: there is no role '{name}'{suggest(name, known) if known else ''}")
-    role[key] = as_toml(value)
 
 
 def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:

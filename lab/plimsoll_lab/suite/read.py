@@ -6,26 +6,26 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.claims import check_paths, read_claims, read_references, settings_of
+from plimsoll_lab.suite.changes import apply_change
+from plimsoll_lab.suite.checks import check_compare, check_limits
+from plimsoll_lab.suite.claims import read_claims, read_references
 from plimsoll_lab.suite.contenders import CONTENDER, check_path, read_contenders, read_exclusions, read_points
-from plimsoll_lab.suite.drawn import check_drawn, read_drawn
+from plimsoll_lab.suite.drawn import read_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import lay_fast
-from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, status_figure, suggest
-from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
-from plimsoll_lab.suite.keys import ATTACHED, COMMAND, EXCLUDE, RUN, TOP, VERDICT
-from plimsoll_lab.suite.placement import change_role, check_references, read_place, read_roles, start_order
+from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
+from plimsoll_lab.suite.keys import EXCLUDE, RUN, TOP, VERDICT
+from plimsoll_lab.suite.placement import read_place, read_roles
 from plimsoll_lab.suite.search import check_search, read_search
-from plimsoll_lab.suite.settings import Settings, Value, quantity
-from plimsoll_lab.suite.spec import Axis, Limit, Point, RunSettings, Suite, VerdictSettings
-from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_toml, not_a_table, refuse_unknown
-from plimsoll_lab.suite.whole_path import check_change
+from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.spec import Axis, Limit, RunSettings, Suite, VerdictSettings
+from plimsoll_lab.suite.tables import Table, as_setting, as_table, not_a_table, refuse_unknown
 
 TABLES = (
     *TOP,
@@ -38,7 +38,6 @@ GATE_FIGURES = ("completed_rate", "server.cpu_us_per_request")
 REPEAT_MOST = 100_000
 """Each trial of a plan takes memory before the first one is made."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_READY = re.compile(r"tcp:(\d+|\{port\})")
 
 
 def read_file(path: Path) -> Suite:
@@ -105,181 +104,6 @@ def read_text(
     check_compare(suite)
     check_limits(suite)
     return suite
-
-
-def check_compare(suite: Suite) -> None:
-    """What competes has to be an axis, and stated by every point beside the matrix."""
-    source, compare = suite.source, suite.verdict.compare
-    axes = [axis.path for axis in suite.axes]
-    if compare is not None and compare not in axes:
-        raise SuiteError(
-            f"{source}: [verdict] compare: '{compare}' is not an axis of the matrix{suggest(compare, axes)}"
-        )
-    path = compete_along(suite)
-    baseline = suite.verdict.baseline
-    names = {str(value) for axis in suite.axes if axis.path == path for value in axis.values}
-    if baseline is not None and baseline not in names:
-        known = suggest(baseline, names) if names else "; give the contenders names with [contender.NAME]"
-        raise SuiteError(f"{source}: [verdict] baseline: '{baseline}' is no contender{known}")
-    if path in {None, CONTENDER}:
-        return
-    for number, settings in enumerate(suite.single_points, start=1):
-        if path not in settings:
-            raise SuiteError(f'{source}: [[point]] {number}: the contenders differ in {path}; add "{path}" = ...')
-
-
-def compete_along(suite: Suite) -> str | None:
-    """The path whose values compete: as stated, else the contenders, else the first axis if it
-    varies the server.
-    """
-    if suite.verdict.compare is not None:
-        return suite.verdict.compare
-    first = suite.axes[0].path if suite.axes else ""
-    return first if first == CONTENDER or first.startswith("server.") else None
-
-
-def check_documents(suite: Suite, settings: Sequence[Settings]) -> None:
-    """Refuse a reference, a claim or a chart over what does not vary."""
-    paths = {path for setting in settings for path in setting}
-    for number, reference in enumerate(suite.references, start=1):
-        check_paths([reference.at], paths, f"{suite.source}: [[reference]] {number} at")
-    for number, claim in enumerate(suite.claims, start=1):
-        check_paths(settings_of(claim), paths, f"{suite.source}: [[claim]] {number}")
-    check_drawn(suite.drawn, settings, source=suite.source)
-
-
-def check_point(suite: Suite, point: Point) -> None:
-    """Refuse a point that could not be started: its tables as a whole, after the matrix has been
-    applied.
-    """
-    _check_server(suite.source, "server", point.server)
-    _check_load(suite.source, "load", point.load)
-    _check_shares(suite.source, point)
-    for role in point.roles:
-        where = f"role {role.name}"
-        if role.kind == "load":
-            _check_load(suite.source, where, role.settings, endless=not role.measured)
-        elif role.kind == "server":
-            _check_server(suite.source, where, role.settings)
-        elif role.kind == "command":
-            _check_command(suite.source, where, role.settings, must_listen=False)
-        else:
-            _check_forward(suite.source, where, role.settings)
-    check_references(point.server, point.load, point.roles, source=suite.source)
-    start_order(point.server, point.roles, source=suite.source)
-
-
-def _check_server(source: str, table: str, server: Settings) -> None:
-    if "address" in server:
-        _check_attached(source, table, server)
-    elif "command" in server:
-        _check_command(source, table, server)
-    else:
-        for key in server:
-            near = suggest(key, ("command", "ready", "address"))
-            if near.startswith("; did you mean"):
-                raise SuiteError(f"{source}: [{table}] {key}: unknown key{near}")
-        _check_flags(source, table, SERVER_FLAGS, server)
-
-
-def _check_load(source: str, table: str, load: Settings, *, endless: bool = False) -> None:
-    _check_flags(source, table, LOAD_FLAGS, load)
-    windows = [key for key in ("duration", "requests", "each") if key in load]
-    if len(windows) > 1:
-        raise SuiteError(f"{source}: [{table}] {' and '.join(windows)}: a window has one length; keep one of them")
-    if not windows and not endless:
-        raise SuiteError(f'{source}: [{table}]: no length of the window; give it one, such as duration = "1s"')
-
-
-def _check_shares(source: str, point: Point) -> None:
-    """Each of several generators needs a part of what they share."""
-    count = len(point.place.load)
-    for key in ("connections", "requests"):
-        shared = quantity(point.load, key, count if key == "requests" else 64)
-        if count > 1 and units.count(shared) < count:
-            raise SuiteError(f"{source}: [load] {key}: {point.load[key]} are too few for {count} generators to share")
-
-
-def _check_forward(source: str, table: str, settings: Settings) -> None:
-    for key, value in settings.items():
-        check_setting(table, FORWARD_FLAGS, key, value, source=source)
-    if ("target" in settings) == ("mappings" in settings):
-        raise SuiteError(
-            f'{source}: [{table}]: say where it forwards to; write target = "role:server", '
-            'or mappings = ["8080=role:server"], one of both'
-        )
-
-
-def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, object]], settings: Settings) -> None:
-    protocol = settings.get("protocol", "echo")
-    if not isinstance(protocol, str) or protocol not in known:
-        raise SuiteError(f"{source}: [{table}] protocol: '{protocol}' is not supported{suggest(str(protocol), known)}")
-    flags = LOAD_FLAGS[protocol] | DESTINATIONS[protocol] if known is LOAD_FLAGS else SERVER_FLAGS[protocol]
-    for key, value in settings.items():
-        if key != "protocol":
-            check_setting(table, flags, key, value, source=source)
-
-
-def _check_attached(source: str, table: str, server: Settings) -> None:
-    """A server that somebody else runs: there is nothing to start."""
-    refuse_unknown(server, ATTACHED, f"{source}: [{table}]")
-    if not isinstance(server["address"], str) or ":" not in server["address"]:
-        raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is none; write HOST:PORT")
-
-
-def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
-    refuse_unknown(server, COMMAND, f"{source}: [{table}]")
-    command, ready = server.get("command"), server.get("ready")
-    if not isinstance(command, tuple) or not command:
-        raise SuiteError(
-            f'{source}: [{table}] command: {command!r} is not a list of texts; write ["program", "argument"], no shell'
-        )
-    if ready is None and not must_listen:
-        return
-    if not isinstance(ready, str) or not _READY.fullmatch(ready):
-        raise SuiteError(
-            f"{source}: [{table}] ready: a command needs to say when it can be connected to; "
-            'write ready = "tcp:8080", or "tcp:{port}" with {port} in the command for a port that is free'
-        )
-
-
-def apply_change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
-    """Apply one `--set`: an axis of the matrix is replaced by the one value."""
-    table, _, key = path.partition(".")
-    if not key and path != "capture":
-        raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
-    matrix = tables.get("matrix")
-    matrix = matrix if isinstance(matrix, dict) else {}
-    try:
-        replaced = check_change(path, matrix)
-    except SuiteError as refusal:
-        raise SuiteError(f"{source}: {refusal}") from None
-    if path in matrix:
-        matrix[path] = [value]
-        return
-    if table == CONTENDER:
-        _change_contender(tables, path, value, source=source)
-        return
-    if table == "role":
-        change_role(tables, path, value, source=source)
-        return
-    if not key:
-        tables[path] = value
-        return
-    home = as_table(tables.setdefault(table, {}), refusal=f"{source}: {not_a_table(table)}")
-    home[key] = as_toml(value)
-    if replaced is not None:
-        home.pop(replaced, None)
-
-
-def _change_contender(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
-    _, _, rest = path.partition(".")
-    name, _, key = rest.partition(".")
-    if not key:
-        raise SuiteError(f"--set {path}: write contender.NAME.KEY, such as contender.new.command")
-    contenders = as_table(tables.setdefault(CONTENDER, {}), refusal=f"{source}: {not_a_table(CONTENDER)}")
-    contender = as_table(contenders.setdefault(name, {}), refusal=f"{source}: {not_a_table(f'{CONTENDER}.{name}')}")
-    contender[key] = as_toml(value)
 
 
 def _refuse_unknown_tables(tables: Table, *, source: str) -> None:
@@ -385,16 +209,6 @@ def _seconds(value: object, key: str, *, source: str) -> float:
         return units.duration_s(value)
     except ValueError as refusal:
         raise SuiteError(f"{source}: [run] {key}: {refusal}") from None
-
-
-def check_limits(suite: Suite) -> None:
-    """Only HTTP has statuses: of an echo such a limit could neither be met nor missed."""
-    varies = "load.protocol" in {axis.path for axis in suite.axes}
-    if suite.load.get("protocol", "echo") == "http" or varies:
-        return
-    for limit in suite.limits:
-        if status_figure(limit.figure) is not None:
-            raise SuiteError(f"{suite.source}: [limits] {limit.text}: only HTTP has statuses; set [load] protocol")
 
 
 def _limits(table: Table, *, source: str) -> tuple[Limit, ...]:

@@ -1,0 +1,60 @@
+"""Settings that win over a suite: each `--set` is applied to its tables before they are typed."""
+
+from __future__ import annotations
+
+from plimsoll_lab.suite.contenders import CONTENDER
+from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.tables import as_table, as_tables, as_toml, not_a_table, not_tables
+from plimsoll_lab.suite.whole_path import check_change
+
+
+def apply_change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
+    """Apply one `--set`: an axis of the matrix is replaced by the one value."""
+    table, _, key = path.partition(".")
+    if not key and path != "capture":
+        raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
+    matrix = tables.get("matrix")
+    matrix = matrix if isinstance(matrix, dict) else {}
+    try:
+        replaced = check_change(path, matrix)
+    except SuiteError as refusal:
+        raise SuiteError(f"{source}: {refusal}") from None
+    if path in matrix:
+        matrix[path] = [value]
+        return
+    if table == CONTENDER:
+        _change_contender(tables, path, value, source=source)
+        return
+    if table == "role":
+        change_role(tables, path, value, source=source)
+        return
+    if not key:
+        tables[path] = value
+        return
+    home = as_table(tables.setdefault(table, {}), refusal=f"{source}: {not_a_table(table)}")
+    home[key] = as_toml(value)
+    if replaced is not None:
+        home.pop(replaced, None)
+
+
+def _change_contender(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
+    _, _, rest = path.partition(".")
+    name, _, key = rest.partition(".")
+    if not key:
+        raise SuiteError(f"--set {path}: write contender.NAME.KEY, such as contender.new.command")
+    contenders = as_table(tables.setdefault(CONTENDER, {}), refusal=f"{source}: {not_a_table(CONTENDER)}")
+    contender = as_table(contenders.setdefault(name, {}), refusal=f"{source}: {not_a_table(f'{CONTENDER}.{name}')}")
+    contender[key] = as_toml(value)
+
+
+def change_role(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
+    """Apply one setting by path, `role.NAME.KEY`, to the tables of a suite."""
+    name, _, key = path.removeprefix("role.").partition(".")
+    roles = as_tables(tables.get("role", []), refusal=f"{source}: {not_tables('role')}")
+    role = next((each for each in roles if each.get("name") == name), None)
+    if role is None or not key:
+        known = [str(each.get("name")) for each in roles]
+        raise SuiteError(f"{source}: {path}: there is no role '{name}'{suggest(name, known) if known else ''}")
+    role[key] = as_toml(value)
