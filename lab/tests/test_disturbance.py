@@ -11,16 +11,10 @@ from made_records import point_summary, run_record
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
 from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
-from plimsoll_lab.store.run_record import (
-    AskedRecord,
-    CalibrationRecord,
-    MeasuredRecord,
-    OffRecord,
-    PathRecord,
-    PointRecord,
-)
+from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue

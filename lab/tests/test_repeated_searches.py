@@ -10,7 +10,8 @@ from made_records import run_record
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord, SearchRecord, SearchSettingsRecord
+from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
+from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure
 from plimsoll_lab.suite.spec import Limit, SearchSettings

@@ -17,8 +17,8 @@ from plimsoll_lab.experiment.run import point_record
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.drawing import draw
+from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.store.records import Outcome, TrialRecord
-from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan
 from plimsoll_lab.trial.calibration import refuse_untrue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plimsoll_lab.store.records import Outcome
-from plimsoll_lab.store.run_record import LimitedBy
+from plimsoll_lab.store.search_record import LimitedBy
 
 NEAR_CEILING = 0.8
 """Above this part of what the generator gets from a null server, it cannot be told from the

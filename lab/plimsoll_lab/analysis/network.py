@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll_lab.store.run_record import CalibrationRecord, RunRecord
+from plimsoll_lab.store.network_record import CalibrationRecord
+from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import NetworkPathRecord
 from plimsoll_lab.suite.settings import Settings
 

@@ -15,7 +15,8 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
 from plimsoll_lab.stats.capacity import Reading
 from plimsoll_lab.store.records import Counts, TrialRecord, counts
-from plimsoll_lab.store.run_record import BreakRecord, CauseRecord, EnvironmentRecord, ShortOf
+from plimsoll_lab.store.run_record import EnvironmentRecord
+from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, ShortOf
 from plimsoll_lab.suite.conditions import EXACT, OPERATORS
 from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit, Suite

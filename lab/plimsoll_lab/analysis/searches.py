@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import Interval, Question
-from plimsoll_lab.store.run_record import BreakRecord, LimitedBy, RunRecord, SearchRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
 
 UNITS = {"connections": "connections", "rate": "requests/s"}

@@ -25,10 +25,10 @@ from plimsoll_lab.store.run_record import (
     PointRecord,
     RequestRecord,
     RunRecord,
-    SearchSettingsRecord,
     Status,
     SuiteRecord,
 )
+from plimsoll_lab.store.search_record import SearchSettingsRecord
 from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.drawn import Quantity, quantity
 from plimsoll_lab.suite.expand import contender_path

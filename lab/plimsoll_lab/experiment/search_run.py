@@ -27,15 +27,8 @@ from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
-from plimsoll_lab.store.run_record import (
-    BreakRecord,
-    LimitedBy,
-    LoadRecord,
-    RunRecord,
-    SearchRecord,
-    SearchState,
-    Status,
-)
+from plimsoll_lab.store.run_record import RunRecord, Status
+from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, LoadRecord, SearchRecord, SearchState
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings

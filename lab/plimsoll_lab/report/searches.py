@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import limits_text, over
 from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
-from plimsoll_lab.store.run_record import RunRecord, SearchRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.search_record import SearchRecord
 from plimsoll_lab.store.summary_record import RunSummary
 
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import AliasChoices, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from plimsoll_lab.store.form import Record
+from plimsoll_lab.store.network_record import CalibrationRecord
 from plimsoll_lab.store.records import SCHEMA_VERSION
+from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings, Value
-from plimsoll_lab.suite.spec import Axis, Limit, Place, PlannedTrial, Role, RunSettings, SearchSettings
+from plimsoll_lab.suite.spec import Axis, Limit, Place, PlannedTrial, Role, RunSettings
 
 Status = Literal["running", "complete", "interrupted", "failed"]
-LimitedBy = Literal["server", "generator", "environment"]
-SearchState = Literal["planned", "interrupted", "out of patience", "complete", "failed"]
-ShortOf = Literal["descriptors", "listen_overflow", "errors", "cpu", "memory"]
 
 
 class SuiteRecord(Record):
@@ -143,173 +141,6 @@ class FamilyRecord(Record):
     """The contender that a gate compares every other one with."""
     tolerance: float = 0.0
     """The loss that a gate tolerates."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchSettingsRecord(SearchSettings):
-    """What is searched for: the [search] table, and whose capacity it is."""
-
-    subject: str | None = None
-    """Whose capacity it is, in words; null for the points of a matrix."""
-
-
-class CauseRecord(Record):
-    """What a server was short of."""
-
-    code: ShortOf
-    """For scripts."""
-    text: str
-    """In words."""
-
-
-class BreakRecord(Record):
-    """What was missed at the upper bound, and what the server was short of."""
-
-    missed: str
-    """The limit that was missed."""
-    causes: Sequence[CauseRecord]
-    """What the server was short of."""
-    near_ceiling: str | None = None
-    """Where the generator was near its own limit: how near."""
-
-
-class LoadRecord(Record):
-    """One load that a search tried."""
-
-    load: int
-    """Connections, or requests a second."""
-    trials: int
-    """How often it was tried."""
-    good: int
-    """How often every limit was met."""
-    medians: Mapping[str, float]
-    """The median of each figure."""
-
-
-class SearchRecord(Record):
-    """One search: a whole one a repetition of each point of the matrix."""
-
-    model_config = ConfigDict(frozen=False, validate_assignment=True)  # it grows with its trials
-
-    number: int
-    """Its position, from 1."""
-    block: int
-    """Its block, from 1."""
-    point: int
-    """The number of its point."""
-    state: SearchState
-    """How far it came."""
-    trials: int = 0
-    """How many trials it took."""
-    setting: Settings = Field(default_factory=dict)
-    """The matrix's settings at its point."""
-    lower: int | None = None
-    """The highest load that met every limit."""
-    upper: int | None = None
-    """The lowest load that did not."""
-    limited_by: LimitedBy | None = None
-    """Who stopped the rise."""
-    broke: BreakRecord | None = None
-    """What broke first."""
-    generator_ceiling_per_s: float | None = None
-    """What the generator gets from a null server."""
-    held_s: float = 0.0
-    """How long the confirming trials at `lower` lasted, in seconds."""
-    trial_s: float = 0.0
-    """Seconds of each confirming trial."""
-    precision: float | None = None
-    """Relative distance of loads that trials of this length tell apart; null where few lay near the
-    limit."""
-    confirmed: int = 0
-    """How many of these there were."""
-    unconfirmed: Sequence[int] = ()
-    """Loads that met every limit until a longer trial refuted them."""
-    loads: Sequence[LoadRecord] = ()
-    """Every load that was tried."""
-    reason: str | None = None
-    """Of a search whose server did not start, listen or answer: what it said."""
-
-
-class AskedRecord(Record):
-    """What was asked of a path."""
-
-    one_way_us: float
-    """The delay of its links, added up."""
-    round_trip_delay_us: float
-    """The same there and back."""
-    round_trip_us: float
-    """Of an ICMP echo, with its time on the links."""
-    goodput_bits_per_s: float | None
-    """Payload a second; null without a rate."""
-
-
-class MeasuredRecord(Record):
-    """What was measured of a path."""
-
-    round_trip_us: Mapping[str, int | float]
-    """Count, minimum, p50 and p99 of ICMP echoes; empty where none came back."""
-    goodput_bits_per_s: float | None
-    """Payload a second; null where it was not measured."""
-
-
-class OffRecord(Record):
-    """Relative differences of measured from asked."""
-
-    round_trip: float | None
-    """Of the median round trip; null without a delay or an echo."""
-    goodput: float | None
-    """Of the goodput; null without a rate."""
-
-
-class PathRecord(Record):
-    """A path of an emulated network from one host to another."""
-
-    start: str = Field(validation_alias=AliasChoices("from", "start"), serialization_alias="from")
-    """The host it begins at."""
-    end: str = Field(validation_alias=AliasChoices("to", "end"), serialization_alias="to")
-    """The host it ends at."""
-    asked: AskedRecord
-    """What was asked for."""
-    measured: MeasuredRecord
-    """What the last measurement found."""
-    off: OffRecord
-    """How far it is off."""
-    within: bool
-    """Whether that is near enough."""
-    attempts: int
-    """How often it was measured."""
-
-    def in_words(self) -> str:
-        """What was asked for and what was measured."""
-        asked, measured = self.asked, self.measured
-        times = measured.round_trip_us
-        parts = []
-        if times:
-            wanted_ms = asked.round_trip_us / 1e3
-            parts.append(f"a round trip of {times['p50'] / 1e3:.3f} ms for {wanted_ms:.3f} ms asked")
-        else:
-            parts.append("no echo came back")
-        if asked.goodput_bits_per_s is not None and measured.goodput_bits_per_s is not None:
-            rates = [each / 1e6 for each in (measured.goodput_bits_per_s, asked.goodput_bits_per_s)]
-            parts.append(f"a goodput of {rates[0]:.2f} Mbit/s for {rates[1]:.2f} Mbit/s asked")
-        return ", ".join(parts)
-
-
-class CalibrationRecord(Record):
-    """An emulated network as it was measured before the first trial."""
-
-    unix_s: float
-    """When."""
-    points: Sequence[int]
-    """The points that use it."""
-    backend: str
-    """What emulates it."""
-    large_segments: str | None
-    """Whether the links carry large segments whole."""
-    priority: str | int | None
-    """The scheduling priority of the emulator."""
-    paths: Sequence[PathRecord]
-    """Each path that a part of the run uses."""
 
 
 class HostRecord(Record):

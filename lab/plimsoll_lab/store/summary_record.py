@@ -9,8 +9,9 @@ from typing import Literal
 from plimsoll_lab.stats.results import Call, Control, Difference, Knee, Score
 from plimsoll_lab.stats.summary import Interval, Summary
 from plimsoll_lab.store.form import Record
+from plimsoll_lab.store.network_record import PathRecord
 from plimsoll_lab.store.records import SCHEMA_VERSION, Outcome, WarningRecord
-from plimsoll_lab.store.run_record import LimitedBy, LoadRecord, PathRecord, SearchState
+from plimsoll_lab.store.search_record import LimitedBy, LoadRecord, SearchState
 from plimsoll_lab.suite.documents import Reference
 from plimsoll_lab.suite.settings import Settings
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.hosts.path import DATAGRAM_BYTES, OVERLOAD, PING_FRAME_BYTES, SEGMENT_BYTES
 from plimsoll_lab.problem import ENVIRONMENT, LabError
-from plimsoll_lab.store.run_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.suite.placement import paths
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import FULL_FRAME_BYTES, Topology
