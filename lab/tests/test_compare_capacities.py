@@ -9,9 +9,9 @@ from pathlib import Path
 from made_records import stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs
+from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.search_record import LimitedBy, SearchRecord, SearchSettingsRecord
-from plimsoll_lab.store.summary_record import ComparisonSummary
 from plimsoll_lab.suite.figures import FIGURES, capacity_figure
 from plimsoll_lab.suite.spec import SearchSettings
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from plimsoll_lab.analysis.searches import limits_text, over
+from plimsoll_lab.store.capacity_answer import CapacityAnswer, SearchSummary
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.store.summary_record import CapacityAnswer, RunSummary, SearchSummary
+from plimsoll_lab.store.summary_record import RunSummary
 
 
 def capacity_summary(run: RunRecord, summary: RunSummary) -> CapacityAnswer:

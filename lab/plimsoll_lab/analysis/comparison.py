@@ -13,10 +13,11 @@ from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
 from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
+from plimsoll_lab.store.comparison_summary import ComparisonSummary, LostPoint
 from plimsoll_lab.store.folder import RunFolder, refuse_twice
 from plimsoll_lab.store.records import Doubt, Outcome
 from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
-from plimsoll_lab.store.summary_record import CapacityRecord, ComparisonSummary, LostPoint, PointSummary, RunSummary
+from plimsoll_lab.store.summary_record import CapacityRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.settings import Settings
 

@@ -17,10 +17,10 @@ from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.percentile_charts import percentile_charts
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
+from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.store.summary_record import ComparisonSummary
 from plimsoll_lab.suite.figures import Figure
 
 SIDES = ("A", "B")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.terminal import BOLD, COLOURS, RED, Paint
 from plimsoll_lab.report.warning_lines import warning_lines
-from plimsoll_lab.store.summary_record import ComparisonSummary
+from plimsoll_lab.store.comparison_summary import ComparisonSummary
 
 
 def render_comparison(summary: ComparisonSummary, *, colour: bool) -> str:

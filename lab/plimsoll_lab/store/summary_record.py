@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plimsoll_lab.stats.results import Call, Control, Difference, Knee, Score
+from plimsoll_lab.stats.results import Call, Control, Knee, Score
 from plimsoll_lab.stats.summary import Interval, Summary
 from plimsoll_lab.store.form import Record
 from plimsoll_lab.store.network_record import PathRecord
 from plimsoll_lab.store.records import SCHEMA_VERSION, Outcome, WarningRecord
-from plimsoll_lab.store.search_record import LimitedBy, LoadRecord, SearchState
+from plimsoll_lab.store.search_record import LimitedBy
 from plimsoll_lab.suite.documents import Reference
 from plimsoll_lab.suite.settings import Settings
 
@@ -381,120 +381,3 @@ class RunSummary(Record):
     """Trials without a result, or measured again, with the reasons."""
     warnings: Sequence[WarningRecord]
     """Reasons to mistrust a result."""
-
-
-class SearchSummary(Record):
-    """One search in the answer of `lab capacity`."""
-
-    block: int
-    """Its block, from 1."""
-    state: SearchState
-    """How far it came."""
-    lower: int | None
-    """The highest load that met every limit."""
-    upper: int | None
-    """The lowest load that did not."""
-    limited_by: LimitedBy | None
-    """Who stopped the rise."""
-    loads: Sequence[LoadRecord]
-    """Every load that was tried."""
-
-
-class CapacityAnswer(Record):
-    """The answer of `lab capacity --json`: the capacity at its top."""
-
-    event: Literal["summary"] = "summary"
-    """What this line is."""
-    schema_version: Literal[1] = SCHEMA_VERSION
-    """Of this record's form."""
-    run: str
-    """Its folder."""
-    report: str
-    """Its page."""
-    status: Literal["complete", "interrupted"]
-    """Whether every search has ended."""
-    over: str
-    """What was varied: `connections` or `rate`."""
-    lower: int | None
-    """The highest load that met every limit."""
-    upper: int | None
-    """The lowest load that did not."""
-    held_s: float
-    """How long the confirming trials at `lower` lasted, in seconds."""
-    precision: float | None
-    """Relative distance of loads that the confirming trials tell apart; null where few lay near the
-    limit."""
-    finished: bool
-    """Whether the bounds came as near as they were asked to."""
-    limit: str
-    """The limits in one line."""
-    limited_by: LimitedBy | None
-    """Who stopped the rise."""
-    first_break: str | None
-    """What broke first, in words."""
-    causes: Sequence[str]
-    """What the server was short of, for scripts."""
-    answer: str
-    """In a sentence."""
-    generator_ceiling_per_s: float | None
-    """What the generator gets from a null server."""
-    valid: bool
-    """Whether the server was the limit and every search has ended."""
-    trials: int
-    """Trials measured."""
-    searches: Sequence[SearchSummary]
-    """Each search."""
-    lowers: Sequence[int]
-    """The lower bound of each search."""
-    spread: float | None
-    """Of the lower bounds, over their median."""
-    command: str
-    """Makes the same run again."""
-    warnings: Sequence[WarningRecord]
-    """Reasons to mistrust it."""
-
-
-class LostPoint(Record):
-    """A point that A's server completed and B's did not."""
-
-    point: Settings
-    """Where."""
-    outcome: Outcome | None
-    """How B ended there."""
-    reason: str | None
-    """In words."""
-
-
-class ComparisonSummary(Record):
-    """Stored runs of B beside stored runs of A: the answer of `lab compare --json`."""
-
-    event: Literal["summary"] = "summary"
-    """What this line is."""
-    schema_version: Literal[1] = SCHEMA_VERSION
-    """Of this record's form."""
-    baseline: str
-    """The first run of A."""
-    baselines: Sequence[str]
-    """Every run of A."""
-    run: str
-    """The first run of B."""
-    runs: Sequence[str]
-    """Every run of B."""
-    report: str
-    """The page of the first run of B."""
-    comparable: bool
-    """Whether the runs were made in environments that are alike."""
-    not_comparable: Sequence[str]
-    """Why they are not."""
-    valid: bool
-    """Whether every comparison could be made."""
-    worse: bool
-    """Whether B is shown to be worse in a figure, or lost a point."""
-    lost: Sequence[LostPoint]
-    """Points that A completed and B did not."""
-    points: Sequence[PointSummary]
-    """The points of the first run of B."""
-    verdicts: Sequence[Difference]
-    """Every figure at every point that all runs have."""
-    warnings: Sequence[WarningRecord]
-    """Reasons to mistrust it."""
