@@ -9,7 +9,8 @@ import pytest
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
-from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point
+from plimsoll_lab.analysis.points import summarise_point
+from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.store.program_output import LinkWindow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll_lab.analysis.summary import summarise_point
+from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.expand import expand

@@ -10,7 +10,9 @@ from typing import Literal
 import pytest
 from made_records import run_record, stored_run
 
-from plimsoll_lab.analysis.summary import doubtful_figures, summarise_point, summarise_run
+from plimsoll_lab.analysis.points import summarise_point
+from plimsoll_lab.analysis.run_warnings import doubtful_figures
+from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.experiment.plan import Request, reproducing_command
 from plimsoll_lab.experiment.run import point_record

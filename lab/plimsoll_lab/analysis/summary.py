@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -17,29 +15,19 @@ from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.imported import answer_imported
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.analysis.left_out import left_out
+from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.repeats import repeats_that_decide
+from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
 from plimsoll_lab.analysis.searches import describe_searches
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Ranking, can_say_anything
+from plimsoll_lab.stats.best import Question, Ranking
 from plimsoll_lab.stats.control import control_verdicts
-from plimsoll_lab.stats.results import Control
 from plimsoll_lab.stats.scores import score
-from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Doubt, Outcome, TrialRecord
-from plimsoll_lab.store.run_record import PointRecord, RunRecord
-from plimsoll_lab.store.summary_record import (
-    FigureSummary,
-    LimitSummary,
-    PointSummary,
-    RunSummary,
-    StopRecord,
-    TrialsSummary,
-    VerdictRecord,
-)
-from plimsoll_lab.suite.conditions import EXACT, OPERATORS
-from plimsoll_lab.suite.spec import Limit
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import PointSummary, RunSummary, StopRecord, TrialsSummary, VerdictRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +108,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         told = answer(evidence)
     else:
         told = [each.text for each in capacities]
-    seen = _seen(run, trials)
+    seen = warnings_by_code(run, trials)
     return RunSummary(
         run=str(folder.path),
         report=str(folder.report),
@@ -150,83 +138,14 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         left_out=[] if capacities else left_out(trials),
         warnings=graded(
             [
-                *_warnings(run, points, trials, len(answered)),
-                *_of_trials(seen, trials),
-                *_unlike(held),
+                *run_warnings(run, points, trials, len(answered)),
+                *warnings_of_trials(seen, trials),
+                *control_warnings(held),
                 *again,
                 *host_warnings(run),
             ],
             {code: len({trial.number for trial, _ in found}) for code, found in seen.items()},
         ),
-    )
-
-
-SPOILT = ("invalid", "generator_limited")
-"""Outcomes of a trial whose figures a network stated in one line shows all the same."""
-
-
-def summarise_point(
-    point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit], *, untrue: bool
-) -> PointSummary:
-    """A point over its trials; `untrue` where a path that it uses is not what was asked for."""
-    valid = [trial for trial in trials if trial.outcome == "ok"]
-    outcome, reason = _point_outcome(trials, valid)
-    shown = valid
-    one_line = bool((point.network or {}).get("one_line"))
-    spoilt = one_line and outcome in SPOILT
-    if spoilt and not valid:
-        shown = [trial for trial in trials if trial.outcome in SPOILT]
-    names = dict.fromkeys(name for trial in shown for name in trial.figures)
-    figures = {}
-    for name in names:
-        found = summarise([trial.figures[name] for trial in shown if name in trial.figures])
-        cv = found.stdev / abs(found.mean) if found.stdev and found.mean else None
-        figures[name] = FigureSummary(**asdict(found), cv=cv)
-    judged = [limit for limit in limits if not _cut_away(limit, valid)]
-    return PointSummary(
-        point=point.setting,
-        number=point.number,
-        n=len(trials),
-        valid_n=len(valid),
-        outcome=outcome,
-        reason=reason,
-        figures=figures,
-        doubtful=bool(figures) and (spoilt or untrue or len(judged) < len(limits)),
-        limits=[_limit(limit, valid, point) for limit in judged] if valid else [],
-    )
-
-
-def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[Outcome | None, str | None]:
-    """What most trials say; where as many have a result as have none, the results."""
-    if not trials:
-        return None, "not measured"
-    if 2 * len(valid) >= len(trials):
-        return "ok", None
-    counts = Counter(trial.outcome for trial in trials if trial.outcome != "ok")
-    outcome = max(counts, key=lambda each: counts[each])
-    reason = next(trial.reason for trial in trials if trial.outcome == outcome)
-    return outcome, reason
-
-
-def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
-    """Whether a limit cannot be judged, as its figure lies in time that the emulator disturbed."""
-    known = any(limit.figure in trial.figures for trial in valid)
-    return not known and any(trial.cut is not None and limit.figure in trial.cut.doubted for trial in valid)
-
-
-def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
-    """Whether the median meets a limit; every trial has to meet `==` and `!=`, as a median passes
-    over the one that does not.
-    """
-    values = [trial.figures[limit.figure] for trial in valid if limit.figure in trial.figures]
-    median = statistics.median(values) if values else None
-    judged = values if limit.operator in EXACT else [each for each in (median,) if each is not None]
-    return LimitSummary(
-        point=point.setting,
-        limit=limit.text,
-        figure=limit.figure,
-        median=median,
-        met=bool(judged) and all(OPERATORS[limit.operator](each, limit.value) for each in judged),
     )
 
 
@@ -270,149 +189,3 @@ def _held(trials: Sequence[TrialRecord]) -> int | None:
         (trial.server.get("summary") or {}).get("peak_connections") for trial in trials if trial.outcome == "hard_limit"
     ]
     return max((each for each in found if isinstance(each, int)), default=None)
-
-
-def _warnings(
-    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int
-) -> list[Doubt]:
-    warnings = []
-    planned, searching = len(run.trials), run.search is not None
-    warnings += doubtful_figures(run, points)
-    if len(trials) < planned and not searching:
-        warnings.append(
-            _warning(
-                "incomplete",
-                f"{len(trials)} of {planned} trials were measured",
-                f"plimsoll lab resume runs/{run.run} measures the rest",
-            )
-        )
-    if family and not can_say_anything(run.settings.repeat):
-        warnings.append(too_few_repetitions(run.settings.repeat))
-    few = [point for point in points if point.outcome == "ok" and point.valid_n < LEAST_BLOCKS]
-    if few and not searching:
-        least = min(point.valid_n for point in few)
-        warnings.append(
-            _warning(
-                "too_few_trials",
-                f"{len(few)} of {len(points)} points rest on fewer than {LEAST_BLOCKS} results, the least on {least}: "
-                "no interval of their medians reaches 95 %",
-                f"use at least {LEAST_BLOCKS} repetitions (--repeat)"
-                if run.imported is None
-                else f"import at least {LEAST_BLOCKS} files of each",
-            )
-        )
-    if searching and run.status != "complete":
-        warnings.append(
-            _warning(
-                "incomplete",
-                f"the run was ended after {len(trials)} trials, before its searches had",
-                f"plimsoll lab resume runs/{run.run} goes on with them",
-            )
-        )
-    return warnings if searching else [*warnings, *_discarded(points, trials)]
-
-
-def _seen(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, Doubt]]]:
-    """The warnings of single trials, by their code."""
-    seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
-    # Of a trial that is a finding about the server, the finding says all there is to say.
-    # A search goes where there are no results on purpose.
-    silent = {"hard_limit", "failed", *(("generator_limited", "invalid") if run.search is not None else ())}
-    for trial in (each for each in trials if each.outcome not in silent):
-        for doubt in trial.warnings:
-            seen.setdefault(doubt.code, []).append((trial, doubt))
-    return seen
-
-
-def _of_trials(seen: Mapping[str, Sequence[tuple[TrialRecord, Doubt]]], trials: Sequence[TrialRecord]) -> list[Doubt]:
-    """One warning of the run for all trials that have it."""
-    warnings = []
-    for code, found in seen.items():
-        # The middle one of them stands for all: neither the first nor the last.
-        example, doubt = found[len(found) // 2]
-        affected = len({each.number for each, _ in found})
-        message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {doubt.message}"
-        warnings.append(_warning(code, message, doubt.remedy))
-    return warnings
-
-
-def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Doubt]:
-    """Why figures over a network are marked as doubtful."""
-    doubtful = [point for point in points if point.doubtful]
-    if not doubtful:
-        return []
-    untrue = [path for record in network.latest(run) for path in record.paths if not path.within]
-    causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in untrue[:1]]
-    causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
-    causes += [
-        f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"
-        for point in doubtful
-        for limit in (run.limits if run.search is None else ())
-        if point.valid_n and limit.text not in {each.limit for each in point.limits}
-    ][:1]
-    return [
-        _warning(
-            "doubtful_figures",
-            f"the figures of {len(doubtful)} of {len(points)} points are doubtful, and marked by ?: "
-            + "; ".join(causes),
-            "use a quieter machine, or ask for a longer round trip or less load",
-        )
-    ]
-
-
-def _unlike(controls: Sequence[Control]) -> list[Doubt]:
-    """A control that differs from itself puts every verdict on its figure in doubt."""
-    differing = [each for each in controls if each.differs and each.ratio is not None]
-    if not differing:
-        return []
-    shown = "; ".join(
-        f"{each.figure} at {formatting.setting(each.at)}: {each.ratio:.3f} times itself" for each in differing
-    )
-    return [
-        _warning(
-            "control_differs",
-            f"one and the same server measured twice in each block was told from itself: {shown}",
-            "something other than the server moves these figures: look for what differs between trials of a block",
-        )
-    ]
-
-
-def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[Doubt]:
-    """Trials left out of points that have results all the same."""
-    valid = {point.number for point in points if point.outcome == "ok"}
-    again = sum(len(trial.attempts) for trial in trials)
-    warnings = []
-    if again:
-        message = f"{again} measurements were no results through no fault of the server, and were made again"
-        warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
-    spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]
-    if spoilt:
-        places = "; ".join(_words(point.point) for point in spoilt)
-        message = (
-            f"{len(spoilt)} of {len(points)} points have no result, for the generator or the machine was the limit"
-        )
-        warnings.append(_warning("no_result", f"{message}: {places}", "a quieter or larger machine, or a lighter load"))
-    left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
-    if not left_out:
-        return warnings
-    causes = ", ".join(f"{count} {outcome}" for outcome, count in left_out.items())
-    message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {causes}"
-    remedy = "the table says at which points, the trials' records say why"
-    return [*warnings, _warning("discarded", message, remedy)]
-
-
-def too_few_repetitions(repeat: int) -> Doubt:
-    """The doubt that a suite can never show a difference, however clear it is."""
-    return _warning(
-        "too_few_repetitions",
-        f"{repeat} repetitions cannot show any difference, however large",
-        f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
-    )
-
-
-def _warning(code: str, message: str, remedy: str) -> Doubt:
-    return Doubt(code=code, message=message, remedy=remedy)
-
-
-def _words(setting: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={formatting.value(value)}" for path, value in setting.items())

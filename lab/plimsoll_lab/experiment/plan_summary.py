@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
+from plimsoll_lab.analysis.run_warnings import too_few_repetitions
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.analysis.summary import too_few_repetitions
 from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything, detectable_ratio
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary

@@ -1,0 +1,83 @@
+"""A point over its trials: its outcome, its figures, its limits."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from plimsoll_lab.stats.summary import summarise
+from plimsoll_lab.store.records import Outcome, TrialRecord
+from plimsoll_lab.store.run_record import PointRecord
+from plimsoll_lab.store.summary_record import FigureSummary, LimitSummary, PointSummary
+from plimsoll_lab.suite.conditions import EXACT, OPERATORS
+from plimsoll_lab.suite.spec import Limit
+
+SPOILT = ("invalid", "generator_limited")
+"""Outcomes of a trial whose figures a network stated in one line shows all the same."""
+
+
+def summarise_point(
+    point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit], *, untrue: bool
+) -> PointSummary:
+    """A point over its trials; `untrue` where a path that it uses is not what was asked for."""
+    valid = [trial for trial in trials if trial.outcome == "ok"]
+    outcome, reason = _point_outcome(trials, valid)
+    shown = valid
+    one_line = bool((point.network or {}).get("one_line"))
+    spoilt = one_line and outcome in SPOILT
+    if spoilt and not valid:
+        shown = [trial for trial in trials if trial.outcome in SPOILT]
+    names = dict.fromkeys(name for trial in shown for name in trial.figures)
+    figures = {}
+    for name in names:
+        found = summarise([trial.figures[name] for trial in shown if name in trial.figures])
+        cv = found.stdev / abs(found.mean) if found.stdev and found.mean else None
+        figures[name] = FigureSummary(**asdict(found), cv=cv)
+    judged = [limit for limit in limits if not _cut_away(limit, valid)]
+    return PointSummary(
+        point=point.setting,
+        number=point.number,
+        n=len(trials),
+        valid_n=len(valid),
+        outcome=outcome,
+        reason=reason,
+        figures=figures,
+        doubtful=bool(figures) and (spoilt or untrue or len(judged) < len(limits)),
+        limits=[_limit(limit, valid, point) for limit in judged] if valid else [],
+    )
+
+
+def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[Outcome | None, str | None]:
+    """What most trials say; where as many have a result as have none, the results."""
+    if not trials:
+        return None, "not measured"
+    if 2 * len(valid) >= len(trials):
+        return "ok", None
+    counts = Counter(trial.outcome for trial in trials if trial.outcome != "ok")
+    outcome = max(counts, key=lambda each: counts[each])
+    reason = next(trial.reason for trial in trials if trial.outcome == outcome)
+    return outcome, reason
+
+
+def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
+    """Whether a limit cannot be judged, as its figure lies in time that the emulator disturbed."""
+    known = any(limit.figure in trial.figures for trial in valid)
+    return not known and any(trial.cut is not None and limit.figure in trial.cut.doubted for trial in valid)
+
+
+def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
+    """Whether the median meets a limit; every trial has to meet `==` and `!=`, as a median passes
+    over the one that does not.
+    """
+    values = [trial.figures[limit.figure] for trial in valid if limit.figure in trial.figures]
+    median = statistics.median(values) if values else None
+    judged = values if limit.operator in EXACT else [each for each in (median,) if each is not None]
+    return LimitSummary(
+        point=point.setting,
+        limit=limit.text,
+        figure=limit.figure,
+        median=median,
+        met=bool(judged) and all(OPERATORS[limit.operator](each, limit.value) for each in judged),
+    )

@@ -1,0 +1,164 @@
+"""Reasons to mistrust a run as a whole, from its points and its trials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from plimsoll_lab.analysis import formatting, network
+from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything
+from plimsoll_lab.stats.results import Control
+from plimsoll_lab.store.records import Doubt, TrialRecord
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.summary_record import PointSummary
+
+
+def run_warnings(
+    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int
+) -> list[Doubt]:
+    """Of a run that ended early, of repetitions that are too few, of trials that were left out."""
+    warnings = []
+    planned, searching = len(run.trials), run.search is not None
+    warnings += doubtful_figures(run, points)
+    if len(trials) < planned and not searching:
+        warnings.append(
+            _warning(
+                "incomplete",
+                f"{len(trials)} of {planned} trials were measured",
+                f"plimsoll lab resume runs/{run.run} measures the rest",
+            )
+        )
+    if family and not can_say_anything(run.settings.repeat):
+        warnings.append(too_few_repetitions(run.settings.repeat))
+    few = [point for point in points if point.outcome == "ok" and point.valid_n < LEAST_BLOCKS]
+    if few and not searching:
+        least = min(point.valid_n for point in few)
+        warnings.append(
+            _warning(
+                "too_few_trials",
+                f"{len(few)} of {len(points)} points rest on fewer than {LEAST_BLOCKS} results, the least on {least}: "
+                "no interval of their medians reaches 95 %",
+                f"use at least {LEAST_BLOCKS} repetitions (--repeat)"
+                if run.imported is None
+                else f"import at least {LEAST_BLOCKS} files of each",
+            )
+        )
+    if searching and run.status != "complete":
+        warnings.append(
+            _warning(
+                "incomplete",
+                f"the run was ended after {len(trials)} trials, before its searches had",
+                f"plimsoll lab resume runs/{run.run} goes on with them",
+            )
+        )
+    return warnings if searching else [*warnings, *_discarded(points, trials)]
+
+
+def warnings_by_code(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, Doubt]]]:
+    """The warnings of single trials, by their code."""
+    seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
+    # Of a trial that is a finding about the server, the finding says all there is to say.
+    # A search goes where there are no results on purpose.
+    silent = {"hard_limit", "failed", *(("generator_limited", "invalid") if run.search is not None else ())}
+    for trial in (each for each in trials if each.outcome not in silent):
+        for doubt in trial.warnings:
+            seen.setdefault(doubt.code, []).append((trial, doubt))
+    return seen
+
+
+def warnings_of_trials(
+    seen: Mapping[str, Sequence[tuple[TrialRecord, Doubt]]], trials: Sequence[TrialRecord]
+) -> list[Doubt]:
+    """One warning of the run for all trials that have it."""
+    warnings = []
+    for code, found in seen.items():
+        # The middle one of them stands for all: neither the first nor the last.
+        example, doubt = found[len(found) // 2]
+        affected = len({each.number for each, _ in found})
+        message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {doubt.message}"
+        warnings.append(_warning(code, message, doubt.remedy))
+    return warnings
+
+
+def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Doubt]:
+    """Why figures over a network are marked as doubtful."""
+    doubtful = [point for point in points if point.doubtful]
+    if not doubtful:
+        return []
+    untrue = [path for record in network.latest(run) for path in record.paths if not path.within]
+    causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in untrue[:1]]
+    causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][
+        :1
+    ]
+    causes += [
+        f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"
+        for point in doubtful
+        for limit in (run.limits if run.search is None else ())
+        if point.valid_n and limit.text not in {each.limit for each in point.limits}
+    ][:1]
+    return [
+        _warning(
+            "doubtful_figures",
+            f"the figures of {len(doubtful)} of {len(points)} points are doubtful, and marked by ?: "
+            + "; ".join(causes),
+            "use a quieter machine, or ask for a longer round trip or less load",
+        )
+    ]
+
+
+def control_warnings(controls: Sequence[Control]) -> list[Doubt]:
+    """A control that differs from itself puts every verdict on its figure in doubt."""
+    differing = [each for each in controls if each.differs and each.ratio is not None]
+    if not differing:
+        return []
+    shown = "; ".join(
+        f"{each.figure} at {formatting.setting(each.at)}: {each.ratio:.3f} times itself" for each in differing
+    )
+    return [
+        _warning(
+            "control_differs",
+            f"one and the same server measured twice in each block was told from itself: {shown}",
+            "something other than the server moves these figures: look for what differs between trials of a block",
+        )
+    ]
+
+
+def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[Doubt]:
+    """Trials left out of points that have results all the same."""
+    valid = {point.number for point in points if point.outcome == "ok"}
+    again = sum(len(trial.attempts) for trial in trials)
+    warnings = []
+    if again:
+        message = f"{again} measurements were no results through no fault of the server, and were made again"
+        warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
+    spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]
+    if spoilt:
+        places = "; ".join(_words(point.point) for point in spoilt)
+        message = (
+            f"{len(spoilt)} of {len(points)} points have no result, for the generator or the machine was the limit"
+        )
+        warnings.append(_warning("no_result", f"{message}: {places}", "a quieter or larger machine, or a lighter load"))
+    left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
+    if not left_out:
+        return warnings
+    causes = ", ".join(f"{count} {outcome}" for outcome, count in left_out.items())
+    message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {causes}"
+    remedy = "the table says at which points, the trials' records say why"
+    return [*warnings, _warning("discarded", message, remedy)]
+
+
+def too_few_repetitions(repeat: int) -> Doubt:
+    """The doubt that a suite can never show a difference, however clear it is."""
+    return _warning(
+        "too_few_repetitions",
+        f"{repeat} repetitions cannot show any difference, however large",
+        f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
+    )
+
+
+def _warning(code: str, message: str, remedy: str) -> Doubt:
+    return Doubt(code=code, message=message, remedy=remedy)
+
+
+def _words(setting: Mapping[str, object]) -> str:
+    return ", ".join(f"{path}={formatting.value(value)}" for path, value in setting.items())
