@@ -1,0 +1,184 @@
+"""The parts of a trial but its generators: started in the order that their references ask for, each
+waited for until it can be connected to, and stopped in the reverse order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plimsoll_lab.hosts.external_server import external_server
+from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.problem import StartError
+from plimsoll_lab.store.program_output import Ready, read_output
+from plimsoll_lab.store.records import CutRecord, Json
+from plimsoll_lab.suite.placement import SERVER, start_order
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Point, Role, Suite
+from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
+from plimsoll_lab.trial.events import last_event
+from plimsoll_lab.trial.generators import TrialFailure
+from plimsoll_lab.trial.stage import Stage
+from plimsoll_lab.trial.validity import ending
+from plimsoll_lab.trial.window import Window
+
+DRAIN_S = 10.0
+"""A server of ours drains for at most five seconds; twice that, and it hangs."""
+CONNECT_EVERY_S = 0.005
+"""How often a foreign server's port is tried until it answers."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Seen:
+    """What is seen of a trial as it goes on: it is recorded however the trial ends."""
+
+    records: Path
+    """Where its parts write their files."""
+    server: Json = field(default_factory=dict)
+    """Of the server under test."""
+    load: Json = field(default_factory=dict)
+    """Of the measured generators, together."""
+    roles: list[Json] = field(default_factory=list)
+    """Of each further part."""
+    network: Json = field(default_factory=dict)
+    """Of the emulator."""
+    hosts: Json = field(default_factory=dict)
+    """Of every host over the window."""
+    captures: list[Json] = field(default_factory=list)
+    """Of each capture."""
+    cut: CutRecord | None = None
+    """What the emulator's moments leave of the window."""
+    connections: list[Json] = field(default_factory=list)
+    """Of each connection of the measured generators, where the suite asks for that."""
+    seconds: list[list[Json]] = field(default_factory=list)
+    """Of each measured generator, what it completed in each second."""
+    window: Window = field(default_factory=Window)
+    """Of the window."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A part that is up."""
+
+    name: str
+    """Its name."""
+    role: Role | None
+    """None for the server under test."""
+    process: Process
+    """Its process."""
+    seen: Json
+    """Its record."""
+
+
+def start_parts(
+    stack: contextlib.ExitStack,
+    stage: Stage,
+    binary: str,
+    suite: Suite,
+    point: Point,
+    seen: Seen,
+    addresses: dict[str, str],
+) -> Iterator[Part]:
+    """Start every part but the generators, each once those that it names are ready."""
+    roles = {role.name: role for role in point.roles}
+    for name in start_order(point.server, point.roles, source=suite.source):
+        role = roles.get(name)
+        host = stage.host(point.place.server if role is None else role.on)
+        settings = point.server if role is None else role.settings
+        command, probe, must_be_ready = _command(host, binary, suite, role, settings, addresses)
+        command = in_records(command, host, seen.records)
+        record: Json = seen.server if role is None else {"name": name, "kind": role.kind, "host": host.name}
+        record["command"] = command
+        if role is not None:
+            seen.roles.append(record)
+        started: AbstractContextManager[Process] = (
+            host.start(command, role=name, metered=True) if command else external_server()
+        )
+        try:
+            process = stack.enter_context(started)
+        except StartError as missing:
+            # Ours are one file, which every trial needs; what a suite names is one contender's.
+            if command[0] == host.program(binary):
+                raise
+            raise TrialFailure(str(missing)) from None
+        record["metering"] = process.meter_source
+        addresses[name] = host.addresses[0]
+        if must_be_ready:
+            who = "the server" if role is None else f"the role {name}"
+            addresses[name] = _await_ready(host, process, probe, suite.run.ready_timeout, record, who)
+        yield Part(name=name, role=role, process=process, seen=record)
+
+
+def _command(
+    host: Host, binary: str, suite: Suite, role: Role | None, settings: Settings, addresses: Mapping[str, str]
+) -> tuple[list[str], str | None, bool]:
+    """A part's command, the address to try until it answers, and whether it is waited for at
+    all.
+    """
+    if role is not None and role.kind == "forward":
+        return forward_command(host, binary, settings, addresses, role.name), None, True
+    if role is not None and role.kind == "command":
+        command, probe = foreign_command(host, suite, settings, addresses)
+        return command, probe, probe is not None
+    name = SERVER if role is None else role.name
+    return (*server_command(host, binary, suite, settings, addresses, name), True)
+
+
+def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: float, seen: Json, who: str) -> str:
+    """The address a part can be connected to."""
+    deadline = time.monotonic() + timeout_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        if probe is not None and host.accepts(probe):
+            seen["ready"] = {"addresses": [probe]}
+            return probe
+        ready = last_event(process.take_lines(), "ready")
+        if ready is not None and probe is None:
+            seen["ready"] = ready
+            return _reachable(read_output(Ready, ready, who).addresses[0], host)
+        code = process.exit_code()
+        if code is not None:
+            raise TrialFailure(f"{who} ended before it was ready: {ending(code, process.stderr_tail())}")
+        host.wait([process], left_s if probe is None else min(left_s, CONNECT_EVERY_S))
+    said = process.stderr_tail() or "nothing"
+    raise TrialFailure(f"{who} was not ready within {timeout_s:g} s; it said: {said.splitlines()[-1]}")
+
+
+def _reachable(address: str, host: Host) -> str:
+    """Where others reach a part that listens on all of its host's addresses."""
+    name, _, port = address.rpartition(":")
+    return f"{host.addresses[0]}:{port}" if name in {"0.0.0.0", "[::]", "*"} else address  # noqa: S104 - read, not bound
+
+
+def ended_role(parts: Mapping[str, Part]) -> str | None:
+    """Which role ended during the trial, where one did; a command may, if it ends well."""
+    for name, part in parts.items():
+        code = part.process.exit_code()
+        if part.role is not None and code is not None and (part.role.kind != "command" or code != 0):
+            return f"the role {name} ended during the trial: {ending(code, part.process.stderr_tail())}"
+    return None
+
+
+def stop_parts(parts: Mapping[str, Part], window: Window) -> None:
+    """End every part, the last one first, and complete its record."""
+    for name, part in reversed(list(parts.items())):
+        code = part.process.exit_code()
+        lines = part.process.take_lines()
+        if code is None:
+            code = part.process.stop(grace_s=DRAIN_S)
+        part.seen["exit_code"] = code
+        part.seen["summary"] = last_event(lines + part.process.take_lines(), "summary")
+        part.seen["stderr_tail"] = part.process.stderr_tail()
+        if part.role is not None:
+            part.seen.update(cost_of(name, window))
+
+
+def cost_of(name: str, window: Window) -> Json:
+    """What a part cost within the window; empty where it was not metered."""
+    last = window.others_last.get(name)
+    if last is None:
+        return {}
+    return {"cpu_cores": window.cpu_cores(name), "memory_bytes": last.memory_bytes}
