@@ -87,9 +87,7 @@ def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Dou
         return []
     untrue = [path for record in network.latest(run) for path in record.paths if not path.within]
     causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in untrue[:1]]
-    causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][
-        :1
-    ]
+    causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
     causes += [
         f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"
         for point in doubtful
