@@ -29,6 +29,19 @@ impl Sent {
     }
 }
 
+/// How much a peer has acknowledged, from look to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Acknowledged(Option<u64>);
+
+impl Acknowledged {
+    /// Looks; returns whether the peer has acknowledged bytes since the last look, and `None` at
+    /// the first one.
+    pub fn look(&mut self, sent: Sent) -> Option<bool> {
+        let before = self.0.replace(sent.acknowledged)?;
+        Some(sent.acknowledged != before)
+    }
+}
+
 /// What a look decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -41,7 +54,7 @@ pub enum Verdict {
 /// The progress of a connection whose output waits.
 #[derive(Clone, Copy, Debug)]
 pub struct SendProgress {
-    acknowledged: Option<u64>,
+    acknowledged: Acknowledged,
     /// The last look that found progress.
     since: Instant,
 }
@@ -49,22 +62,24 @@ pub struct SendProgress {
 impl SendProgress {
     /// Output begins to wait.
     pub fn begin(now: Instant) -> SendProgress {
-        SendProgress { acknowledged: None, since: now }
+        SendProgress { acknowledged: Acknowledged::default(), since: now }
     }
 
-    /// When to look for the first time.
-    pub fn first_look(&self, timeout: Duration) -> Instant {
-        self.since + timeout / LOOKS
+    /// When to look, if not before.
+    pub fn next_look(&self, now: Instant, timeout: Duration) -> Instant {
+        (self.since + timeout).min(now + timeout / LOOKS)
     }
 
     /// Looks. Where the peer has taken everything, whatever waits does not wait for it.
     pub fn look(&mut self, now: Instant, sent: Sent, timeout: Duration) -> Verdict {
-        if sent.unacknowledged == 0 || self.acknowledged != Some(sent.acknowledged) {
-            *self = SendProgress { acknowledged: Some(sent.acknowledged), since: now };
+        // Before the first look it may have taken some.
+        let takes = self.acknowledged.look(sent).unwrap_or(true);
+        if takes || sent.unacknowledged == 0 {
+            self.since = now;
         } else if now.saturating_duration_since(self.since) >= timeout {
             return Verdict::GiveUp;
         }
-        Verdict::LookAgain((self.since + timeout).min(now + timeout / LOOKS))
+        Verdict::LookAgain(self.next_look(now, timeout))
     }
 }
 
@@ -81,7 +96,7 @@ mod tests {
         const WRITTEN: u64 = u64::MAX / 2;
         let start = Instant::now();
         let mut progress = SendProgress::begin(start);
-        let mut now = progress.first_look(timeout);
+        let mut now = progress.next_look(start, timeout);
         while now < start + Duration::from_secs(86_400) {
             let acknowledged = acknowledged(now - start);
             let sent = Sent { acknowledged, unacknowledged: WRITTEN - acknowledged };

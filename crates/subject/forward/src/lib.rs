@@ -32,7 +32,6 @@ mod relay;
 mod reload;
 mod route;
 mod shared;
-mod stall;
 pub mod table;
 mod totals;
 mod transfer;

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use plimsoll_reactor::progress::{SendProgress, Sent, Verdict};
 use plimsoll_sys::net;
 
 use super::{Connection, Next, Stage};
@@ -18,7 +19,7 @@ impl Connection {
         drop(gone);
         self.up.clear(pool);
         self.down.clear(pool);
-        self.stage = Stage::Dismissing { survivor, end, since: now, progress: now, unacknowledged: usize::MAX };
+        self.stage = Stage::Dismissing { survivor, end, since: now, progress: SendProgress::begin(now) };
         self.check_delivery(now)
     }
 
@@ -33,12 +34,10 @@ impl Connection {
         };
         let Stage::Dismissing { survivor, .. } = self.stage else { return Next::Waits };
         let found = endpoint(self, survivor);
-        let Stage::Dismissing { end, progress, unacknowledged, .. } = &mut self.stage else { return Next::Waits };
+        let Stage::Dismissing { end, progress, .. } = &mut self.stage else { return Next::Waits };
         let Some((waits, alive)) = found else { return Next::Closes(self.ending()) };
-        if waits < *unacknowledged {
-            (*progress, *unacknowledged) = (now, waits);
-        }
-        if alive && now < *progress + limit {
+        // Nothing more is written, so what waits says how much it has acknowledged.
+        if alive && progress.look(now, Sent::new(0, waits), limit) != Verdict::GiveUp {
             return Next::Waits;
         }
         if *end == End::Reset {

@@ -1,9 +1,11 @@
 //! One relayed connection: its two sockets, and what waits between them.
 //!
-//! How it comes by its server is in `connecting`, when it has taken too long in `timing`, and how
-//! its last side is let go of in `lingering`.
+//! How it comes by its server is in `connecting`, whether its sides take what is sent to them in
+//! `delivery`, when it has taken too long in `timing`, and how its last side is let go of in
+//! `lingering`.
 
 mod connecting;
+mod delivery;
 mod lingering;
 mod timing;
 
@@ -16,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::deadline::LazyTimer;
+use plimsoll_reactor::progress::SendProgress;
 use plimsoll_reactor::slab::Key;
 use plimsoll_reactor::timer::Timer;
 use plimsoll_sys::net;
@@ -28,10 +31,10 @@ use crate::outbox::Message;
 use crate::pool::Pool;
 use crate::relay::{End, Relay, Side, Step, Verdict};
 use crate::route::{Route, Server, Target};
-use crate::stall::Stall;
 use crate::transfer::{self, Channel, Endpoint, Transfer, Turn, Watch};
 
 pub(crate) use connecting::{Attempts, was_connected};
+use delivery::Delivery;
 
 /// See the head of this file.
 pub(crate) struct Connection {
@@ -50,7 +53,7 @@ pub(crate) struct Connection {
     /// It fires when the rule's bandwidth allows for more.
     pub(crate) resumes: Option<Timer>,
     /// While a side does not take what is sent to it.
-    stall: Option<Box<Stall>>,
+    delivery: Option<Box<Delivery>>,
     /// Its readiness is asked for each time anew, and its turns are apart: see
     /// `event_loop/pacing.rs`.
     pub(crate) paced: bool,
@@ -84,8 +87,7 @@ pub(crate) enum Stage {
         survivor: Side,
         end: End,
         since: Instant,
-        progress: Instant,
-        unacknowledged: usize,
+        progress: SendProgress,
     },
 }
 
@@ -142,7 +144,7 @@ impl Connection {
             active: now,
             timer: LazyTimer::default(),
             resumes: None,
-            stall: None,
+            delivery: None,
             paced: false,
             is_delayed: false,
             exchange: Exchange::default(),
@@ -272,11 +274,9 @@ impl Connection {
             channel.is_holding() && sink.as_ref().is_some_and(|endpoint| !endpoint.writable)
         };
         let blocked = [is_blocked(&self.up, &self.server), is_blocked(&self.down, &self.client)];
-        if blocked == [false; 2] && self.stall.is_none() {
-            return;
+        if blocked != [false; 2] || self.delivery.is_some() {
+            self.delivery.get_or_insert_default().note(blocked, now);
         }
-        let stall = self.stall.get_or_insert_with(|| Box::new(Stall::new(now)));
-        (0..2).for_each(|direction| stall.note(direction, blocked[direction], written[direction], now));
     }
 
     /// The direction whose source is `side`, while both sides are there.
@@ -320,7 +320,7 @@ impl Connection {
 
     /// Whether a side may not take what is sent to it, so that the deadline may have come nearer.
     pub(crate) fn is_watched(&self) -> bool {
-        self.stall.is_some()
+        self.delivery.is_some()
     }
 
     /// How much was read so far from the client, and from the server.

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::progress::{LOOKS, Sent};
 use plimsoll_sys::net;
 
+use super::delivery::Finding;
 use super::{Connection, Stage};
 use crate::ending::Ending;
-use crate::stall::{self, Stall};
+use crate::transfer::Endpoint;
 
 /// The kernel tells nobody when it has delivered what it holds for a side, so it is looked at again
 /// and again: soon at first, then less and less often.
@@ -25,12 +27,13 @@ impl Connection {
             }
             Stage::Relaying => {
                 let silence = (self.active + self.silence_limit()).max(now);
-                let look = self.stall.as_ref().and_then(|stall| stall.next_look(limits.send));
+                let look = self.delivery.as_ref().and_then(|delivery| delivery.next_look(now, limits.send));
                 look.map_or(silence, |look| look.min(silence))
             }
             Stage::Dismissing { since, progress, .. } => {
                 let passed = now.saturating_duration_since(*since);
-                (*progress + limits.half_close).min(now + (passed / 4).clamp(FIRST_LOOK, LATER_LOOKS))
+                let look = progress.next_look(now, limits.half_close);
+                look.min(now + (passed / 4).clamp(FIRST_LOOK, LATER_LOOKS))
             }
         }
     }
@@ -46,35 +49,29 @@ impl Connection {
     pub(crate) fn look(&mut self, now: Instant) -> Result<Instant, Ending> {
         let (limits, silence) = (self.route.rule.limits, self.silence_limit());
         let is_silent = now >= self.active + silence;
-        if !is_silent && self.stall.is_none() {
+        if !is_silent && self.delivery.is_none() {
             return Ok(self.deadline(now));
         }
-        let stall = self.stall.get_or_insert_with(|| Box::new(Stall::new(now)));
-        let mut first_look = false;
-        for (direction, sink, written) in
-            [(0, &self.server, self.relay.up.bytes), (1, &self.client, self.relay.down.bytes)]
-        {
-            let Some(sink) = sink else { continue };
-            let waits = net::unacknowledged(&sink.socket).unwrap_or(0) as u64;
-            stall.count(direction, written);
-            match stall.look(direction, waits, self.active, now) {
-                Some(true) => self.active = now,
-                Some(false) => {}
-                None => first_look |= waits > 0,
-            }
-        }
-        if stall.is_over(limits.send, now) {
-            return Err(Ending::SendTimeout);
+        let sent = |sink: &Option<Endpoint>, written| {
+            let waits = sink.as_ref().and_then(|sink| net::unacknowledged(&sink.socket).ok());
+            Sent::new(written, waits.unwrap_or(0))
+        };
+        let sent = [sent(&self.server, self.relay.up.bytes), sent(&self.client, self.relay.down.bytes)];
+        let delivery = self.delivery.get_or_insert_default();
+        let found = delivery.look(sent, self.active, limits.send, now);
+        match found {
+            Finding::GivesUp => return Err(Ending::SendTimeout),
+            Finding::Takes => self.active = now,
+            Finding::Unknown | Finding::Nothing => {}
         }
         if now < self.active + silence {
-            if !stall.is_blocked() {
-                self.stall = None;
+            if !delivery.is_blocked() {
+                self.delivery = None;
             }
             return Ok(self.deadline(now));
         }
-        if first_look {
-            // Whether a side takes what the kernel holds for it the next look tells.
-            return Ok(now + stall::look_interval(silence));
+        if found == Finding::Unknown {
+            return Ok(now + silence / LOOKS);
         }
         Err(if self.is_half() { Ending::HalfClose } else { Ending::Idle })
     }

@@ -130,8 +130,9 @@ impl<S: AsFd> Sender<'_, S> {
             return Ok(());
         }
         let mut waiting = self.timeout.map(|timeout| {
-            let progress = SendProgress::begin(Instant::now());
-            (progress, timeout, progress.first_look(timeout))
+            let now = Instant::now();
+            let progress = SendProgress::begin(now);
+            (progress, timeout, progress.next_look(now, timeout))
         });
         while !unsent.is_empty() {
             exchange.bytes_sent += unsent.flush(self.socket, Room::Told)?;

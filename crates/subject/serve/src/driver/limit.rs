@@ -36,7 +36,7 @@ impl Limit {
         if limited.sending.is_none() {
             let progress = SendProgress::begin(now);
             limited.sending = Some(progress);
-            limited.deadline.set(Some(progress.first_look(timeout)), wheel, key);
+            limited.deadline.set(Some(progress.next_look(now, timeout)), wheel, key);
         }
     }
 
