@@ -22,6 +22,9 @@ use crate::queue::{Order, Shape};
 /// A full Ethernet frame, by which packets on their way are counted.
 const FULL_FRAME_BITS: u128 = 1514 * 8;
 
+/// The handle of every netem that is made.
+pub const NETEM_HANDLE: &str = "10:";
+
 /// A command and its arguments.
 pub type Command = Vec<String>;
 
@@ -64,6 +67,15 @@ pub enum Passage {
     Out(String),
 }
 
+impl Passage {
+    /// The device.
+    pub fn device(&self) -> &str {
+        match self {
+            Passage::In(device) | Passage::Out(device) => device,
+        }
+    }
+}
+
 /// One direction of a link: where its packets are counted as they come and as they go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direction {
@@ -71,11 +83,14 @@ pub struct Direction {
     pub from: String,
     /// Where they go.
     pub to: String,
-    /// Counts what is offered.
+    /// Where they come in.
     pub offered: Passage,
-    /// Counts what is delivered, and what is dropped before.
+    /// Where they go out; the same for a link that is one device.
     pub delivered: Passage,
-    /// Whether it may lose packets because it was asked to: in a rate's queue, or by chance.
+    /// The device whose netem ([`NETEM_HANDLE`]) shapes them. It counts what it drops, and its
+    /// device does not.
+    pub shaper: Option<String>,
+    /// Whether netem may drop packets because it was asked to: in a rate's queue, or by chance.
     pub is_lossy: bool,
 }
 
@@ -118,7 +133,8 @@ pub fn directions(config: &Config) -> Vec<Direction> {
         [(one.clone(), other.clone(), there, &link.forward), (other, one, back, &link.reverse)].map(
             |(from, to, [offered, delivered], shape)| {
                 let is_lossy = shape.rate.is_some() || shape.loss > 0.0;
-                Direction { from, to, offered, delivered, is_lossy }
+                let shaper = is_shaped(shape).then(|| delivered.device().to_owned());
+                Direction { from, to, offered, delivered, shaper, is_lossy }
             },
         )
     };
@@ -220,7 +236,7 @@ fn shape(device: &str, shape: &Shape) -> Vec<Step> {
     let delay = format!("{}us", shape.delay.as_micros());
     let jitter = format!("{}us", shape.jitter.as_micros());
     let loss = format!("{}%", shape.loss * 100.0);
-    let mut netem = [&qdisc[..], place, &["handle", "10:", "netem", "limit", &limit, "delay", &delay]].concat();
+    let mut netem = [&qdisc[..], place, &["handle", NETEM_HANDLE, "netem", "limit", &limit, "delay", &delay]].concat();
     if !shape.jitter.is_zero() {
         netem.push(&jitter);
     }
@@ -231,7 +247,7 @@ fn shape(device: &str, shape: &Shape) -> Vec<Step> {
     if shape.order == Order::Kept && !shape.jitter.is_zero() {
         // netem sends in the order of its queue; its own is sorted by time, a plain one is not
         // (tc-netem(8)).
-        let plain = ["parent", "10:", "handle", "20:", "pfifo", "limit", &limit];
+        let plain = ["parent", NETEM_HANDLE, "handle", "20:", "pfifo", "limit", &limit];
         steps.push(Step::change(&[&qdisc[..], &plain].concat()));
     }
     steps

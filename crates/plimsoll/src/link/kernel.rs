@@ -10,27 +10,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
-use plimsoll_link::kernel::{self, Command, Direction, Passage, Step};
+use plimsoll_link::kernel::{self, Command, Direction, NETEM_HANDLE, Passage, Step};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::outcome::Environment;
 
-/// One direction of one link, as its devices count it. netem does not say when it was late, and
-/// counts the packets that it lost and those that found its queue full together.
-#[derive(Debug, Serialize)]
+/// One direction of one link, as its devices and their netem count it. netem does not say when it
+/// was late, and counts the packets that it lost and those that found its queue full together.
+#[derive(Debug, PartialEq, Serialize)]
 pub(super) struct DeviceCounts {
     pub(super) from: String,
     pub(super) to: String,
     pub(super) offered: u64,
+    /// Without those of packets that were dropped where they came in.
     pub(super) offered_bytes: u64,
     pub(super) delivered: u64,
     pub(super) delivered_bytes: u64,
     pub(super) dropped: u64,
-    /// Those of the dropped that nobody asked to be dropped: all, where the direction has neither a
-    /// rate nor a loss. Where it has, they cannot be told apart, and it is 0.
+    /// Those of the dropped that nobody asked to be dropped: what the devices dropped, and what
+    /// netem did where the direction has neither a rate nor a loss.
     pub(super) dropped_by_fault: u64,
 }
 
@@ -106,22 +107,36 @@ impl Made {
     }
 
     fn counts(&self) -> anyhow::Result<Vec<DeviceCounts>> {
-        let table = std::fs::read_to_string("/proc/self/net/dev").context("the interfaces cannot be counted")?;
-        let counts = self.directions.iter().map(|direction| {
-            let (offered, delivered) = (read(&table, &direction.offered)?, read(&table, &direction.delivered)?);
-            Ok(DeviceCounts {
-                from: direction.from.clone(),
-                to: direction.to.clone(),
-                offered: offered.packets,
-                offered_bytes: offered.bytes,
-                delivered: delivered.packets,
-                delivered_bytes: delivered.bytes,
-                dropped: delivered.dropped,
-                dropped_by_fault: if direction.is_lossy { 0 } else { delivered.dropped },
-            })
-        });
-        counts.collect()
+        let devices = std::fs::read_to_string("/proc/self/net/dev").context("the interfaces cannot be counted")?;
+        let shapers = match self.directions.iter().any(|direction| direction.shaper.is_some()) {
+            true => read_qdiscs(&output_of(&QDISCS.map(str::to_owned)).map_err(|why| anyhow!(Environment(why)))?)?,
+            false => Vec::new(),
+        };
+        self.directions.iter().map(|direction| count(direction, &devices, &shapers)).collect()
     }
+}
+
+/// Counts a direction from /proc/net/dev and what netem has dropped.
+fn count(direction: &Direction, devices: &str, shapers: &[Qdisc]) -> anyhow::Result<DeviceCounts> {
+    let (came, left) = (read(devices, &direction.offered)?, read(devices, &direction.delivered)?);
+    // What a device drops is not among its packets.
+    let dropped_on_entry = came.dropped;
+    let dropped_on_exit = if direction.offered == direction.delivered { 0 } else { left.dropped };
+    let dropped_by_device = dropped_on_entry + dropped_on_exit;
+    let dropped_by_netem = match &direction.shaper {
+        Some(device) => shapers.iter().find(|qdisc| qdisc.is_netem_of(device)).with_context(|| gone(device))?.drops,
+        None => 0,
+    };
+    Ok(DeviceCounts {
+        from: direction.from.clone(),
+        to: direction.to.clone(),
+        offered: came.packets + dropped_on_entry,
+        offered_bytes: came.bytes,
+        delivered: left.packets,
+        delivered_bytes: left.bytes,
+        dropped: dropped_by_device + dropped_by_netem,
+        dropped_by_fault: dropped_by_device + if direction.is_lossy { 0 } else { dropped_by_netem },
+    })
 }
 
 /// What a device has counted, one way.
@@ -132,16 +147,45 @@ struct Passed {
 }
 
 /// A passage's row of /proc/net/dev (proc_net(5)): bytes, packets, errs and drop of what is
-/// received, four more, and the same of what is sent.
+/// received, four more, and the same of what is sent. A packet that waits for a CPU in vain counts
+/// as dropped where it is received, and where it was sent (the kernel's enqueue_to_backlog in
+/// net/core/dev.c, veth_xmit in drivers/net/veth.c).
 fn read(table: &str, passage: &Passage) -> anyhow::Result<Passed> {
-    let (device, first) = match passage {
-        Passage::In(device) => (device, 0),
-        Passage::Out(device) => (device, 8),
+    let first = match passage {
+        Passage::In(_) => 0,
+        Passage::Out(_) => 8,
     };
-    let row = table.lines().find_map(|line| line.trim().strip_prefix(device.as_str())?.strip_prefix(':'));
+    let device = passage.device();
+    let row = table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let column = |place: usize| row?.split_whitespace().nth(first + place)?.parse().ok();
-    (|| Some(Passed { bytes: column(0)?, packets: column(1)?, dropped: column(3)? }))()
-        .with_context(|| format!("`{device}` is gone: another program removed it; start the link again"))
+    (|| Some(Passed { bytes: column(0)?, packets: column(1)?, dropped: column(3)? }))().with_context(|| gone(device))
+}
+
+fn gone(device: &str) -> String {
+    format!("`{device}` is gone: another program removed it; start the link again")
+}
+
+/// The statistics of every qdisc of this namespace (tc(8)): /proc/net/dev leaves out what they
+/// drop.
+const QDISCS: [&str; 5] = ["tc", "-statistics", "-json", "qdisc", "show"];
+
+/// A qdisc, as tc(8) prints it.
+#[derive(Debug, Deserialize)]
+struct Qdisc {
+    dev: String,
+    handle: String,
+    drops: u64,
+}
+
+impl Qdisc {
+    fn is_netem_of(&self, device: &str) -> bool {
+        self.dev == device && self.handle == NETEM_HANDLE
+    }
+}
+
+fn read_qdiscs(text: &str) -> anyhow::Result<Vec<Qdisc>> {
+    serde_json::from_str(text)
+        .with_context(|| format!("`{}` printed no counts; install iproute2 4.18 or later", QDISCS.join(" ")))
 }
 
 fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
@@ -161,6 +205,11 @@ fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
 }
 
 fn carry_out(command: &Command) -> Result<(), String> {
+    output_of(command).map(drop)
+}
+
+/// Runs a command, and returns what it printed.
+fn output_of(command: &[String]) -> Result<String, String> {
     let (program, arguments) = command.split_first().ok_or("an empty command")?;
     // A group of its own: an interrupt from the terminal must not end what makes or removes a
     // device.
@@ -170,7 +219,7 @@ fn carry_out(command: &Command) -> Result<(), String> {
         .output()
         .map_err(|error| format!("`{program}` does not run ({error}); install iproute2"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -180,4 +229,57 @@ fn carry_out(command: &Command) -> Result<(), String> {
         ""
     };
     Err(format!("`{}` said: {said}{mend}", command.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+Inter-| Receive                                             | Transmit
+ face | bytes packets errs drop fifo frame compressed multicast | bytes packets errs drop fifo colls carrier compressed
+   p0x:  1000 10 0 3 0 0 0 0  2000 20 0 4 0 0 0 0
+   p0y:  3000 30 0 0 0 0 0 0   700  7 0 2 0 0 0 0
+";
+
+    fn counted(links: &str) -> Vec<DeviceCounts> {
+        let text = format!(r#"{{"devices": ["h1"], "switches": ["s1"], "links": [{{"ends": ["h1", "s1"]{links}}}]}}"#);
+        let config = Config::read(&text).expect("a sound configuration");
+        let qdiscs = r#"[{"kind": "htb", "dev": "p0y", "handle": "1:", "root": true, "drops": 99},
+            {"kind": "netem", "dev": "p0y", "handle": "10:", "drops": 5}]"#;
+        let shapers = read_qdiscs(qdiscs).expect("JSON");
+        let directions = kernel::directions(&config);
+        directions.iter().map(|direction| count(direction, TABLE, &shapers).expect("all is there")).collect()
+    }
+
+    fn packets(counts: &DeviceCounts) -> [u64; 4] {
+        [counts.offered, counts.delivered, counts.dropped, counts.dropped_by_fault]
+    }
+
+    #[test]
+    fn what_a_device_drops_was_offered_and_is_a_fault() {
+        let counts = counted("");
+        assert_eq!(packets(&counts[0]), [13, 10, 3, 3]);
+        assert_eq!(packets(&counts[1]), [24, 20, 4, 4]);
+    }
+
+    #[test]
+    fn what_netem_drops_is_counted_and_a_fault_only_where_nobody_asked_for_it() {
+        for (shape, fault) in
+            [(r#""loss": "1%""#, 3 + 2), (r#""rate": "1Mbit""#, 3 + 2), (r#""delay": "1ms""#, 3 + 2 + 5)]
+        {
+            let counts = counted(&format!(r#", {shape}, "reverse": {{}}"#));
+            assert_eq!(packets(&counts[0]), [13, 7, 3 + 2 + 5, fault], "{shape}");
+        }
+    }
+
+    #[test]
+    fn a_device_or_a_qdisc_that_is_gone_is_named() {
+        let config = r#"{"devices": ["h1"], "switches": ["s1"], "links": [{"ends": ["h1", "s1"], "loss": "1%"}]}"#;
+        let direction = kernel::directions(&Config::read(config).expect("a sound configuration")).remove(0);
+        for (table, shapers) in [(TABLE, "[]"), ("", r#"[{"dev": "p0y", "handle": "10:", "drops": 0}]"#)] {
+            let error = count(&direction, table, &read_qdiscs(shapers).expect("JSON")).expect_err("it is gone");
+            assert!(error.to_string().contains("is gone: another program removed it"), "{error}");
+        }
+    }
 }
