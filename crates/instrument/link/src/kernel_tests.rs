@@ -46,16 +46,18 @@ fn the_rate_is_htbs_and_the_queue_has_room_for_what_is_on_the_wire() {
 }
 
 #[test]
-fn each_direction_has_its_own_shape_and_order_is_kept_by_a_plain_queue() {
+fn each_direction_has_its_own_shape_and_order_is_kept_by_a_rate() {
     let made = lines(&plan(&config(TWO)));
     let forward: Vec<&String> =
         made.iter().filter(|line| line.starts_with("tc ") && line.contains("dev p1y")).collect();
-    assert_eq!(forward.len(), 2, "{forward:?}");
+    assert_eq!(forward.len(), 1, "{forward:?}");
     assert!(
-        forward[0].contains("root handle 10: netem") && forward[0].ends_with("delay 2000us 1000us loss 0.5%"),
+        forward[0].contains("root handle 10: netem")
+            && forward[0].ends_with("delay 2000us 1000us loss 0.5% rate 1000gbit"),
         "{forward:?}"
     );
-    assert!(forward[1].contains("parent 10: handle 20: pfifo"), "{forward:?}");
+    let free = TWO.replace(r#""jitter": "1ms""#, r#""jitter": "1ms", "order": "free""#);
+    assert!(lines(&plan(&config(&free))).iter().all(|line| !line.contains("gbit")), "{free}");
     let reverse: Vec<&String> =
         made.iter().filter(|line| line.starts_with("tc ") && line.contains("dev p1x")).collect();
     assert!(reverse.last().is_some_and(|line| line.ends_with("netem limit 21 delay 10000us")), "{reverse:?}");
