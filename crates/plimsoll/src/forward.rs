@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use plimsoll_forward::table::{self, LogFormat, LogTarget, Table};
+use plimsoll_forward::table::{self, LogFormat, LogTarget, Sources, Table};
 use plimsoll_forward::{Config, Error, Forwarder, Inherited, Source, Strategy, Totals, Watch};
 use plimsoll_measure::units;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -116,8 +116,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         None => table::mapping::read(arguments.mappings.iter().map(String::as_str)).map_err(|fault| fault.to_string()),
     };
     let mut table = table.map_err(|why| anyhow!(Usage(why)))?;
-    let sources = source_ip::all(&arguments.source_ip)?;
-    if !sources.is_empty() {
+    if !arguments.source_ip.is_empty() {
+        let sources: Sources = source_ip::all(&arguments.source_ip)?.into_iter().collect();
         table.rules.iter_mut().for_each(|rule| rule.source.clone_from(&sources));
     }
     if arguments.check {

@@ -71,6 +71,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["--table", "x", "--source-ip", "127.0.0.1"], "cannot be used with"),
         (&["127.0.0.1:1=127.0.0.1:2", "--source-ip", "here"], "--source-ip here: not an address or CIDR range"),
         (&["127.0.0.1:1=127.0.0.1:2", "--source-ip", "203.0.113.77", "--check"], "203.0.113.77 cannot be connected"),
+        (&["127.0.0.1:1=[::1]:2", "--source-ip", "127.0.0.9", "--check"], "to from the source 127.0.0.9, as none has"),
     ] {
         let (code, _, said) = run(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {said}");

@@ -14,7 +14,7 @@ use plimsoll_sys::event::Event;
 use crate::names::{Answer, Names};
 use crate::route::Route;
 use crate::shared::{Routes, Shared};
-use crate::table::{Destination, Fault, Table, refuse_cycles};
+use crate::table::{Destination, Fault, Rule, Table, refuse_cycles};
 
 /// Where the table comes from, and comes from again at a reload.
 pub struct Source {
@@ -98,21 +98,61 @@ pub(crate) fn routes(table: &Table, names: &Names) -> Result<(Vec<Route>, Vec<St
     Ok((table.rules.iter().map(|rule| Route::new(rule, names, now)).collect(), notes))
 }
 
-/// Refuses a `source` that nothing can be connected from.
+/// Refuses a `source` that nothing can be connected from, or nothing that it is for.
 fn check_sources(table: &Table) -> Result<(), Fault> {
-    let mut usable = HashSet::new();
+    // Rules share their sources, of which there may be thousands: each list is looked at once.
+    let mut lists: Vec<SourceList<'_>> = Vec::new();
+    let mut known: HashMap<*const IpAddr, usize> = HashMap::new();
     for rule in &table.rules {
-        for source in rule.source.iter().filter(|source| usable.insert(**source)) {
+        for list in rule.source.versions().into_iter().filter(|list| !list.is_empty()) {
+            let place = *known.entry(list.as_ptr()).or_insert_with(|| {
+                lists.push(SourceList { rule, sources: list, is_used: false, is_passed_by: false });
+                lists.len() - 1
+            });
+            for destination in &rule.to {
+                match destination {
+                    Destination::Tcp(address) if address.is_ipv4() != list[0].is_ipv4() => {
+                        lists[place].is_passed_by = true;
+                    }
+                    // A name may have addresses of both versions, now or later.
+                    Destination::Tcp(_) | Destination::Name(..) => lists[place].is_used = true,
+                    Destination::Unix(_) => {}
+                }
+            }
+        }
+    }
+    let mut usable = HashSet::new();
+    for SourceList { rule, sources, is_used, is_passed_by } in lists {
+        let refused = |what: String| Fault { place: rule.place, what };
+        if is_passed_by && !is_used {
+            let version = if sources[0].is_ipv4() { "IPv4" } else { "IPv6" };
+            return Err(refused(format!(
+                "no destination can be connected to from the source {}, as none has an {version} address; choose an \
+                 address of the destinations' version",
+                sources[0]
+            )));
+        }
+        for source in sources.iter().filter(|source| usable.insert(**source)) {
             UdpSocket::bind((*source, 0)).map_err(|error| {
-                let what = format!(
+                refused(format!(
                     "the source {source} cannot be connected from: {error}; choose an address of this machine (`ip \
                      address` lists them)"
-                );
-                Fault { place: rule.place, what }
+                ))
             })?;
         }
     }
     Ok(())
+}
+
+/// Sources of one IP version, and what they are for.
+struct SourceList<'a> {
+    /// The first rule that has them.
+    rule: &'a Rule,
+    sources: &'a [IpAddr],
+    /// Some destination can be connected to from them.
+    is_used: bool,
+    /// Some destination is of the other version.
+    is_passed_by: bool,
 }
 
 /// Whether an address is one of this machine's: then the kernel connects to it from itself.
@@ -299,6 +339,20 @@ mod tests {
         let lookup = lines::Lookup { host: &|_| None, service: &|_| None };
         let table = lines::read("127.0.0.1 1 127.0.0.1 2 [src=127.0.0.9]\n", &lookup).expect("a table");
         assert!(routes(&table, &Names::of_the_machine()).is_ok());
+    }
+
+    #[test]
+    fn sources_of_an_ip_version_that_no_destination_has_are_refused() {
+        let rule = |to: &str| format!("[forward]\n\"127.0.0.1:1\" = \"{to}\"\n");
+        let check = |source: &str, to: &str| {
+            let text = format!("[defaults]\nsource = {source}\n{}", rule(to));
+            check_sources(&toml::read(&text).expect("a table")).map_err(|fault| fault.what)
+        };
+        let why = check("[\"127.0.0.9\"]", "[::1]:2").expect_err("an IPv6 destination");
+        assert!(why.contains("from the source 127.0.0.9, as none has an IPv4 address"), "{why}");
+        for to in ["127.0.0.1:2", "localhost:2", "unix:/run/a"] {
+            assert_eq!(check("[\"127.0.0.9\"]", to), Ok(()), "{to}");
+        }
     }
 
     #[test]

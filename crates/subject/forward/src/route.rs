@@ -57,6 +57,8 @@ pub(crate) struct Server {
     pub(crate) open: AtomicUsize,
     /// Its checks fail.
     pub(crate) down: AtomicBool,
+    /// Times that it was to be connected to from one of its rule's sources.
+    asked: AtomicUsize,
     known_since: Instant,
     /// Milliseconds since `known_since` until which it is avoided, as a connection to it failed.
     avoided_until: AtomicU64,
@@ -69,6 +71,7 @@ impl Server {
             target,
             open: AtomicUsize::new(0),
             down: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
             known_since: now,
             avoided_until: AtomicU64::new(0),
         }
@@ -168,27 +171,26 @@ impl Route {
         })
     }
 
-    /// The number of the next connection, and the servers that it tries, the first one last.
-    pub(crate) fn attempts(&self, client: Option<SocketAddr>, now: Instant) -> (usize, Vec<Arc<Server>>) {
+    /// The servers that the next connection tries, the first one last.
+    pub(crate) fn attempts(&self, client: Option<SocketAddr>, now: Instant) -> Vec<Arc<Server>> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let servers = self.servers();
         if let [server] = &servers[..] {
-            return (turn, vec![Arc::clone(server)]);
+            return vec![Arc::clone(server)];
         }
         let standings: Vec<Standing> = servers.iter().map(|server| server.standing(now)).collect();
         let order = balance::order(self.rule.balance, turn, client, &standings);
-        (turn, order.into_iter().rev().map(|place| Arc::clone(&servers[place])).collect())
+        order.into_iter().rev().map(|place| Arc::clone(&servers[place])).collect()
     }
 
-    /// The local address to connect from: those listed, in turn; or, to a loopback address, more
-    /// than the one before its ports run out.
-    pub(crate) fn source(&self, server: &Server, turn: usize) -> Option<IpAddr> {
+    /// The local address to connect from: those listed, in turn for each server, as the ports of
+    /// each are used once a server; or, to a loopback address, more than the one before its ports
+    /// run out.
+    pub(crate) fn source(&self, server: &Server) -> Option<IpAddr> {
         let Target::Tcp(destination) = server.target else { return None };
-        let source = &self.rule.source;
-        if !source.is_empty() {
-            let of_version = || source.iter().filter(|source| source.is_ipv4() == destination.is_ipv4());
-            let count = of_version().count();
-            return if count == 0 { None } else { of_version().nth(turn % count).copied() };
+        let listed = self.rule.source.to(destination.ip());
+        if !listed.is_empty() {
+            return Some(listed[server.asked.fetch_add(1, Ordering::Relaxed) % listed.len()]);
         }
         let open = server.open.load(Ordering::Relaxed);
         Rotation::choose(destination.ip(), open, &[]).address(open)
@@ -212,7 +214,7 @@ mod tests {
     }
 
     fn attempts(route: &Route) -> Vec<String> {
-        let (_, servers) = route.attempts(None, Instant::now());
+        let servers = route.attempts(None, Instant::now());
         servers.iter().rev().map(|server| server.target.to_string()).collect()
     }
 
@@ -236,7 +238,7 @@ mod tests {
         let text = "[forward.\"127.0.0.1:1\"]\nto = [\"192.0.2.1:1\", \"192.0.2.2:1\"]\nbalance = \"first\"\n";
         let route = route(toml::read(text).expect("a table"));
         let now = Instant::now();
-        let first = |now| route.attempts(None, now).1.pop().map(|server| server.target.to_string());
+        let first = |now| route.attempts(None, now).pop().map(|server| server.target.to_string());
         assert_eq!(first(now).as_deref(), Some("192.0.2.1:1"));
         route.servers()[0].failed(now);
         assert_eq!(first(now).as_deref(), Some("192.0.2.2:1"));
@@ -259,12 +261,37 @@ mod tests {
     }
 
     #[test]
+    fn every_server_is_connected_to_from_every_source() {
+        let text = "[forward.\"127.0.0.1:1\"]\nto = [\"192.0.2.1:1\", \"192.0.2.2:1\", \"[2001:db8::1]:1\", \
+                    \"unix:/run/a\"]\nsource = [\"192.0.2.8\", \"2001:db8::8\", \"192.0.2.9\"]\n";
+        let route = route(toml::read(text).expect("a table"));
+        let mut pairs: Vec<String> = (0..8)
+            .map(|_| {
+                let server = route.attempts(None, Instant::now()).pop().expect("a server");
+                let source = route.source(&server).map_or("-".to_owned(), |source| source.to_string());
+                format!("{source} {}", server.target)
+            })
+            .collect();
+        pairs.sort();
+        pairs.dedup();
+        let expected = [
+            "- unix:/run/a",
+            "192.0.2.8 192.0.2.1:1",
+            "192.0.2.8 192.0.2.2:1",
+            "192.0.2.9 192.0.2.1:1",
+            "192.0.2.9 192.0.2.2:1",
+            "2001:db8::8 [2001:db8::1]:1",
+        ];
+        assert_eq!(pairs, expected);
+    }
+
+    #[test]
     fn loopback_sources_rotate_before_ports_run_out() {
         let route = route(mapping::read(["127.0.0.1:1=127.0.0.1:2"]).expect("a table"));
         let source = |open: usize| {
             let server = &route.servers()[0];
             server.open.store(open, Ordering::Relaxed);
-            route.source(server, 0)
+            route.source(server)
         };
         assert_eq!(source(100), None);
         assert_ne!(source(20_000), source(40_000));

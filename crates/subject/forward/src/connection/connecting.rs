@@ -16,8 +16,6 @@ use crate::transfer::{self, Endpoint};
 /// The servers that a connection tries.
 #[derive(Debug)]
 pub(crate) struct Attempts {
-    /// The number of the connection, among those of its route.
-    pub(crate) turn: usize,
     /// Those not tried yet, the next one last.
     pub(crate) rest: Vec<Arc<Server>>,
     /// When the present attempt is given up.

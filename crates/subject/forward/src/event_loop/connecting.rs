@@ -92,8 +92,8 @@ impl EventLoop<'_> {
             self.shared.failures.report(&format!("{}: `limit.{what}` is reached", route.listen()), self.now);
             return self.cut(key, Ending::Limit);
         }
-        let (turn, rest) = route.attempts(client, self.now);
-        connection.stage = Stage::Connecting(Attempts { turn, rest, until: self.now, again_at: None });
+        let rest = route.attempts(client, self.now);
+        connection.stage = Stage::Connecting(Attempts { rest, until: self.now, again_at: None });
         self.connect(key, None);
     }
 
@@ -124,7 +124,7 @@ impl EventLoop<'_> {
         attempts.again_at = None;
         let socket = match &server.target {
             Target::Tcp(address) => {
-                let source = connection.route.source(&server, attempts.turn);
+                let source = connection.route.source(&server);
                 net::connect(*address, source, net::Mode::Nonblocking).and_then(|socket| {
                     net::prepare(&socket, KEEP_ALIVE_AFTER)?;
                     Ok(socket)

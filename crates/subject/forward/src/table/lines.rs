@@ -153,7 +153,7 @@ fn set_option(rule: &mut Rule, option: &str) -> Result<(), String> {
     match option.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
         Some(("src", value)) => {
             let address = value.parse().map_err(|_| format!("`{value}` is not an IP address of this machine"))?;
-            rule.source.push(address);
+            rule.source = rule.source.iter().chain([address]).collect();
         }
         // In rinetd's units; there, too, it is silence that counts.
         Some(("timeout", value)) => {
@@ -206,7 +206,7 @@ mod tests {
             rules(text).expect("rinetd's file"),
             ["0.0.0.0:80 -> 192.168.1.2:80", "127.0.0.1:81 -> example.org:82", "[::]:83 -> [::1]:84"]
         );
-        assert_eq!(table.rules[1].source, ["10.0.0.1".parse::<IpAddr>().expect("an address")]);
+        assert_eq!(table.rules[1].source, [IpAddr::from([10, 0, 0, 1])].into_iter().collect());
         assert!(table.notes[0].contains("logfile"), "{:?}", table.notes);
     }
 

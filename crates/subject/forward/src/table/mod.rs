@@ -10,6 +10,7 @@ pub mod mapping;
 pub mod toml;
 
 mod cycle;
+mod sources;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 pub use access::{Access, Network, Pattern};
 pub use cycle::refuse_cycles;
+pub use sources::Sources;
 
 /// A whole table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +65,7 @@ pub struct Rule {
     /// How much may go through it.
     pub quota: Quota,
     /// Local addresses to connect from, in turn; none: the kernel chooses.
-    pub source: Vec<IpAddr>,
+    pub source: Sources,
     /// Who may connect: whom each of these admits.
     pub access: Vec<Access>,
     /// How its destinations are asked whether they are there.
@@ -87,7 +89,7 @@ impl Rule {
             balance: Balance::default(),
             limits: Limits::default(),
             quota: Quota::default(),
-            source: Vec::new(),
+            source: Sources::default(),
             access: Vec::new(),
             check: None,
             send_proxy: None,

@@ -1,6 +1,6 @@
 //! `forward.toml`. A key that is unknown, twice or of the wrong kind is refused with its place.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Access, Balance, Check, Fault, Limits, LogFormat, LogTarget, Network, Pattern, Place, Places, ProxyVersion, Quota,
-    Rule, Table, mapping, reject_duplicates,
+    Rule, Sources, Table, mapping, reject_duplicates,
 };
 
 /// Reads a whole file.
@@ -50,7 +50,7 @@ pub fn read(text: &str) -> Result<Table, Fault> {
 struct Defaults {
     limits: Limits,
     max_connections: Option<u64>,
-    source: Vec<IpAddr>,
+    source: Sources,
 }
 
 struct Key<'a> {
@@ -321,7 +321,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn addresses(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Vec<IpAddr>, Fault> {
+    fn addresses(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Sources, Fault> {
         let address = |text: &str| {
             text.parse()
                 .map_err(|_| self.fault(value, format!("`{name}`: `{text}` is not an IP address of this machine")))
@@ -379,7 +379,7 @@ idle_timeout = "1s"
         assert_eq!(table.rules[3].balance, Balance::First);
         assert_eq!(table.rules[3].limits.idle, Duration::from_secs(1));
         assert_eq!(table.rules[3].limits.connect, Duration::from_secs(2));
-        assert_eq!(table.rules[3].source.len(), 2);
+        assert_eq!(table.rules[3].source.iter().count(), 2);
         assert_eq!(table.rules[3].place, Place { line: 17, column: 10 });
         assert_eq!(table.max_connections, Some(60_000));
         assert_eq!(
