@@ -188,14 +188,15 @@ impl Ledger {
 
     /// An open loop's request timed out before a connection was free for it.
     pub(crate) fn expired(&mut self, due: u64, now: u64) {
-        count_unsent(now.saturating_sub(due), self.timeout, &mut self.tally);
+        self.overdue(due, now);
         self.shown.1 += 1;
-        self.recorder.lost(None);
     }
 
     /// An open loop's request was due and not sent when the window closed.
     pub(crate) fn overdue(&mut self, due: u64, end: u64) {
-        count_unsent(end.saturating_sub(due), self.timeout, &mut self.tally);
+        if count_unsent(end.saturating_sub(due), self.timeout, &mut self.tally) {
+            self.recorder.lost(None);
+        }
     }
 
     /// A closed loop's request was due, and the generator had not come to send it when the window
@@ -308,6 +309,7 @@ impl Ledger {
     pub(crate) fn connect_failed(&mut self, place: usize, number: i32) {
         self.connections.count_failure(number);
         self.tally.errors.count(Cause::Connect);
+        self.recorder.connect_failed();
         if let Some(sequence) = self.recorder.sequence(place) {
             sequence.failed_connects += 1;
         }
@@ -353,11 +355,13 @@ impl Ledger {
     }
 }
 
-/// Counts a request that was due `age` ago and never sent: beyond the time-out it timed out.
-pub(crate) fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) {
+/// Counts a request that was due `age` ago and never sent; returns whether it timed out, as it has
+/// from the time-out on.
+pub(crate) fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) -> bool {
     tally.requests.scheduled += 1;
+    let is_over = age >= timeout;
     let age = age.min(timeout);
-    if age >= timeout {
+    if is_over {
         tally.requests.timed_out += 1;
         tally.errors.count(Cause::Timeout);
     } else {
@@ -365,6 +369,7 @@ pub(crate) fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) {
     }
     tally.pool_wait.record_ns(age);
     tally.unanswered.record_ns(age);
+    is_over
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ pub struct Second {
     pub failed: u64,
     /// Requests timed out.
     pub timed_out: u64,
-    /// Causes of those that failed or timed out.
+    /// Causes of those that failed or timed out, and connects that failed.
     pub errors: Errors,
     /// Response times of the completed.
     pub response: Times,
@@ -235,11 +235,19 @@ impl Recorder {
     /// A request was lost, or timed out without a connection.
     pub(crate) fn lost(&mut self, cause: Option<Cause>) {
         let cause = cause.unwrap_or(Cause::Timeout);
-        self.second.errors.count(cause);
+        if cause != Cause::Connect {
+            // Connects are counted as they fail, with a request under way or without.
+            self.second.errors.count(cause);
+        }
         match cause {
             Cause::Timeout => self.second.timed_out += 1,
             _ => self.second.failed += 1,
         }
+    }
+
+    /// A connect failed.
+    pub(crate) fn connect_failed(&mut self) {
+        self.second.errors.count(Cause::Connect);
     }
 
     /// Logs a request of the connection in that place, whose instant is from the run's origin.

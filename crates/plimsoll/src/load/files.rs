@@ -169,7 +169,8 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
 }
 
 fn write_second(file: &mut impl Write, (number, phase): (u64, Phase), second: &Second) -> io::Result<()> {
-    if second.completed + second.failed + second.timed_out == 0 && phase != Phase::Window {
+    let is_empty = second.completed + second.failed + second.timed_out == 0 && second.errors == Errors::default();
+    if is_empty && phase != Phase::Window {
         // A phase that a second only touches.
         return Ok(());
     }

@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
+use plimsoll_measure::tally::Errors;
 use proptest::prelude::*;
 
 use super::*;
@@ -189,6 +190,38 @@ fn a_second_is_split_where_a_phase_ends() {
     let told: Vec<_> = received.iter().map(|second| (second.number, second.phase, second.completed)).collect();
     let parts = [(0, Phase::WarmUp, 1), (0, Phase::Window, 1), (1, Phase::Window, 1), (1, Phase::Drain, 0)];
     assert_eq!(told, parts);
+}
+
+#[test]
+fn each_second_has_the_errors_of_the_summary() {
+    let (seconds, received) = channel();
+    let records = Records { seconds: Some(seconds), ..Records::default() };
+    let mut ledger = ledger(&Config { records, timeout: Duration::from_secs(1), ..open() });
+    ledger.open(0, 0);
+    // One connect fails without a request that waits for it, and one with.
+    ledger.connect_failed(0, 111);
+    ledger.begun(10);
+    ledger.connect_failed(0, 111);
+    ledger.request_lost(request(10, 10), Cause::Connect, 20);
+    ledger.record(SECOND);
+    for cause in [Cause::Read, Cause::Timeout] {
+        ledger.begun(SECOND);
+        ledger.request_lost(request(SECOND, SECOND), cause, SECOND + 1);
+    }
+    ledger.begun(SECOND);
+    ledger.answered(request(SECOND, SECOND), Answer { payload: 5, status: 503 }, SECOND + 1, None);
+    ledger.expired(0, SECOND + 2);
+    ledger.overdue(SECOND, 2 * SECOND);
+    ledger.overdue(SECOND + 1, 2 * SECOND);
+    ledger.close(2 * SECOND, std::iter::empty());
+    let window = ledger.finish().window;
+    let told: Vec<_> = received.iter().filter(|second| second.phase == Phase::Window).collect();
+    let counts: Vec<_> = told.iter().map(|second| (second.failed, second.timed_out, second.errors.connect)).collect();
+    assert_eq!(counts, [(1, 0, 2), (2, 3, 0)]);
+    let mut errors = Errors::default();
+    told.iter().for_each(|second| errors.add(&second.errors));
+    assert_eq!(errors, window.errors);
+    assert_eq!((window.requests.failed, window.requests.timed_out), (3, 3));
 }
 
 #[test]
