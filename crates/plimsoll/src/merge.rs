@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use plimsoll_measure::limits::{Kind, Limit};
-use plimsoll_measure::merge::{Windows, merge};
+use plimsoll_measure::merge::{MergeError, Windows, merge};
 use plimsoll_measure::summary::Summary;
 
 use crate::Output;
@@ -32,17 +32,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let lines = arguments.records.iter().map(|path| last_line(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    for (place, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
-        // No two generators measure the same to the microsecond: a sum would count one twice.
-        if let Some(before) = lines[..place].iter().position(|other| other == line) {
-            let [one, other] = [before, place].map(|place| arguments.records[place].display());
-            return usage(format!("{one} and {other} hold one and the same record; name it once"));
+    let records = arguments.records.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut whole = merge(&records, Windows::Together).map_err(|error| match error {
+        MergeError::Twice { number, of } => {
+            let [one, other] = [of, number].map(|number| arguments.records[number - 1].display());
+            anyhow!(Usage(format!("{one} and {other} hold one and the same record; name it once")))
         }
-    }
-    let records = arguments.records.iter().zip(&lines).map(|(path, line)| parse(path, line));
-    let records = records.collect::<anyhow::Result<Vec<_>>>()?;
-    let mut whole = merge(&records, Windows::Together)?;
+        error => anyhow!(error),
+    })?;
     if let Some(why) = arguments.limit.iter().find_map(|limit| limit.missing_in(kind(&whole))) {
         return usage(format!("--limit: {why}"));
     }
@@ -65,17 +62,13 @@ fn kind(whole: &Summary) -> Kind {
     }
 }
 
-fn last_line(path: &Path) -> anyhow::Result<String> {
+fn read(path: &Path) -> anyhow::Result<Summary> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
         anyhow!(Usage(format!("cannot read {shown}: {error}; name a file that `load --json` wrote")))
     })?;
-    Ok(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned())
-}
-
-fn parse(path: &Path, line: &str) -> anyhow::Result<Summary> {
-    let shown = path.display();
-    serde_json::from_str(line).map_err(|error| {
+    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    serde_json::from_str(last).map_err(|error| {
         anyhow!(Usage(format!("{shown} holds no record of a load ({error}); name a file that `load --json` wrote")))
     })
 }
