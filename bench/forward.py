@@ -4,7 +4,7 @@ What a request, a byte, a connection costs each in CPU and memory, and how long 
 through it. One worker of the forwarder on one CPU, the echo server and the generator on the other;
 or all three on one. In a network namespace of its own where that is allowed, with cubic: bbr, a
 common default, paces even the loopback, and then bulk measures its timers. A peer that is not
-installed is said, and its rows are left out; a bare relay by io_uring stands beside them.
+installed is said, and its rows are left out; a bare relay by io_uring or splice stands beside them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from forwarders import FORWARDER_CPU, bare_uring, ours, peers
+from forwarders import FORWARDER_CPU, bare_splice, bare_uring, ours, peers
 from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compare_all, pinned, run_load, serving
 
 REST_CPU = 1
@@ -37,6 +37,8 @@ INSIDE = "PLIMSOLL_BENCH_NAMESPACE"
 
 ECHO = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
 STREAMS = str(Path(__file__).with_name("streams.py"))
+
+RING, PIPES = "bare io_uring", "bare splice"
 
 Costs = Callable[[Contender], Mapping[str, float]]
 
@@ -57,8 +59,9 @@ class Work:
     costs: Costs
     units: Mapping[str, str]
     reach: Mapping[tuple[str, str], float]
-    with_ring: bool = False
-    """The bare relay by io_uring can do it."""
+    bare: str = ""
+    """The bare relay that can do it: "bare io_uring" where it is messages, "bare splice" where it
+    is streams."""
 
 
 def completed(target: Running, shape: str, cpu: int) -> int:
@@ -195,7 +198,7 @@ def works(requests: int) -> list[Work]:
                 costs=own_cost(alike(f"-c 100 -s {size} -n {requests}")),
                 units={"": "CPU us a request"},
                 reach=small,
-                with_ring=True,
+                bare=RING,
             )
             for size in SIZES
         ),
@@ -208,15 +211,13 @@ def works(requests: int) -> list[Work]:
         ),
         Work(name="connect-request-close", costs=own_cost(once_each), units={"": "CPU us a connection"}, reach=once),
         Work(name="idle memory", costs=idle_memory, units={"": "bytes a connection"}, reach=memory),
-        Work(
-            name="1 connection,", costs=times(f"-c 1 -s 255B -n {requests // 5}"), units=waits, reach={}, with_ring=True
-        ),
+        Work(name="1 connection,", costs=times(f"-c 1 -s 255B -n {requests // 5}"), units=waits, reach={}, bare=RING),
         Work(
             name="100 connections,",
             costs=times(f"-c 100 -s 255B -n {requests}"),
             units=waits,
             reach=best,
-            with_ring=True,
+            bare=RING,
         ),
     ]
 
@@ -248,6 +249,7 @@ def streams(length: int) -> list[Work]:
             costs=stream_cost(direction, count, length),
             units={"": "CPU us a GB", " time": "us a GB"},
             reach=reach,
+            bare=PIPES,
         )
         for direction in ("up", "down", "both")
         for count in (1, 2, 16)
@@ -262,7 +264,7 @@ def works_on_one_cpu(requests: int, server: Running) -> list[Work]:
             costs=added_cost(server, f"-c 100 -s {size} -n {requests}"),
             units={"": "added CPU us a request"},
             reach={("", "haproxy"): 0.65},
-            with_ring=True,
+            bare=RING,
         )
         for size in SIZES
     ]
@@ -295,7 +297,8 @@ def setting(
     kept on a CPU.
     """
     with serving(Contender(name="server", command=command, cpu=cpu)) as server:
-        others = [ours(server.port, "itself"), *peers(server.port, folder), bare_uring(server.port)]
+        others = [ours(server.port, "itself"), *peers(server.port, folder)]
+        others += [bare_uring(server.port), bare_splice(server.port)]
         if names:
             others = [other for other in others if other.name in names.split(",")]
         yield [ours(server.port), *others], server
@@ -352,7 +355,7 @@ def main() -> None:
     def measure(of: list[Work], contenders: list[Contender]) -> None:
         for work in of:
             if any(part in work.name for part in options.only.split(",") if part or not options.only):
-                who = [each for each in contenders if work.with_ring or each.name != "bare io_uring"]
+                who = [each for each in contenders if not each.name.startswith("bare ") or each.name == work.bare]
                 save(compare_able(work, who, options.rounds))
 
     with tempfile.TemporaryDirectory() as name:

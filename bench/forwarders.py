@@ -1,5 +1,5 @@
 """The forwarders that are measured: ours, the peers that are installed, and the least that io_uring
-can do.
+and splice can do.
 """
 
 from __future__ import annotations
@@ -97,6 +97,15 @@ def bare_uring(server: int) -> Contender:
     """No forwarder, but the least that one by io_uring would cost."""
     return Contender(
         name="bare io_uring", command=(compiled("uring_relay.c"), "{port}", str(server)), cpu=FORWARDER_CPU
+    )
+
+
+def bare_splice(server: int) -> Contender:
+    """No forwarder, but the least that one by splice would cost that rests as long as ours does
+    between two rounds.
+    """
+    return Contender(
+        name="bare splice", command=(compiled("splice_relay.c"), "{port}", str(server), "300"), cpu=FORWARDER_CPU
     )
 
 
