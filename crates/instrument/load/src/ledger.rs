@@ -212,8 +212,9 @@ impl Ledger {
         self.tally.requests.unsent += count;
     }
 
-    /// A request is answered: the last byte came at `came`, and the wait that reported it returned
-    /// at `reported`, or `None` where the kernel itself took the time.
+    /// A request is answered: the last byte came at `came`, and it may have lain there since
+    /// `reported`, though not since before the request was sent; `None` where the kernel itself
+    /// took the time.
     pub(crate) fn answered(&mut self, request: Request, answer: Answer, came: u64, reported: Option<u64>) {
         let response = came.saturating_sub(request.intended);
         let failed = answer.status >= 400;
@@ -238,7 +239,7 @@ impl Ledger {
                     tally.service.record_ns(came.saturating_sub(request.sent));
                 }
                 if let Some(reported) = reported {
-                    tally.receive_lag.record_ns(came.saturating_sub(reported));
+                    tally.receive_lag.record_ns(came.saturating_sub(reported.max(request.sent)));
                 }
             }
             self.recorder.ended(response, outcome);

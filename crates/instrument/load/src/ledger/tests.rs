@@ -333,6 +333,18 @@ fn each_set_of_times_holds_only_what_the_run_can_tell_apart() {
 }
 
 #[test]
+fn no_answer_waits_for_longer_than_its_request_is_on_its_way() {
+    for (reported, longest) in [(18, 2), (12, 8), (3, 8)] {
+        let mut ledger = ledger(&closed());
+        ledger.open(0, 0);
+        ledger.begun(10);
+        ledger.answered(request(10, 12), ANSWER, 20, Some(reported));
+        ledger.close(100, std::iter::empty());
+        assert_eq!(ledger.finish().window.receive_lag.quantile_ns(1.0), longest);
+    }
+}
+
+#[test]
 fn a_sequence_is_none_before_its_last_answer_and_counts_its_failures() {
     let records = Records { connections: true, ..Records::default() };
     for (extent, success) in [(Extent::Each(3), false), (Extent::Requests(3), true)] {
