@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
+from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out, without_slowest
 
 Array = NDArray[np.float64]
 
@@ -178,3 +178,17 @@ def test_a_window_that_is_cut_whole_says_nothing() -> None:
     starts, times = evenly()
     cut = cut_out(starts.tolist(), times.tolist(), [(0.0, 20.0)], WINDOW, closed=True)
     assert (cut.share, cut.rate, cut.percentiles) == (1.0, None, {})
+
+
+def test_leaving_out_the_slowest_moves_the_tail_and_not_the_rest() -> None:
+    times = sorted(np.random.default_rng(1).exponential(100, 5000).tolist())
+    factors = without_slowest([(each, 1) for each in times], 20)
+    kept = times[:-20]
+    for name, quantile in QUANTILES.items():
+        rank = math.ceil(quantile * 5000)
+        assert factors[name] == times[rank - 21] / times[rank - 1]
+    assert factors["mean"] == pytest.approx((sum(kept) / 4980) / (sum(times) / 5000))
+    assert factors["p50"] > 0.98
+    assert factors["p99_9"] < 0.95
+    assert without_slowest([(1.0, 20)], 20) == {}
+    assert without_slowest([(1.0, 2), (3.0, 2)], 2)["mean"] == 0.5

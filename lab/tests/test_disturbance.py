@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from hdrh.histogram import HdrHistogram
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
@@ -13,13 +14,21 @@ from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
-from plimsoll_lab.store.program_output import LinkWindow
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
-from plimsoll_lab.trial.disturbance import Logged, cut_record, network_doubts, read_log, unknown_moments, without_cut
+from plimsoll_lab.trial.disturbance import (
+    Logged,
+    cut_record,
+    loss_record,
+    network_doubts,
+    read_log,
+    unknown_moments,
+    without_cut,
+)
 
 
 def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:
@@ -45,6 +54,54 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
 def test_only_faults_of_an_unknown_moment_spoil_a_trial(seen: LinkWindow | None, said: str | None) -> None:
     found = unknown_moments(seen)
     assert (found is None) if said is None else (found is not None and said in found)
+
+
+@pytest.mark.parametrize(("lost", "spoilt"), [(100, False), (101, True)])
+def test_a_closed_loop_bears_losses_of_up_to_a_hundredth_of_its_requests(lost: int, *, spoilt: bool) -> None:
+    seen = network(lost=lost)
+    assert (unknown_moments(seen, 10_000) is not None) == spoilt
+    assert (loss_record(seen, told_times(), 10_000) is None) == spoilt
+    assert unknown_moments(seen) is not None
+    assert loss_record(seen, told_times(), 0) is None
+
+
+def test_response_times_are_known_as_far_as_those_of_lost_packets_do_not_matter() -> None:
+    cut = loss_record(network(lost=60), told_times(), 10_000)
+    assert cut is not None
+    assert cut.touched == 60
+    # Of 10,000 requests 50 took 200 ms, for a lost packet or of themselves.
+    assert cut.doubted == ["response_time_us.p99_9", "response_time_us.mean"]
+    assert cut.bounds["response_time_us.p99"] == pytest.approx((1000.0, 1000.0), rel=0.002)
+    measured = {
+        "response_time_us.p99": 1000.0,
+        "response_time_us.p99_9": 2e5,
+        "response_time_us.max": 2e5,
+        "elapsed_s": 9.0,
+    }
+    assert without_cut(measured, cut) == {
+        "response_time_us.p50": 1000.0,
+        "response_time_us.p75": 1000.0,
+        "response_time_us.p90": 1000.0,
+        "response_time_us.p99": 1000.0,
+        "elapsed_s": 9.0,
+    }
+
+
+def test_losses_are_told() -> None:
+    (doubt,) = network_doubts(network(lost=7))
+    assert doubt.code == "links_lost"
+    assert "lost 7 packets" in doubt.message
+
+
+def told_times() -> LoadSummary:
+    """A generator's summary of 9,950 requests of 1 ms and 50 of 200 ms."""
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+    histogram.record_value(1_000_000, 9950)
+    histogram.record_value(200_000_000, 50)
+    times = {"mean": 1995.0, "p50": 1000.0, "p75": 1000.0, "p90": 1000.0, "p99": 1000.0, "p99_9": 200_000.0}
+    return LoadSummary.model_validate(
+        {"response_time_us": times, "histograms": {"response_time_ns": histogram.encode().decode()}}
+    )
 
 
 OPENED = 1_795_000_000.0

@@ -142,3 +142,29 @@ def _percentiles(longest: Sequence[float], surest: Sequence[float], due: int) ->
             high=longest[rank - 1] if rank <= len(longest) else math.inf,
         )
     return found
+
+
+def without_slowest(buckets: Sequence[tuple[float, int]], left_out: int) -> dict[str, float]:
+    """How far leaving out the slowest requests brings percentiles and mean down, as factors of 0
+    to 1.
+
+    `buckets` are response times, in order, each with the number of requests that took it. So many
+    requests were slower than they would have been, and nobody knows which: a percentile q of all N
+    was between ranks qN - m and qN.
+    """
+    total = sum(count for _, count in buckets)
+    kept = total - left_out
+    if kept <= 0:
+        return {}
+    ends = list(itertools.accumulate(count for _, count in buckets))
+    ranks = {name: math.ceil(quantile * total) for name, quantile in QUANTILES.items()}
+
+    def at(rank: int) -> float:
+        return buckets[bisect.bisect_left(ends, rank)][0]
+
+    factors = {name: at(rank - left_out) / at(rank) for name, rank in ranks.items() if rank > left_out}
+    whole = sum(value * count for value, count in buckets)
+    left = 0.0
+    for (value, count), end in zip(buckets, ends, strict=True):
+        left += value * max(0, min(count, kept - (end - count)))
+    return factors | {"mean": (left / kept) / (whole / total)}

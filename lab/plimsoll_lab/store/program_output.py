@@ -33,7 +33,10 @@ class Times(Output):
     count: int = 0
     mean: float | None = None
     p50: float | None = None
+    p75: float | None = None
+    p90: float | None = None
     p99: float | None = None
+    p99_9: float | None = None
 
 
 class Connections(Output):
@@ -89,8 +92,11 @@ class LoadSummary(Output):
     intended_rate: float | None = None
     """Of an open loop alone."""
     response_time_us: Times = Times()
+    service_time_us: Times = Times()
     establishment_time_us: Times = Times()
     transmission_time_us: Times = Times()
+    histograms: Mapping[str, str] = Field(default_factory=dict)
+    """Times in nanoseconds, encoded as HdrHistogram does; `response_time_ns` and others."""
     generator: GeneratorCost = GeneratorCost()
 
 

@@ -107,7 +107,10 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutRecord:
-    """The disturbed time that was cut out of a trial's window, and what is known without it."""
+    """The disturbed time that was cut out of a trial's window, and what is known without it.
+
+    With no moments: what is known although the links lost packets, nobody knows when.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _FORM
 
@@ -118,13 +121,14 @@ class CutRecord:
     requests: int | None
     """Requests that were due in that time, or would have been; null without a request log."""
     touched: int | None
-    """Kept requests that were in flight in a moment; null without a request log."""
+    """Kept requests that were in flight in a moment, or of which a packet was lost, at most; null
+    without a request log."""
     completed_rate: float | None
     """Requests completed a second in the kept time; null where it is not known."""
     bounds: Mapping[str, tuple[float, float]]
     """Between which values each percentile lies, whatever the cut requests would have taken."""
     estimates: Mapping[str, float]
-    """These percentiles of the kept requests."""
+    """These percentiles of the kept requests; without moments, as they were measured."""
     doubted: Sequence[str]
     """Figures of which nothing is known without the cut requests."""
 

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
-from plimsoll_lab.store.program_output import LinkWindow
+from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out, without_slowest
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, Doubt
 
 TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
@@ -33,16 +33,29 @@ LATE_LEAST, LATE_TOLERATED = 3, 0.002
 window opened or closed."""
 
 
-def unknown_moments(network: LinkWindow | None) -> str | None:
+LOST_TOLERATED = 0.01
+"""So many packets may be lost without a moment, as a part of a closed loop's requests: each was of
+one connection, and held up its request alone."""
+LOST_UNSURE = 0.05
+"""A response time is doubted where leaving out as many of the slowest requests as packets were lost
+moves it by more."""
+
+
+def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None:
     """Why the trial is no result, where nobody knows when the emulator or the kernel was at
     fault.
+
+    `requests` are those that a closed loop completed, 0 for an open loop: there a request that is
+    held up holds up those that wait for its connection.
     """
     if network is None:
         return None
     if network.silent:
         return "the emulator of the links said nothing after the window: it hung, or ended"
     delivered, late, lost = _sums(network)
-    if network.disturbances or (not lost and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)):
+    if network.disturbances or (
+        lost <= LOST_TOLERATED * requests and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)
+    ):
         return None
     fault = f"lost {lost} packets that they were to carry" if lost else f"were late for {late} of {delivered} packets"
     return f"the links {fault} during the window, and nothing says when"
@@ -136,6 +149,45 @@ def _without_log(moments: Sequence[Span], whole: Span) -> CutRecord:
     )
 
 
+def loss_record(network: LinkWindow | None, load: LoadSummary, requests: int) -> CutRecord | None:
+    """What is known of a trial whose links lost packets at unknown moments; None where they lost
+    none, or so many that the trial is no result.
+    """
+    lost = _sums(network)[2] if network is not None else 0
+    if network is None or not lost or network.disturbances or unknown_moments(network, requests):
+        return None
+    bounds, estimates, doubted = {}, {}, []
+    for kind in TIMES:
+        told = getattr(load, kind)
+        encoded = load.histograms.get(kind.removesuffix("_us") + "_ns")
+        factors = without_slowest(_buckets(encoded), lost) if encoded else {}
+        for name, factor in factors.items():
+            value = getattr(told, name, None)
+            if value is None or factor < 1 - LOST_UNSURE:
+                doubted.append(f"{kind}.{name}")
+            else:
+                bounds[f"{kind}.{name}"] = (value * factor, value)
+                estimates[f"{kind}.{name}"] = value
+    return CutRecord(
+        moments=0,
+        share=0.0,
+        requests=0,
+        touched=lost,
+        completed_rate=None,
+        bounds=bounds,
+        estimates=estimates,
+        doubted=doubted,
+    )
+
+
+def _buckets(encoded: str) -> list[tuple[float, int]]:
+    """The values of a histogram, in order, each with its count."""
+    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only losses need it
+
+    found = HdrHistogram.decode(encoded)
+    return [(each.value_iterated_to, each.count_added_in_this_iter_step) for each in found.get_recorded_iterator()]
+
+
 def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str, float]:
     """The figures of a trial's kept time; those that are not known without the cut are left out."""
     if cut is None:
@@ -153,11 +205,27 @@ def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str
 
 
 def network_doubts(network: LinkWindow | None) -> list[Doubt]:
-    """The moments that are marked in a trial."""
-    if network is None or not network.disturbances:
+    """The moments that are marked in a trial, and what the links lost without one."""
+    if network is None:
         return []
     moments = network.disturbances
     delivered, late, lost = _sums(network)
+    if lost and not moments:
+        return [
+            Doubt(
+                code="links_lost",
+                message=(
+                    f"the links lost {lost} packets that they were to carry, and nothing says when: response times are "
+                    f"known as far as those of the slowest {lost} requests do not matter"
+                ),
+                remedy=(
+                    "a lighter load, or a machine with more CPUs; where the kernel carries the links, "
+                    "net.core.netdev_max_backlog bounds the packets that wait for a CPU"
+                ),
+            )
+        ]
+    if not moments:
+        return []
     worst_us = max(each.worst_us for each in moments)
     dropped = f", and lost {lost}" if lost else ""
     return [

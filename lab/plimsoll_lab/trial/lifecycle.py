@@ -19,6 +19,7 @@ from plimsoll_lab.problem import HostLost
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary, read_output
 from plimsoll_lab.store.records import (
+    CutRecord,
     Doubt,
     HostsRecord,
     Json,
@@ -33,7 +34,7 @@ from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_doubts, capturing
-from plimsoll_lab.trial.disturbance import cut_record, without_cut
+from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.far_hosts import FarHosts, refuse_missing_folder
@@ -183,9 +184,7 @@ def _measure(
         seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
         links = read_output(LinkWindow, seen.network, "the emulator") if seen.network else None
         if links is not None:
-            log = take_log(seen.records, [each.name for each in measured], keep=bool(point.load.get("request_log")))
-            window = (seen.window.opened_unix_s, seen.window.closed_unix_s)
-            seen.cut = cut_record(links, window, log, closed="rate" not in point.load)
+            seen.cut = _cut(seen, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     load, ended = record_of(MeasuredLoadRecord, seen.load), record_of(ServerRecord, seen.server)
@@ -207,8 +206,24 @@ def _measure(
             throttled_s=machine.get("throttled_s"),
             samples=() if seen.server["metering"] == "proc" else tuple(seen.window.samples),
             network=links,
+            closed=_is_closed(point),
             doubts=tuple(doubts),
         )
+    )
+
+
+def _is_closed(point: Point) -> bool:
+    """Whether a connection's next request waits for its answer."""
+    return "rate" not in point.load
+
+
+def _cut(seen: Seen, point: Point, links: LinkWindow, generators: Sequence[str]) -> CutRecord | None:
+    """What is known of a trial whose links were at fault; None where they were not."""
+    log = take_log(seen.records, generators, keep=bool(point.load.get("request_log")))
+    window = (seen.window.opened_unix_s, seen.window.closed_unix_s)
+    summary = read_output(LoadSummary, seen.load.get("summary") or {}, "the generator")
+    return cut_record(links, window, log, closed=_is_closed(point)) or loss_record(
+        links, summary, summary.requests.completed if _is_closed(point) else 0
     )
 
 

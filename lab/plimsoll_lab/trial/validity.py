@@ -79,6 +79,8 @@ class Observation:
     """Closed loop over a stated time: the pause before each request; None of any other load."""
     network: LinkWindow | None = None
     """What the emulated links did over the window; None without a network."""
+    closed: bool = False
+    """Whether the load is a closed loop."""
     doubts: tuple[Doubt, ...] = ()
     """Doubts that others have raised."""
 
@@ -121,14 +123,15 @@ def judge(seen: Observation) -> Judgement:
 
 
 def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str | None]:
+    summary = seen.load_summary or LoadSummary()
     findings: tuple[tuple[Outcome, str | None], ...] = (
         ("failed", _death(seen)),
         ("hard_limit", _server_limit(seen.server_summary)),
         ("failed", _missing_summary(seen)),
-        ("invalid", unknown_moments(seen.network)),
+        ("invalid", unknown_moments(seen.network, summary.requests.completed if seen.closed else 0)),
         *_invalid(seen, doubts),
-        ("generator_limited", _unsent(seen.load_summary or LoadSummary())),
-        ("failed", _shortfall(seen.load_summary or LoadSummary())),
+        ("generator_limited", _unsent(summary)),
+        ("failed", _shortfall(summary)),
     )
     return next(((outcome, reason) for outcome, reason in findings if reason is not None), ("ok", None))
 
