@@ -12,8 +12,17 @@ from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
 from plimsoll_lab.report.over import axes_over, panels
-from plimsoll_lab.store.records import Outcome, TrialRecord
-from plimsoll_lab.store.run_record import PointRecord, RunRecord
+from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
+from plimsoll_lab.store.run_record import (
+    AskedRecord,
+    CalibrationRecord,
+    MeasuredRecord,
+    OffRecord,
+    PathRecord,
+    PointRecord,
+    RequestRecord,
+    RunRecord,
+)
 from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.drawn import quantity
@@ -231,6 +240,154 @@ def test_what_a_server_held_at_its_own_limit_is_a_result() -> None:
     run.references = [Reference(figure=held, at={"load.connections": 20}, value=1017.0, source="a document", text="")]
     assert [told.outcome for told in judge_claims(run, here, stopped)] == ["confirmed", "not reachable here"]
     assert hold_references(run, here, stopped)[0].ratio == 1.0
+
+
+def run_with(text: str, *, changes: Settings | None = None, fast: bool = False, only: str = "") -> RunRecord:
+    """A run of a suite's text, as `begin` would write it."""
+    kept = {"load.think": [only]} if only else {}
+    suite = read_text(text, source="it.toml", directory="/here", changes=changes or {}, fast=fast)
+    run = run_record()
+    run.suite = run.suite.model_copy(update={"text": text})
+    run.request = RequestRecord(suite="it.toml", changes=changes or {}, only=kept, fast=fast)
+    run.points = [
+        PointRecord(number=point.number, setting=point.setting, server=point.server, load=point.load)
+        for point in expand(suite, seed=1, only=kept).points
+    ]
+    run.claims, run.references, run.settings = suite.claims, suite.references, suite.run
+    return run
+
+
+def judged_as(run: RunRecord) -> ClaimRecord:
+    """The one claim of a run, each of whose points has twice the figure of half the connections."""
+    here = [point_summary(point.setting, point.number, response_time_us__mean=1.0) for point in run.points]
+    values = {point.number: [float(str(point.setting["load.connections"]))] * 9 for point in run.points}
+    return judge_claims(run, here, made(values))[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fast", "said"),
+    [
+        ({"load.each": 3}, False, "load.each is 3 and not 2"),
+        ({"load.size": "1KiB"}, False, "load.size is 1KiB and not unset"),
+        ({"server.workers": 1}, False, "server.workers is 1 and not unset"),
+        ({"run.warm_up": "1s"}, False, "run.warm_up is 1s and not unset"),
+        ({"network.rtt": "50ms"}, False, "the network is another"),
+        ({"capture": True}, False, "capture is true and not false"),
+        ({}, True, "load.each is 1 and not 2"),
+    ],
+)
+def test_a_claim_about_points_that_the_run_changed_is_not_judged(
+    *, changes: dict[str, str | int | bool], fast: bool, said: str
+) -> None:
+    told = judged_as(run_with(SUITE + CLAIM + "[fast.load]\neach = 1\n", changes=changes, fast=fast))
+    assert (told.outcome, told.value) == ("not reachable here", None)
+    assert told.reason.startswith("this run changed the suite there: ")
+    assert said in told.reason
+
+
+def test_a_run_of_more_blocks_or_of_some_points_is_still_about_the_claim() -> None:
+    for changes in ({"run.repeat": 9, "run.seed": 5}, {"load.think": "1s"}, {"load.each": 2}):
+        assert judged_as(run_with(SUITE + CLAIM, changes=changes)).outcome == "confirmed", changes
+    assert judged_as(run_with(SUITE + CLAIM, only="1s")).outcome == "confirmed"
+
+
+def test_leaving_points_out_makes_no_claim_about_one_of_them() -> None:
+    vague = CLAIM.replace(', "load.think" = "1s"', "")
+    told = judged_as(run_with(SUITE + vague, only="1s"))
+    assert (told.outcome, told.reason) == (
+        "not reachable here",
+        "2 points of the suite agree with it as it is written",
+    )
+
+
+def test_a_figure_of_a_document_is_not_beside_a_point_that_the_run_changed() -> None:
+    text = """[[reference]]
+figure = "response_time_us.mean"
+at = { "load.connections" = 20, "load.think" = "1s" }
+value = "50us"
+source = "a document"
+"""
+    for changes, ratio in (({"load.each": 3}, None), ({"run.repeat": 3}, 2.0)):
+        run = run_with(SUITE + text, changes=changes)
+        here = [point_summary(point.setting, point.number) for point in run.points]
+        (told,) = hold_references(run, here, made({point.number: [100.0] for point in run.points}))
+        assert told.ratio == (ratio and pytest.approx(ratio))
+        assert ("load.each is 3" in (told.reason or "")) == (ratio is None)
+
+
+def test_a_claim_about_a_network_that_was_another_cannot_be_told() -> None:
+    path = PathRecord(
+        start="h1",
+        end="h2",
+        asked=AskedRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=MeasuredRecord(round_trip_us={"p50": 30_000}, goodput_bits_per_s=None),
+        off=OffRecord(round_trip=2.0, goodput=None),
+        within=False,
+        attempts=3,
+    )
+    run = run_with(SUITE + CLAIM)
+    run.calibrations = [
+        CalibrationRecord(
+            unix_s=0.0,
+            points=[point.number for point in run.points],
+            backend="tap",
+            large_segments=None,
+            priority=None,
+            paths=[path],
+        )
+    ]
+    told = judged_as(run)
+    assert told.outcome == "cannot be told"
+    assert told.interval == pytest.approx((2.0, 2.0))
+    assert "a round trip of 30.000 ms for 10.000 ms asked" in told.reason
+
+
+def cut_between(low: float, high: float) -> CutRecord:
+    return CutRecord(
+        moments=1,
+        share=0.01,
+        requests=1,
+        touched=0,
+        completed_rate=1.0,
+        bounds={"response_time_us.mean": (low, high)},
+        estimates={},
+        doubted=(),
+    )
+
+
+@pytest.mark.parametrize(("high", "outcome"), [(21.0, "confirmed"), (40.0, "cannot be told")])
+def test_a_disturbed_trial_tells_a_claim_as_much_as_its_bounds_do(high: float, outcome: str) -> None:
+    trials = [
+        replace(trial(10 * point + block, point, block, value), cut=cut_between(value, high if point else value))
+        for block in range(3)
+        for point, value in enumerate((10.0, 20.0))
+    ]
+    run = run_record()
+    run.claims = [CLAIMED]
+    told = judge_claims(run, points(), trials)[0]
+    assert told.outcome == outcome
+    assert told.value == pytest.approx(2.0)
+    assert told.interval == pytest.approx((2.0, high / 10))
+
+
+def test_a_lower_bound_is_not_left_out_of_a_claim() -> None:
+    rate = "completed_rate"
+    outcomes: list[Outcome] = ["ok", "ok", "ok", "generator_limited"]
+    trials = [
+        replace(trial(block, 0, block, 0.0, outcome), figures={rate: 1000.0}) for block, outcome in enumerate(outcomes)
+    ]
+    run = run_record()
+    run.claims = [replace(CLAIMED, figure=rate, over=None, least=0.0, most=1100.0, portable=True)]
+    here: list[PointSummary] = [point_summary({"load.connections": 20}, 0)]
+    told = judge_claims(run, here, trials)[0]
+    assert (told.outcome, told.value) == ("cannot be told", None)
+    assert "only a lower bound" in told.reason
+
+
+def test_a_claim_says_how_many_blocks_tell_it() -> None:
+    assert judged(CLAIMED).reason.endswith("; 3 of 5 blocks tell it")
+    every = {0: [10.0] * 5, 1: [20.0] * 5}
+    assert judged(CLAIMED, values=every).reason == "the whole interval lies in the claimed range"
 
 
 REFUSALS = {

@@ -1,8 +1,9 @@
 """What documents claim, beside what a run found.
 
 A claim is *confirmed* where the whole interval of what was measured lies in the claimed range,
-*contradicted* where it lies wholly outside, and *cannot be told* where it does neither. Where one
-of its points has no result it is *not reachable here*, with what stopped it. A figure itself, such
+*contradicted* where it lies wholly outside, and *cannot be told* where it does neither, or where
+the network was not the one that was asked for. Where one of its points has no result, or the run
+changed what the point is, it is *not reachable here*, with what stopped it. A figure itself, such
 as a time, belongs to its hardware: inside the range it is *other hardware*, never confirmed. Where
 the server itself was the limit, what it held at once is the result.
 """
@@ -10,12 +11,13 @@ the server itself was the limit, what it held at once is the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
+from plimsoll_lab.analysis import network
+from plimsoll_lab.analysis.as_stated import changes_at
 from plimsoll_lab.analysis.family import OF_CONNECTIONS, SERVERS_OWN, value_of
-from plimsoll_lab.stats.best import Value
-from plimsoll_lab.stats.summary import summarise
+from plimsoll_lab.stats.summary import Interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ClaimOutcome, ClaimRecord, PointSummary, ReferenceRecord
@@ -29,34 +31,55 @@ UNTOLD: ClaimOutcome = "cannot be told"
 UNREACHED: ClaimOutcome = "not reachable here"
 ELSEWHERE: ClaimOutcome = "other hardware"
 
-Series = Mapping[int, float]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Told:
+    """What one trial tells of a figure."""
+
+    found: float
+    """The number of its record."""
+    low: float
+    """The least that it may be: `found`, but where moments were cut out of the trial."""
+    high: float
+    """The most; infinite where the generator was the limit."""
+
+
+Series = Mapping[int, _Told]
 """A figure by block."""
 
 ONCE = "one repetition has no interval"
 HELD = "server.peak_connections"
 """The one figure that a server's own limit decides, so that it counts where the limit was met."""
+NO_FIGURE = "no trial of this point has the figure"
+BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
 
 def judge_claims(run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ClaimRecord]:
     """Every claim of a run's suite, with its outcome."""
-    return [_judge(claim, points, trials) for claim in run.claims]
+    changes = changes_at(run)
+    return [_judge(run, claim, points, trials, changes) for claim in run.claims]
 
 
 def hold_references(
     run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]
 ) -> list[ReferenceRecord]:
     """Each figure of a document beside ours at that point, and ours as a multiple of theirs."""
+    changes = changes_at(run)
     found = []
     for reference in run.references:
         here = _matching(points, reference.at)
-        values = {} if _unreached(here, reference.figure) else _series(here[0], trials, reference.figure)
-        ours = summarise(list(values.values())).mean if values else None
+        why = changes(reference.at) or _unreached(here, reference.figure)
+        values = {} if why else _series(here[0], trials, reference.figure)
+        if any(math.isinf(each.high) for each in values.values()):
+            values, why = {}, BOUNDED
+        ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
-        found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio))
+        reason = None if values else why or NO_FIGURE
+        found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
     return found
 
 
-def decide_claim(interval: tuple[float, float] | None, least: float, most: float, *, portable: bool) -> ClaimOutcome:
+def decide_claim(interval: Interval | None, least: float, most: float, *, portable: bool) -> ClaimOutcome:
     """The outcome of a claim whose points all have results."""
     if interval is None:
         return UNTOLD
@@ -69,49 +92,80 @@ def decide_claim(interval: tuple[float, float] | None, least: float, most: float
     return CONFIRMED if portable else ELSEWHERE
 
 
-def _judge(claim: Claim, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> ClaimRecord:
+def _judge(
+    run: RunRecord,
+    claim: Claim,
+    points: Sequence[PointSummary],
+    trials: Sequence[TrialRecord],
+    changes: Callable[[Settings], str | None],
+) -> ClaimRecord:
     series = []
+    untrue = None
     for place in settings_of(claim):
         here = _matching(points, place)
-        why = _unreached(here, claim.figure)
+        why = changes(place) or _unreached(here, claim.figure)
         values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
-            return _answer(claim, UNREACHED, None, None, why or "no trial of this point has the figure")
+            return _answer(claim, UNREACHED, None, None, why or NO_FIGURE)
+        untrue = untrue or network.untrue(run, here[0].number)
         series.append(values)
     value, interval, none = _value(series)
     most = math.inf if claim.most is None else claim.most
-    outcome = decide_claim(interval, claim.least, most, portable=claim.portable)
+    outcome = UNTOLD if untrue else decide_claim(interval, claim.least, most, portable=claim.portable)
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",
         ELSEWHERE: "it lies in the claimed range, and such a figure belongs to its hardware",
-        UNTOLD: none or "the interval reaches beyond the claimed range",
+        UNTOLD: untrue or none or "the interval reaches beyond the claimed range",
     }
-    return _answer(claim, outcome, value, interval, reasons[outcome])
+    told = len(set.intersection(*(set(each) for each in series)))
+    some = f"; {told} of {run.settings.repeat} blocks tell it" if interval and told < run.settings.repeat else ""
+    return _answer(claim, outcome, value, interval, reasons[outcome] + some)
 
 
-def _value(series: Sequence[Series]) -> tuple[float | None, tuple[float, float] | None, str | None]:
+def _value(series: Sequence[Series]) -> tuple[float | None, Interval | None, str | None]:
     """The figure, or the ratio or ratio of ratios, with its interval of 95 % (Student's t; of
     ratios, over logarithms), and why it has no interval, where it has none.
 
     Blocks pair what is compared, so what disturbs a whole block cancels out. No block is left out
-    for a value of zero: the others would not stand for it.
+    for a value of zero, or for one that is known between bounds alone: the others would not stand
+    for it.
     """
-    if len(series) == 1:
-        summary = summarise(list(series[0].values()))
-        return summary.mean, summary.mean_ci95, None if summary.mean_ci95 else ONCE
     common = sorted(set.intersection(*(set(each) for each in series)))
     if not common:
         return None, None, "no block has a result of every point"
-    if any(each[block] <= 0 for each in series for block in common):
+    told = [[each[block] for each in series] for block in common]
+    if any(math.isinf(each.high) for row in told for each in row):
+        return None, None, BOUNDED
+    if len(series) == 1:
+        return _mean([(row[0].found, row[0].low, row[0].high) for row in told])
+    if any(each.low <= 0 for row in told for each in row):
         return None, None, "a value of zero has no ratio to another"
+    value, interval, none = _mean([_log_ratio(row) for row in told])
+    return math.exp(value), interval and (math.exp(interval[0]), math.exp(interval[1])), none
+
+
+def _log_ratio(row: Sequence[_Told]) -> tuple[float, float, float]:
+    """The logarithm of a ratio, or of a ratio of ratios, of one block, with the least and the most
+    that it may be.
+    """
     signs = (1, -1, -1, 1)
-    logs = [sum(sign * math.log(each[block]) for sign, each in zip(signs, series, strict=False)) for block in common]
-    summary = summarise(logs)
-    interval = summary.mean_ci95
-    if interval is None:
-        return math.exp(summary.mean), None, ONCE
-    return math.exp(summary.mean), (math.exp(interval[0]), math.exp(interval[1])), None
+    found = low = high = 0.0
+    for sign, each in zip(signs, row, strict=False):
+        found += sign * math.log(each.found)
+        low += sign * math.log(each.low if sign > 0 else each.high)
+        high += sign * math.log(each.high if sign > 0 else each.low)
+    return found, low, high
+
+
+def _mean(blocks: Sequence[tuple[float, float, float]]) -> tuple[float, Interval | None, str | None]:
+    """The mean over blocks, and an interval that holds those of the least and of the most that each
+    may be.
+    """
+    found, lows, highs = (summarise(list(each)) for each in zip(*blocks, strict=True))
+    if lows.mean_ci95 is None or highs.mean_ci95 is None:
+        return found.mean, None, ONCE
+    return found.mean, (lows.mean_ci95[0], highs.mean_ci95[1]), None
 
 
 def _matching(points: Sequence[PointSummary], place: Settings) -> list[PointSummary]:
@@ -137,19 +191,23 @@ def _decisive(figure: str) -> frozenset[Outcome | None]:
 
 
 def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:
-    """The figure by block, of the trials that tell it; a mere bound tells no claim anything."""
+    """The figure by block, of the trials that tell it."""
     told = {trial.block: _told(trial, figure) for trial in trials if trial.point == point.number}
-    return {block: value for block, value in told.items() if value is not None and not isinstance(value, tuple)}
+    return {block: each for block, each in told.items() if each is not None}
 
 
-def _told(trial: TrialRecord, figure: str) -> Value | None:
-    if trial.outcome == "hard_limit" and figure == HELD:
-        return trial.figures.get(figure)
-    return value_of(trial, figure)
+def _told(trial: TrialRecord, figure: str) -> _Told | None:
+    at_limit = trial.outcome == "hard_limit" and figure == HELD
+    found, value = trial.figures.get(figure), value_of(trial, figure)
+    value = found if at_limit else value
+    if found is None or value is None:
+        return None
+    low, high = value if isinstance(value, tuple) else (value, value)
+    return _Told(found=found, low=low, high=high)
 
 
 def _answer(
-    claim: Claim, outcome: ClaimOutcome, value: float | None, interval: tuple[float, float] | None, reason: str
+    claim: Claim, outcome: ClaimOutcome, value: float | None, interval: Interval | None, reason: str
 ) -> ClaimRecord:
     return ClaimRecord(
         name=claim.name,

@@ -29,6 +29,19 @@ def latest(run: RunRecord) -> list[CalibrationRecord]:
     return list({tuple(each.points): each for each in run.calibrations}.values())
 
 
+def untrue(run: RunRecord, point: int) -> str | None:
+    """Why the network of a point is not the one that was asked for; None where it is."""
+    paths = (path for record in latest(run) if point in record.points for path in record.paths)
+    return next(
+        (
+            f"the network is not what was asked for: from {path.start} to {path.end}, {path.in_words()}"
+            for path in paths
+            if not path.within
+        ),
+        None,
+    )
+
+
 def _common(settings: Sequence[Settings]) -> Settings:
     """What the points of one network have in common of its own settings."""
     if not settings:

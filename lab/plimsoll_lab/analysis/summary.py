@@ -46,11 +46,8 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
     limits = run.limits if run.search is None else ()
-    untrue = {
-        number for each in network.latest(run) if not all(path.within for path in each.paths) for number in each.points
-    }
     every = [
-        summarise_point(point, by_point.get(point.number, []), limits, untrue=point.number in untrue)
+        summarise_point(point, by_point.get(point.number, []), limits, untrue=bool(network.untrue(run, point.number)))
         for point in run.points
     ]
     controls = {point.number for point in run.points if point.control}

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.as_stated import changes_at
 from plimsoll_lab.report.over import Over, axes_over, by_rest, columns, panels, x_axis
 from plimsoll_lab.report.over import wanted as asked
 from plimsoll_lab.store.records import Json, TrialRecord
@@ -167,12 +168,15 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
 def _references(
     run: RunRecord, shape: Shape, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]
 ) -> list[Json]:
-    """A row a figure of a document, at the one point of the run that agrees with its setting."""
+    """A row a figure of a document, at the one point of the run that agrees with its setting, and
+    that is what the suite says.
+    """
+    changes = changes_at(run)
     settings = [point.setting for point in run.points if not point.control]
     found = []
     for each in run.references:
         here = [setting for setting in settings if all(setting.get(path) == value for path, value in each.at.items())]
-        if len(here) == 1:
+        if len(here) == 1 and changes(each.at) is None:
             row = _place(here[0], shape) | columns(run, over, here[0], shape.compare) | {"source": each.source}
             found.append(row | {_field(each.figure): _scaled(each.value, axes[each.figure])})
     return found

@@ -70,6 +70,6 @@ def _reference(each: ReferenceRecord, run: RunRecord) -> tuple[Cell, ...]:
         Cell(text=figure.label, detail=each.source, heading=True),
         Cell(text=formatting.setting(each.at)),
         Cell(text=formatting.number(each.value, figure.unit)),
-        Cell(text=formatting.number(each.ours, figure.unit)),
+        Cell(text=formatting.number(each.ours, figure.unit), detail=each.reason or ""),
         Cell(text="-" if each.ratio is None else f"{formatting.three(each.ratio)}x"),
     )

@@ -248,6 +248,8 @@ class ReferenceRecord(Reference):
     """Our mean at that point; null without a result."""
     ratio: float | None
     """Ours over theirs."""
+    reason: str | None = None
+    """Why there is none of ours."""
 
 
 class ClaimRecord(Record):
