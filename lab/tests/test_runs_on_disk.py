@@ -142,3 +142,22 @@ def test_a_damaged_run_hides_no_other_from_the_list(tmp_path: Path, lab: Lab) ->
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["runs/0001", "runs/0003"]
     assert "runs/0002/run.json: is damaged" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema_version": 2}, "newer version of Plimsoll (its schema version is 2, and this lab reads 1); update"),
+        ({"tomorrow": 1}, "newer version of Plimsoll (this lab does not know tomorrow); update"),
+        ({"seed": "x"}, "is damaged (seed: "),
+        ({"schema_version": None}, "is damaged (its schema version is None"),
+    ],
+)
+def test_a_record_of_a_newer_version_is_told_from_damage(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    folder = stored_run(tmp_path / "0001")
+    file = folder.path / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(LabError) as refusal:
+        folder.read_run()
+    assert said in str(refusal.value)
+    assert "measures it again" not in str(refusal.value), "resume makes trials, and no run.json"

@@ -21,9 +21,9 @@ def _list(options: argparse.Namespace) -> int:
     for folder in list_runs(Path(options.out)):
         try:
             run = folder.read_run()
-        except LabError as damaged:
+        except LabError as reason:
             # The other runs are listed all the same.
-            code = refuse(str(damaged), FAILED)
+            code = refuse(str(reason), FAILED)
             continue
         suite, done, planned = run.suite.name, folder.count_trials(), len(run.trials)
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_unix_s))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.form import Form, record_of
@@ -221,14 +222,12 @@ def _read(path: Path) -> object:
     except OSError as error:
         raise LabError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise LabError(
-            f"{path}: is damaged ({error}); remove it, and 'plimsoll lab resume' measures it again"
-        ) from None
+        raise _damaged(path, str(error)) from None
     version = record.get("schema_version") if isinstance(record, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise _newer(path, f"its schema version is {version}, and this lab reads {SCHEMA_VERSION}")
     if version != SCHEMA_VERSION:
-        raise LabError(
-            f"{path}: has schema version {version}, this lab reads {SCHEMA_VERSION}; use the lab that wrote it"
-        )
+        raise _damaged(path, f"its schema version is {version}, and this lab reads {SCHEMA_VERSION}")
     return record
 
 
@@ -238,9 +237,28 @@ def _check(path: Path, form: type[Form]) -> Form:
     try:
         return record_of(form, record)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(each) for each in first["loc"])
-        raise LabError(
-            f"{path}: is damaged ({where}: {first['msg']}); of a trial, remove the file, "
-            "and 'plimsoll lab resume' measures it again"
-        ) from None
+        errors = error.errors()
+        # Damage takes keys away or spoils values. A key that is too much was written on purpose.
+        unknown = next((each for each in errors if each["type"] == "extra_forbidden"), None)
+        if unknown is not None:
+            raise _newer(path, f"this lab does not know {_where(unknown)}") from None
+        raise _damaged(path, f"{_where(errors[0])}: {errors[0]['msg']}") from None
+
+
+def _where(error: ErrorDetails) -> str:
+    return ".".join(str(each) for each in error["loc"])
+
+
+def _newer(path: Path, evidence: str) -> LabError:
+    return LabError(f"{path}: was written by a newer version of Plimsoll ({evidence}); update this one")
+
+
+def _damaged(path: Path, evidence: str) -> LabError:
+    """What to do about it depends on the record: a run without its own is none."""
+    is_run = path.name == "run.json"
+    remedy = (
+        "restore it from a copy, or begin a new run"
+        if is_run
+        else "remove it, and 'plimsoll lab resume' measures it again"
+    )
+    return LabError(f"{path}: is damaged ({evidence}); {remedy}")

@@ -50,8 +50,9 @@ def _row(folder: RunFolder) -> Json:
     number = int(folder.path.name)
     try:
         run = folder.read_run()
-    except LabError as damaged:
-        return {"number": number, "suite": "", "question": str(damaged), "status": "damaged", "began": "", "trials": ""}
+    except LabError as reason:
+        why = str(reason)
+        return {"number": number, "suite": "", "question": why, "status": "unreadable", "began": "", "trials": ""}
     searching = run.search is not None
     return {
         "number": number,
