@@ -11,9 +11,10 @@ import pytest
 from made_records import run_record
 
 from plimsoll_lab.analysis.gate import judge_gate
-from plimsoll_lab.stats.best import Question
+from plimsoll_lab.stats.best import Question, Value
 from plimsoll_lab.stats.gate import Comparison, Loss, blocks_for, decide_gate, losses
 from plimsoll_lab.store.run_record import FamilyRecord
+from plimsoll_lab.store.summary_record import GateRecord
 from plimsoll_lab.suite.figures import FIGURES
 
 GATES = int(os.environ.get("PLIMSOLL_GATES", "300"))
@@ -138,6 +139,49 @@ def test_no_block_is_left_out_for_a_value_of_zero(contender: str) -> None:
         "undecided",
         f"The gate is undecided: {contender}'s completed rate was zero, which has no ratio to another value.",
     )
+
+
+def judged(base: dict[int, Value], new: dict[int, Value], figures: tuple[str, ...] = ("completed_rate",)) -> GateRecord:
+    """The gate of one contender with the same values in each figure."""
+    run = run_record()
+    run.family = FamilyRecord(compare="contender", figures=figures, margin=0.05, baseline="base", tolerance=TOLERANCE)
+    run.figures = FIGURES
+    family = [
+        Question(figure=figure, better="higher", at={}, contenders={"base": base, "new": new}) for figure in figures
+    ]
+    found = judge_gate(run, family, [], [])
+    assert found is not None
+    return found
+
+
+def test_blocks_in_which_the_generator_was_the_limit_are_not_left_out() -> None:
+    alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
+    limited: dict[int, Value] = alike | dict.fromkeys(range(3), (100.0, math.inf))
+    faster = judged(alike, limited)
+    assert faster.outcome == "pass", "a contender of at least as much is no loss"
+    assert (faster.losses[0].at_least, faster.losses[0].loss) == (None, None)
+    slower = judged(limited, alike)
+    assert slower.outcome == "undecided", "nobody knows how much more the baseline would have done"
+    assert slower.losses[0].at_most is None
+    assert "only a lower bound in some blocks" in slower.text
+    halved: dict[int, Value] = {block: 50.0 + block % 3 for block in range(12)}
+    assert judged(limited, halved).outcome == "worse"
+
+
+def test_a_gate_holds_what_is_known_between_bounds_to_the_worse_end() -> None:
+    alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
+    for low, outcome in ((99.0, "pass"), (80.0, "undecided")):
+        between: dict[int, Value] = alike | dict.fromkeys(range(6), (low, 101.0))
+        assert judged(alike, between).outcome == outcome
+
+
+def test_one_comparison_is_said_to_be_the_least_of_nothing() -> None:
+    alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
+    one = judged(alike, alike)
+    assert one.text == "The gate passes: new's completed rate is at most 0.0% worse."
+    two = judged(alike, alike, ("completed_rate", "goodput_bits_per_s"))
+    assert two.text.endswith(" worse, and no other comparison shows more.")
+    assert judged(alike, alike, ()).text == "The gate is undecided: there is nothing to compare with the baseline."
 
 
 def test_the_number_of_blocks_follows_from_the_noise() -> None:

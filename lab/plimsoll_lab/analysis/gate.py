@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Value
 from plimsoll_lab.stats.gate import Comparison, Loss, decide_gate, losses
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -60,10 +60,7 @@ VERDICTS: dict[GateOutcome, str] = {
 def _comparisons(family: Sequence[Question], baseline: str) -> list[Comparison]:
     found = []
     for question in family:
-        series = {
-            name: {} if name in _with_zero(question) else _numbers(values)
-            for name, values in question.contenders.items()
-        }
+        series = {name: {} if name in _with_zero(question) else values for name, values in question.contenders.items()}
         names = [name for name in (*question.contenders, *question.absent) if name != baseline]
         found += [
             Comparison(
@@ -90,14 +87,11 @@ def _zeros(run: RunRecord, family: Sequence[Question]) -> list[tuple[GateOutcome
 
 def _with_zero(question: Question) -> list[str]:
     """The contenders that had a value of zero, or below."""
-    return [
-        name for name, values in question.contenders.items() if any(each <= 0 for each in _numbers(values).values())
-    ]
+    return [name for name, values in question.contenders.items() if any(_least(each) <= 0 for each in values.values())]
 
 
-def _numbers(values: Mapping[int, Value]) -> dict[int, float]:
-    """The blocks with a number; a bound of one is none."""
-    return {block: value for block, value in values.items() if isinstance(value, int | float)}
+def _least(value: Value) -> float:
+    return value[0] if isinstance(value, tuple) else value
 
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
@@ -154,21 +148,24 @@ def _words(run: RunRecord, found: Sequence[Loss], outcome: GateOutcome, toleranc
     """
     if outcome == "worse":
         shown = [each for each in found if each.at_least is not None and each.at_least > tolerance]
-        return [
-            f"{_of_loss(each, run)} is at least {each.at_least:.1%} worse (estimate {each.estimate:.1%})"
-            for each in shown
-        ]
+        return [f"{_of_loss(each, run)} is at least {each.at_least:.1%} worse{_estimate(each)}" for each in shown]
     if outcome == "undecided":
-        return [_open(each, run) for each in found if each.at_most is None or each.at_most >= tolerance]
+        opened = [_open(each, run) for each in found if each.at_most is None or each.at_most >= tolerance]
+        return opened or ["there is nothing to compare with the baseline"]
     largest = max(found, key=lambda each: each.at_most or 0.0)
-    return [
-        f"{_of_loss(largest, run)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse, every other figure less"
-    ]
+    others = ", and no other comparison shows more" if len(found) > 1 else ""
+    return [f"{_of_loss(largest, run)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse{others}"]
+
+
+def _estimate(each: Loss) -> str:
+    return "" if each.estimate is None else f" (estimate {each.estimate:.1%})"
 
 
 def _open(each: Loss, run: RunRecord) -> str:
-    if each.at_least is None or each.at_most is None:
+    if each.at_least is None and each.at_most is None and each.blocks < LEAST_BLOCKS:
         return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
+    if each.at_least is None or each.at_most is None:
+        return f"{_of_loss(each, run)} has only a lower bound in some blocks, where the generator was the limit"
     if each.at_least > 0:
         return (
             f"{_of_loss(each, run)} is worse, by {each.at_least:.1%} to {each.at_most:.1%}; by how much cannot be told"

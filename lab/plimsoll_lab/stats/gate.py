@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from plimsoll_lab.stats.best import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
+from plimsoll_lab.stats.best import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE, Value
 
 Array = NDArray[np.float64]
 Outcome = Literal["pass", "worse", "undecided"]
@@ -41,10 +41,10 @@ class Comparison:
     """The setting of the other axes."""
     contender: str
     """Which contender is held against the baseline."""
-    baseline: Mapping[int, float]
-    """The baseline's figure by block; above zero."""
-    values: Mapping[int, float]
-    """The contender's figure by block; above zero."""
+    baseline: Mapping[int, Value]
+    """The baseline's figure by block, or what it lies between; above zero."""
+    values: Mapping[int, Value]
+    """The contender's figure by block, or what it lies between; above zero."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,20 +58,17 @@ class Loss:
     blocks: int
     """Blocks in which both were measured."""
     estimate: float | None
-    """None where no block has both."""
+    """None where no block has both, or a block has only a lower bound of one."""
     at_least: float | None
-    """L; None where too few blocks have both."""
+    """L; None where too few blocks have both, or the contender has only a lower bound in one."""
     at_most: float | None
-    """U; None where too few blocks have both."""
+    """U; None where too few blocks have both, or the baseline has only a lower bound in one."""
 
 
 def losses(comparisons: Sequence[Comparison], rng: np.random.Generator) -> list[Loss]:
     """The bounds of every comparison."""
-    shared = [sorted(each.baseline.keys() & each.values.keys()) for each in comparisons]
-    logs = [
-        np.array([_worse(each, block) for block in blocks]) for each, blocks in zip(comparisons, shared, strict=True)
-    ]
-    long = [each for each in logs if len(each) >= LEAST_BLOCKS]
+    logs = [_worse(each) for each in comparisons]
+    long = [each[0] for each in logs if len(each[0]) >= LEAST_BLOCKS]
     critical_p = _critical_p(long, rng) if long else 0.0
     return [_loss(each, series, critical_p) for each, series in zip(comparisons, logs, strict=True)]
 
@@ -106,10 +103,24 @@ def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | Non
     return None
 
 
-def _worse(comparison: Comparison, block: int) -> float:
-    """The log ratio by which the contender is worse in a block."""
-    ratio = math.log(comparison.values[block]) - math.log(comparison.baseline[block])
-    return -ratio if comparison.better == "higher" else ratio
+def _worse(comparison: Comparison) -> tuple[Array, Array, Array]:
+    """The log ratio by which the contender is worse in each shared block: an estimate, the least
+    and the most that it may be. A lower bound stands for itself in the estimate.
+    """
+    blocks = sorted(comparison.baseline.keys() & comparison.values.keys())
+    old = np.log([_ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
+    new = np.log([_ends(comparison.values[block]) for block in blocks]).reshape(-1, 2)
+    least, most = new[:, 0] - old[:, 1], new[:, 1] - old[:, 0]
+    middle = _middle(new) - _middle(old)
+    return (-middle, -most, -least) if comparison.better == "higher" else (middle, least, most)
+
+
+def _ends(value: Value) -> tuple[float, float]:
+    return value if isinstance(value, tuple) else (value, value)
+
+
+def _middle(ends: Array) -> Array:
+    return np.where(np.isinf(ends[:, 1]), ends[:, 0], ends.mean(axis=1))
 
 
 def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
@@ -136,24 +147,26 @@ def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
     return float(smallest[rank - 1]) if rank else 0.0
 
 
-def _loss(comparison: Comparison, logs: Array, critical_p: float) -> Loss:
-    blocks = len(logs)
-    if not blocks:
-        return Loss(comparison=comparison, blocks=0, estimate=None, at_least=None, at_most=None)
-    mean = float(logs.mean())
-    estimate = _part(mean, comparison)
-    if blocks < LEAST_BLOCKS or critical_p <= 0:
-        return Loss(comparison=comparison, blocks=blocks, estimate=estimate, at_least=None, at_most=None)
-    error = float(logs.std(ddof=1)) / math.sqrt(blocks)
-    low = mean + error * float(special.stdtrit(blocks - 1, critical_p))
-    high = mean + error * float(special.stdtrit(blocks - 1, 1 - SIGNIFICANCE))
+def _loss(comparison: Comparison, logs: tuple[Array, Array, Array], critical_p: float) -> Loss:
+    middle, least, most = logs
+    blocks = len(middle)
+    exact = bool(blocks) and bool(np.isfinite(least).all() and np.isfinite(most).all())
+    enough = blocks >= LEAST_BLOCKS and critical_p > 0
     return Loss(
         comparison=comparison,
         blocks=blocks,
-        estimate=estimate,
-        at_least=_part(low, comparison),
-        at_most=_part(high, comparison),
+        estimate=_part(float(middle.mean()), comparison) if exact else None,
+        at_least=_bound(comparison, least, critical_p) if enough else None,
+        at_most=_bound(comparison, most, 1 - SIGNIFICANCE) if enough else None,
     )
+
+
+def _bound(comparison: Comparison, logs: Array, p: float) -> float | None:
+    """The quantile p of the mean loss; None where a block bounds it on no side."""
+    if not np.isfinite(logs).all():
+        return None
+    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return _part(float(logs.mean()) + error * float(special.stdtrit(len(logs) - 1, p)), comparison)
 
 
 def _part(log: float, comparison: Comparison) -> float:
