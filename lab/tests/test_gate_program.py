@@ -5,6 +5,7 @@ read.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -209,6 +210,16 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     built = record["points"][0]["server"]["command"][-1]
     assert built.endswith("/built")
     assert not Path(built).exists()
+    command = shlex.split(record["command"])
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert command[:4] == ["plimsoll", "lab", "gate", "api.toml"]
+    assert command[command.index("--base") + 1] == f"git:{head}", "a checkout is gone, and HEAD may move"
+    assert "plimsoll-gate-" not in record["command"]
+    once_more = lab(*command[2:], "--json")
+    assert once_more.returncode == 4, once_more.stderr
+    assert json.loads((tmp_path / "runs/0002/run.json").read_text())["command"] == record["command"]
     (tmp_path / "runs/0001/trials/0001.json").unlink()
     resumed = lab("resume", "runs/0001", "--json")
     assert (resumed.returncode, resumed.stderr.count("\n")) == (1, 1), resumed.stderr

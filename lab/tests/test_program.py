@@ -102,7 +102,7 @@ def test_the_seed_tells_the_order_again(lab: Lab, suite_file: Path, tmp_path: Pa
         lab("run", str(suite_file), "--repeat", "1", "--only", "load.connections=100")
     first, second = (json.loads((tmp_path / f"runs/000{n}/run.json").read_text()) for n in (1, 2))
     assert first["trials"] == second["trials"]
-    assert first["command"] == f"plimsoll lab run {suite_file} --set run.repeat=1 --only load.connections=100 --seed 7"
+    assert first["command"] == f"plimsoll lab run {suite_file} --repeat 1 --only load.connections=100 --seed 7"
 
 
 MISFORTUNES = {

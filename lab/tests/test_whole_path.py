@@ -90,7 +90,7 @@ def test_a_suite_may_vary_the_round_trip_of_its_path(tmp_path: Path) -> None:
 def test_the_command_that_makes_the_run_again_says_it_in_the_same_words(tmp_path: Path) -> None:
     plan, request = asked(tmp_path, "", "--rtt", "50ms", "--loss", "1%", "--repeat", "3")
     command = reproducing_command(request, plan.seed)
-    assert "--rtt 50ms --loss 1% --set run.repeat=3 --seed " in command
+    assert "--rtt 50ms --loss 1% --repeat 3 --seed " in command
     again, _ = read(*command.split()[3:])
     assert (again.points, again.trials) == (plan.points, plan.trials)
 

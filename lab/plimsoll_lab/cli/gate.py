@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from dataclasses import replace
 
 from plimsoll_lab.cli.run import run_plan
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan, words_of
 from plimsoll_lab.cli.verb import USAGE, Verb
 from plimsoll_lab.experiment.plan import Request
-from plimsoll_lab.experiment.revision import PREFIX, checked_out
+from plimsoll_lab.experiment.revision import PREFIX, checked_out, commit_of
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.gate import FILES
 from plimsoll_lab.suite import shipped, units
@@ -43,27 +44,34 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _gate(options: argparse.Namespace) -> int:
     if options.build is not None:
         words_of("--build", options.build)
+    flags = ["--tolerance", options.tolerance, *(("--build", options.build) if options.build is not None else ())]
     with contextlib.ExitStack() as stack:
         changes: dict[str, Value] = {"verdict.baseline": BASE, "verdict.tolerance": options.tolerance}
         for name, given in ((BASE, options.base), (NEW, options.new)):
-            command = _command(stack, f"--{name}", given, options)
+            command, again = _command(stack, f"--{name}", given, options)
             changes[f"contender.{name}.command"] = command
             if any("{port}" in word for word in command):
                 changes[f"contender.{name}.ready"] = "tcp:{port}"
-        return run_plan(*_sized(options, changes), options)
+            flags += [f"--{name}", again]
+        plan, request = _sized(options, changes)
+        return run_plan(plan, replace(request, gate=flags, implied=changes), options)
 
 
-def _command(stack: contextlib.ExitStack, flag: str, given: str, options: argparse.Namespace) -> tuple[str, ...]:
-    """The words of a contender's command; of a revision, the suite's command in its checkout."""
+def _command(
+    stack: contextlib.ExitStack, flag: str, given: str, options: argparse.Namespace
+) -> tuple[tuple[str, ...], str]:
+    """The words of a contender's command, and what asks for the same again; of a revision, the
+    suite's command in its checkout, and the commit.
+    """
     if not given.startswith(PREFIX):
-        return words_of(flag, given)
+        return words_of(flag, given), given
     path = shipped.find(options.suite)
     suite = read_file(path)
     command = suite.server.get("command")
     if not isinstance(command, tuple):
         raise LabError(f"{given}: the suite's [server] has no command to run in the checkout", exit_code=USAGE)
     folder = stack.enter_context(checked_out(given.removeprefix(PREFIX), options.build, path.resolve().parent))
-    return tuple(word.replace("{dir}", str(folder)) for word in command)
+    return tuple(word.replace("{dir}", str(folder)) for word in command), PREFIX + commit_of(folder)
 
 
 def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, Request]:

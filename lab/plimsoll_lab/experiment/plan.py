@@ -40,6 +40,10 @@ class Request:
     """Where the run's folder is made."""
     hosts: str = ""
     """`--hosts`: `ray:HEAD:PORT` for a cluster; empty for this machine."""
+    gate: Sequence[str] = ()
+    """The flags of `lab gate`; empty of any other verb."""
+    implied: Mapping[str, Value] = field(default_factory=dict)
+    """The changes that follow from these flags."""
 
 
 def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
@@ -55,9 +59,12 @@ def make_plan(text: str, *, source: str, directory: str, request: Request, seed:
 
 def reproducing_command(request: Request, seed: int) -> str:
     """The command that makes the same run again, seed included."""
-    words = ["plimsoll", "lab", "run", request.suite]
+    words = ["plimsoll", "lab", "gate" if request.gate else "run", request.suite, *request.gate]
     for path, value in request.changes.items():
-        if path == "run.seed":
+        if path == "run.seed" or (path in request.implied and request.implied[path] == value):
+            continue
+        if path == "run.repeat":
+            words += ["--repeat", str(value)]
             continue
         if path in WHOLE_PATH_FLAGS:
             words += [WHOLE_PATH_FLAGS[path], str(value)]

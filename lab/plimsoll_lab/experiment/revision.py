@@ -22,6 +22,11 @@ CHECKOUT = "plimsoll-gate-"
 _PATH = re.compile(rf"/\S*?/{CHECKOUT}[^/\s]+")
 
 
+def commit_of(checkout: Path) -> str:
+    """The commit of a checkout: the branch that named it may move."""
+    return _git(["rev-parse", "HEAD"], checkout, f"git cannot name the commit of {checkout}").strip()
+
+
 @contextlib.contextmanager
 def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[Path]:
     """The folder that stands for `directory` in a checkout of a revision of its repository,
