@@ -15,7 +15,18 @@ from typing import Any
 import pytest
 
 from laboratory import BINARY, Done, environment, lab_command, marked, run_lab, wait_until
+from plimsoll_lab.cli.program import VERBS
 from plimsoll_lab.suite.flags import ELSEWHERE, FORWARD_FLAGS, LOAD_FLAGS, MODELS, OUTPUT, SERVER_FLAGS
+
+
+def test_completions_know_every_command_of_the_laboratory() -> None:
+    done = subprocess.run([BINARY, "completions", "fish"], capture_output=True, text=True, check=True, timeout=60)
+    for verb in VERBS:
+        # fish(1): `complete -a WORD -d ABOUT`; what follows a semicolon in a summary is detail.
+        found = re.search(rf"subcommand lab; .* -a \"{verb.name}\" -d '([^']*)'", done.stdout)
+        assert found is not None, f"{verb.name} is not known"
+        assert verb.summary.lower().startswith(found[1].lower()), verb.name
+
 
 SUITE = """
 name = "whole"

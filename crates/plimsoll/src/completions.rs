@@ -8,7 +8,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use serde::Serialize;
 
-use crate::Output;
+use crate::{Output, lab};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -31,7 +31,8 @@ struct Script {
     script: String,
 }
 
-pub(crate) fn run(arguments: &Completions, mut command: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Completions, command: Command) -> anyhow::Result<ExitCode> {
+    let mut command = command.mut_subcommand("lab", lab::with_verbs);
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "plimsoll", &mut script);
     let script = String::from_utf8(script).context("the script is not text")?;

@@ -75,6 +75,8 @@ fn completions_know_every_command() {
         for word in COMMANDS.iter().flat_map(|words| words.split(' ')).chain(["cacert", "connect-to"]) {
             assert!(script.contains(word), "no `{word}` for {shell}");
         }
+        // One word of the laboratory's that no other command has.
+        assert!(script.contains("preflight"), "no command of `lab` for {shell}");
         let record: Value =
             serde_json::from_str(&stdout(&plimsoll(&format!("completions {shell} --json")))).expect("JSON");
         assert_eq!(record["script"].as_str().expect("text").trim_end(), script.trim_end());
