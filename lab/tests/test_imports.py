@@ -324,11 +324,14 @@ REFUSED = {
     "not a number": (json.dumps(oha()).replace("0.002,", "NaN,", 1), "NaN is no number"),
     "an infinite time": (json.dumps(oha()).replace("0.02,", "1e999,", 1), "finite"),
     "a negative count": (oha(statusCodeDistribution={"200": -5}), "greater than or equal to 0"),
+    "a percentile that is none": (oha(latencyPercentiles={"best": 0.003}), "latencyPercentiles.best"),
+    "an endless test": (k6_export(http_reqs={"count": 1e300, "rate": 1e-300}), "neither how long the test lasted"),
     "percentiles that fall": (oha(latencyPercentiles={"p50": 0.003, "p99": 0.001}), "p99 lies below p50"),
     "k6 without HTTP": (k6_export(http_reqs={}), "no metric http_reqs"),
     "more failures than requests": (k6_export(http_req_failed={"passes": 5000}), "5000 failed requests of 1000"),
     "lines that end early": (k6_lines()[:-20], "line 103 is not JSON"),
     "a time without a zone": (k6_lines().replace("789Z", "789", 1), "has no time zone"),
+    "another time without a zone": (fortio(StartTime="2026-01-01T12:00:00"), "StartTime: Input should have timezone"),
     "fortio of the wrong kind": (fortio(ActualDuration="2s"), "ActualDuration"),
     "wrk that was stopped": (WRK.partition("  36000")[0], "ends before the totals"),
     "wrk twice": (WRK + WRK, "several runs"),
@@ -362,7 +365,7 @@ def test_an_import_is_a_run_with_a_page_and_no_verdict(tmp_path: Path) -> None:
     for number in range(6):
         scaled = oha(summary={**oha()["summary"], "total": 2.0 + number / 100})
         (tmp_path / f"a{number}.json").write_text(json.dumps(scaled))
-        (tmp_path / f"b{number}.json").write_text(json.dumps(oha(summary={**scaled["summary"], "total": 4.0})))
+        (tmp_path / f"b{number}.json").write_text(json.dumps(oha(summary={**scaled["summary"], "total": 4.0 + number})))
     files = [f"{name}={name}{number}.json" for name in ("a", "b") for number in range(6)]
     done = run_lab(
         tmp_path, "import", *files, "--set", "load.connections=50", "--question", "Is <b>bold</b>?", "--json"
@@ -388,7 +391,8 @@ def test_an_import_is_a_run_with_a_page_and_no_verdict(tmp_path: Path) -> None:
 
 def test_a_name_of_a_contender_is_escaped_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(oha()))
-    done = run_lab(tmp_path, "import", "<img src>=a.json", "b</script>=a.json")
+    (tmp_path / "b.json").write_text(json.dumps(oha(), indent=1))
+    done = run_lab(tmp_path, "import", "<img src>=a.json", "b</script>=b.json")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "runs/0001/report.html").read_text()
     assert "<img src>" not in page
@@ -396,15 +400,70 @@ def test_a_name_of_a_contender_is_escaped_on_the_page(tmp_path: Path) -> None:
 
 
 def test_files_of_several_loads_are_points_of_one_axis(tmp_path: Path) -> None:
-    for threads in (8, 16):
-        (tmp_path / f"{threads}.json").write_text(json.dumps(fortio(NumThreads=threads)))
-    done = run_lab(tmp_path, "import", "8.json", "16.json", "8.json", "--json")
+    for name, threads in (("8", 8), ("16", 16), ("8-again", 8)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(fortio(NumThreads=threads, Labels=name)))
+    done = run_lab(tmp_path, "import", "8.json", "16.json", "8-again.json", "--json")
     assert done.returncode == 0, done.stderr
     points = json.loads(done.stdout)["points"]
     assert [(each["point"], each["n"]) for each in points] == [
         ({"load.connections": 8}, 2),
         ({"load.connections": 16}, 1),
     ]
+
+
+def test_files_of_tools_that_tell_other_loads_make_one_run(tmp_path: Path) -> None:
+    (tmp_path / "fortio.json").write_text(json.dumps(fortio()))
+    (tmp_path / "oha.json").write_text(json.dumps(oha()))
+    done = run_lab(tmp_path, "import", "fortio.json", "oha.json", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert [each["point"]["load.connections"] for each in summary["points"]] == [8, "not told"]
+    assert summary["answer"][1].startswith("At connections not told, ")
+
+
+def test_no_knee_is_seen_where_nobody_knows_whether_the_loop_was_closed(tmp_path: Path) -> None:
+    files = []
+    for threads in (1, 2, 4, 8, 16, 32):
+        files.append(f"{threads}.txt")
+        (tmp_path / files[-1]).write_text(WRK2.replace("100 connections", f"{threads} connections"))
+    done = run_lab(tmp_path, "import", *files, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["knees"] == []
+
+
+def test_one_measurement_is_not_two(tmp_path: Path) -> None:
+    for name in ("a.json", "copy.json"):
+        (tmp_path / name).write_text(json.dumps(oha()))
+    twice = run_lab(tmp_path, "import", "a.json", "copy.json")
+    assert twice.returncode == 2
+    assert "copy.json: holds the same measurement as a.json" in twice.stderr
+    assert not (tmp_path / "runs").exists()
+    for name in ("a.json", "copy.json"):
+        run_lab(tmp_path, "import", name)
+    compared = run_lab(tmp_path, "compare", "runs/0001", "runs/0002")
+    assert compared.returncode == 2
+    assert "runs/0002 and runs/0001 hold the same measurement" in compared.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("x.json", "--set", "load.connections=50"), "x.json: tells load.connections = 8, and --set says 50"),
+        (("=x.json",), "=x.json: a name is missing"),
+        (("x.json", "--set", "load.=50"), "only settings of the load"),
+    ],
+)
+def test_what_contradicts_a_file_is_refused_in_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "x.json").write_text(json.dumps(fortio()))
+    done = run_lab(tmp_path, "import", *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+    agreed = run_lab(tmp_path, "import", "x.json", "--set", "load.connections=8")
+    assert agreed.returncode == 0, agreed.stderr
+
+
+def test_an_address_that_is_none_is_left_out(tmp_path: Path) -> None:
+    assert read(tmp_path, json.dumps(fortio(URL="http://[::1/"))).target == ""
 
 
 def test_a_timeline_of_an_import_is_drawn(tmp_path: Path) -> None:

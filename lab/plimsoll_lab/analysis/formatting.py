@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from plimsoll_lab.store.run_record import NOT_TOLD
 from plimsoll_lab.store.summary_record import VerdictRecord
 
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -55,12 +56,17 @@ def _one_setting(path: str, given: object) -> str:
     if isinstance(given, bool):
         return key if given else f"no {key}"
     if isinstance(given, int):
-        return f"{given:,} {key.removesuffix('s') if given == 1 else key}"
-    if key == "connections":
+        return f"{given:,} {_one(key) if given == 1 else key}"
+    if key == "connections" and given != NOT_TOLD:
         return f"{given} {key}"
     if key == "command":
         return value(given)
     return f"{key} {value(given)}"
+
+
+def _one(key: str) -> str:
+    """`connection`, `address`."""
+    return key.removesuffix("es") if key.endswith("sses") else key.removesuffix("s")
 
 
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:

@@ -24,8 +24,10 @@ SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord]:
     """One entry for each setting besides the connections, of a run that varies them in a closed
-    loop.
+    loop. Of an imported run nobody knows whether a loop was closed.
     """
+    if run.imported is not None:
+        return []
     loads = next((axis.values for axis in run.axes if axis.path == AXIS), ())
     if len(loads) < 2:  # noqa: PLR2004 - one load bends nowhere
         return []

@@ -35,10 +35,12 @@ def _import(options: argparse.Namespace) -> int:
     for text in options.files:
         name, equals, path = text.partition("=")
         whole = Path(text).is_file() or not equals
+        if not whole and not name.strip():
+            raise LabError(f"import: {text}: a name is missing before '='", exit_code=USAGE)
         sources.append(Source(path=Path(text if whole else path), name=None if whole else name))
     changes = read_settings(options.set)
     for key in changes:
-        if not key.startswith(LOAD):
+        if not key.startswith(LOAD) or key == LOAD:
             raise LabError(f"import: --set {key}: only settings of the load, such as load.connections", exit_code=USAGE)
     folder = import_run(
         Path(options.out),

@@ -7,11 +7,10 @@ seconds, durations in nanoseconds (Go's time.Duration).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from plimsoll_lab.foreign.result import (
     Amount,
@@ -53,7 +52,7 @@ class _Histogram(Foreign):
 class _Document(Foreign):
     run_type: str = Field(default="HTTP", alias="RunType")
     version: str = Field(default="", alias="Version")
-    started: datetime | None = Field(default=None, alias="StartTime")
+    started: AwareDatetime | None = Field(default=None, alias="StartTime")
     asked_rate: str = Field(default="max", alias="RequestedQPS")
     asked_duration: str = Field(default="", alias="RequestedDuration")
     exactly: Count = Field(default=0, alias="Exactly")
@@ -105,8 +104,11 @@ def read_document(document: Mapping[str, object], path: Path) -> Result:
 
 
 def without_secrets(url: str) -> str:
-    """An address without user, password, query and fragment."""
-    parts = urlsplit(url)
+    """An address without user, password, query and fragment; empty where it is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if parts.scheme and host else ""
 

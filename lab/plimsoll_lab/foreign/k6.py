@@ -116,7 +116,7 @@ def read_summary(document: Mapping[str, object], path: Path) -> Result:
     count, rate = int(requests["count"]), requests.get("rate")
     if elapsed_s is None and rate:
         elapsed_s = count / rate
-    if not elapsed_s:
+    if not elapsed_s or not math.isfinite(elapsed_s):
         raise ForeignFileError(path, "it tells neither how long the test lasted nor a rate of requests")
     told_failed = _failed(metrics.get("http_req_failed"), count, path)
     failed = told_failed or 0

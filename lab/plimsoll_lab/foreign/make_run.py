@@ -16,6 +16,7 @@ from plimsoll_lab.store.folder import RunFolder, new_run
 from plimsoll_lab.store.program_output import pick
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import (
+    NOT_TOLD,
     EnvironmentRecord,
     FamilyRecord,
     ImportedFile,
@@ -54,7 +55,7 @@ class Asked:
     options: Options
     """What they do not tell."""
     load: Settings
-    """Settings of the load, over those that they tell."""
+    """Settings of the load that they do not tell."""
     suite: str | None
     """A name for the run's suite; None: the names of the tools."""
     question: str | None
@@ -80,7 +81,8 @@ def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
     if len({each.name is None for each in sources}) > 1:
         raise LabError("import: name every file, as in NAME=FILE, or none", exit_code=USAGE)
     results = [read_result(each.path, asked.options) for each in sources]
-    loads = [{**each.load, **asked.load} for each in results]
+    _refuse_twice(sources)
+    loads = [_load(source, result, asked.load) for source, result in zip(sources, results, strict=True)]
     varied = [key for key in dict.fromkeys(key for each in loads for key in each) if _varies(key, loads)]
     settings = [_setting(source, load, varied) for source, load in zip(sources, loads, strict=True)]
     places = list(dict.fromkeys(json.dumps(each) for each in settings))
@@ -108,6 +110,31 @@ def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
     return folder
 
 
+def _refuse_twice(sources: Sequence[Source]) -> None:
+    """A measurement that is among them twice would be taken for two, and for one without noise."""
+    first: dict[str, Path] = {}
+    for path in (each.path for each in sources):
+        if (before := first.setdefault(_digest(path), path)) is not path:
+            raise LabError(f"{path}: holds the same measurement as {before}; name it once", exit_code=USAGE)
+
+
+def _load(source: Source, result: Result, asked: Settings) -> dict[str, Value]:
+    """The load of a file, with what a person says of it; refused where the two contradict."""
+    for key, value in asked.items():
+        if result.load.get(key, value) != value:
+            raise LabError(
+                f"{source.path}: tells load.{key} = {result.load[key]}, and --set says {value}; "
+                "--set states what no file tells",
+                exit_code=USAGE,
+            )
+    return {**result.load, **asked}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
 def _varies(key: str, loads: Sequence[Settings]) -> bool:
     return len({json.dumps(each.get(key)) for each in loads}) > 1
 
@@ -115,7 +142,7 @@ def _varies(key: str, loads: Sequence[Settings]) -> bool:
 def _setting(source: Source, load: Settings, varied: Sequence[str]) -> dict[str, Value]:
     """What tells a point from the others."""
     named: dict[str, Value] = {} if source.name is None else {CONTENDER: source.name}
-    return named | {f"load.{key}": load.get(key, "not told") for key in varied}
+    return named | {f"load.{key}": load.get(key, NOT_TOLD) for key in varied}
 
 
 def _trial(number: int, placed: _Placed, setting: Settings) -> TrialRecord:
@@ -189,14 +216,12 @@ def _tail(known: Sequence[Mapping[str, float]]) -> str | None:
 
 
 def _file(number: int, placed: _Placed) -> ImportedFile:
-    with placed.source.path.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
     return ImportedFile(
         trial=number,
         name=placed.source.path.name,
         tool=placed.result.tool,
         target=placed.result.target,
-        sha256=digest,
+        sha256=_digest(placed.source.path),
         started_unix_s=placed.result.started_unix_s,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -34,7 +35,7 @@ success, and so it is no failure here."""
 FAILING = 400
 """Statuses from here on are failures (RFC 9110, section 15)."""
 
-_Times = Mapping[str, Amount | None]
+_Times = Mapping[Annotated[str, Field(pattern=r"^p\d{1,3}(\.\d+)?$")], Amount | None]
 
 
 class _Summary(Foreign):
@@ -89,7 +90,7 @@ def _times(found: _Document, completed: int, answered: int) -> dict[str, float]:
     times: dict[str, float] = {}
     for name, value in percentiles.items():
         if value is not None:
-            times[percentile_key(float(name.removeprefix("p")))] = value * US
+            times[percentile_key(float(name[1:]))] = value * US
     if not apart:
         whole = {"min": found.summary.fastest, "mean": found.summary.average, "max": found.summary.slowest}
         times |= {name: value * US for name, value in whole.items() if value is not None}

@@ -172,10 +172,21 @@ def open_run(path: Path) -> RunFolder:
 
 
 def refuse_twice(runs: Sequence[RunFolder]) -> None:
-    """Raise `LabError` where a run is among some twice: it would be taken for two."""
+    """Raise `LabError` where a run, or a measurement that was imported, is among some twice: it
+    would be taken for two.
+    """
     for path, times in Counter(each.path.resolve() for each in runs).items():
         if times > 1:
             raise LabError(f"{path} is named {times} times; a run counts once, and on one side", exit_code=2)
+    first: dict[str, Path] = {}
+    for run in runs:
+        imported = run.read_run().imported
+        for file in imported.files if imported is not None else ():
+            if (before := first.setdefault(file.sha256, run.path)) is not run.path:
+                raise LabError(
+                    f"{run.path} and {before} hold the same measurement, {file.name}; it counts once, and on one side",
+                    exit_code=2,
+                )
 
 
 def list_runs(out: Path) -> list[RunFolder]:

@@ -16,6 +16,8 @@ from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Axis, Limit, Place, PlannedTrial, Role, RunSettings
 
+NOT_TOLD = "not told"
+"""A setting of an imported point that its file lacks, where files of other points have it."""
 Status = Literal["running", "complete", "interrupted", "failed"]
 
 
