@@ -12,17 +12,9 @@ from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
 from plimsoll_lab.report.over import axes_over, panels
+from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
-from plimsoll_lab.store.run_record import (
-    AskedRecord,
-    CalibrationRecord,
-    MeasuredRecord,
-    OffRecord,
-    PathRecord,
-    PointRecord,
-    RequestRecord,
-    RunRecord,
-)
+from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.drawn import quantity
