@@ -10,6 +10,7 @@ from hdrh.histogram import HdrHistogram
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.family import unlike_cuts, value_of
+from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.problem import LabError
@@ -17,7 +18,9 @@ from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, Me
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
+from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import read_limit
+from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
 from plimsoll_lab.trial.disturbance import (
@@ -29,6 +32,7 @@ from plimsoll_lab.trial.disturbance import (
     unknown_moments,
     without_cut,
 )
+from plimsoll_lab.trial.expectations import first_unmet
 
 
 def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:
@@ -168,6 +172,54 @@ def test_a_generator_without_a_log_leaves_its_rate_where_little_was_cut() -> Non
     assert without_cut(FIGURES, long) == {"server.cpu_us_per_request": 7.0}
 
 
+@pytest.mark.parametrize(
+    ("name", "short", "long"),
+    [
+        ("client.h2.response_time_us.p99", False, False),
+        ("role.saturator.establishment_time_us.mean", False, False),
+        ("tcpbenchmark.connect_time_s.average", False, False),
+        ("tcpbenchmark.send_recv_time_s.max", False, False),
+        ("client.h2.completed_rate", True, False),
+        ("client.h2.requests.completed", True, True),
+        ("tcpbenchmark.success", True, True),
+        ("role.saturator.cpu_cores", True, True),
+    ],
+)
+def test_times_of_parts_and_of_clients_are_of_the_whole_window_and_go_with_the_moment(
+    name: str, *, short: bool, long: bool
+) -> None:
+    for end, stands in ((4.1, short), (6.0, long)):
+        cut = cut_record(late_at((4.0, end)), (OPENED, OPENED + 10), log(), closed=True)
+        assert (name in without_cut({name: 1.0}, cut)) is stands, end
+
+
+def test_the_curve_of_percentiles_is_of_the_kept_time() -> None:
+    moment = (4.0, 5.0)
+    cut = cut_record(late_at(moment), (OPENED, OPENED + 10), log(delayed=moment), closed=False)
+    told = {"count": 1000, "p50": 99_000.0, "p90": 99_000.0, "p95": 99_000.0}
+    trial = TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
+        figures=without_cut(FIGURES, cut), server={}, load={"summary": {"response_time_us": told}}, machine={}, cut=cut,
+    )  # fmt: skip
+    (curve,) = curves([point_summary({}, 0)], [trial])
+    assert [quantile for quantile, _ in curve.quantiles] == [0.5, 0.75], "p90 is not known without the moment"
+    assert [time_us for _, time_us in curve.quantiles] == pytest.approx([2000, 2000])
+    (whole,) = curves([point_summary({}, 0)], [replace(trial, cut=None)])
+    assert [quantile for quantile, _ in whole.quantiles] == [0.5, 0.9, 0.95]
+
+
+def test_an_expectation_of_a_figure_that_was_cut_away_fails_no_trial() -> None:
+    suite = read_text(
+        'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[expect]\n"response_time_us.p99" = "< 5ms"\n',
+        source="it.toml",
+        directory="/here",
+    )
+    (point,) = expand(suite, seed=1).points
+    whole = {"load": {"response_time_us": {"p99": 150_000.0}}}
+    assert first_unmet(suite, point, {}, whole) is not None
+    assert first_unmet(suite, point, {}, whole, ["response_time_us.p99"]) is None
+
+
 def test_without_a_disturbance_nothing_is_cut() -> None:
     assert cut_record(late_at(), (OPENED, OPENED + 10), log(), closed=True) is None
     assert cut_record(None, (OPENED, OPENED + 10), log(), closed=True) is None
@@ -260,7 +312,8 @@ def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> No
         number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
         figures=without_cut(FIGURES, cut), server={}, load={}, machine={}, cut=cut,
     )  # fmt: skip
-    limits = [read_limit(f"response_time.{name}", "<5ms", source="it.toml") for name in ("p50", "p99")]
+    names = ("response_time.p50", "response_time.p99", "establishment_time.p99")
+    limits = [read_limit(name, "<5ms", source="it.toml") for name in names]
     point = PointRecord(number=0, setting={}, server={}, load={})
     found = summarise_point(point, [trial], limits, untrue=False)
     assert [(each.limit, each.met) for each in found.limits] == [("response_time.p50 < 5ms", True)]
@@ -268,6 +321,8 @@ def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> No
     run = run_record().model_copy(update={"limits": tuple(limits)})
     [warning] = doubtful_figures(run, [found])
     assert "'response_time.p99 < 5ms' cannot be judged" in warning.message
+    whole = summarise_point(point, [trial, replace(trial, cut=None)], limits, untrue=False)
+    assert [each.met for each in whole.limits] == [True, False, False], "an undisturbed trial has every figure"
 
 
 def test_over_a_path_that_is_a_little_off_figures_are_marked() -> None:

@@ -22,7 +22,7 @@ from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.data_files import hgrm_files, markdown, openmetrics
 from plimsoll_lab.report.export import points_csv
 from plimsoll_lab.store.folder import RunFolder, open_run
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import CutRecord, Json
 
 KINDS = "parquet,json,md,openmetrics"
 
@@ -115,6 +115,13 @@ def test_response_times_of_several_trials_are_one_distribution(exported: RunFold
     mean, stdev = re.search(r"Mean +=([\d. ]+), StdDeviation +=([\d. ]+)\]", text).groups()  # type: ignore[union-attr]
     assert float(mean) == pytest.approx(statistics.fmean(every) / 1000, rel=0.002), "in microseconds as well"
     assert float(stdev) == pytest.approx(statistics.pstdev(every) / 1000, rel=0.002)
+    cut = CutRecord(
+        moments=1, share=0.1, requests=9, touched=0, completed_rate=90.0, bounds={}, estimates={}, doubted=()
+    )
+    (file,) = hgrm_files(exported, exported.read_run(), [replace(made[0], cut=cut), made[1]])
+    assert "1 of 2 trials left out as their network was disturbed; response time in us]" in file.read_text()
+    rows = [line.split() for line in file.read_text().splitlines() if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d", line)]
+    assert int(rows[-1][2]) == 100, "of the other trial alone"
 
 
 def test_without_a_histogram_that_export_is_refused(exported: RunFolder) -> None:

@@ -10,7 +10,7 @@ import pytest
 from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, reading_of, what_broke
-from plimsoll_lab.store.records import Doubt, Json, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Doubt, Json, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_file, read_text
@@ -54,6 +54,16 @@ def test_a_limit_that_is_missed_is_a_loss_and_one_that_is_met_is_none() -> None:
     assert loss_ratio(GOOD, SUITE) == 0
     assert 0.3 < loss_ratio(BAD, SUITE) < 0.5
     assert broken_by(BAD, SUITE) == "response time, p99 at 80.0 ms"
+
+
+def test_a_limit_whose_figure_was_cut_away_is_neither_met_nor_missed() -> None:
+    cut = CutRecord(
+        moments=1, share=0.1, requests=9, touched=0, completed_rate=90.0, bounds={}, estimates={}, doubted=()
+    )
+    unknown = replace(GOOD, cut=cut, figures={"server.cpu_cores": 0.97})
+    assert reading_of(unknown, SUITE).met is None
+    assert reading_of(replace(unknown, cut=None), SUITE).met is False, "a trial without a reason for it"
+    assert reading_of(replace(BAD, cut=cut), SUITE).met is False
 
 
 def test_exact_limits_are_met_or_missed_and_guide_no_search() -> None:

@@ -1,5 +1,7 @@
 """The response time's percentile curve of each point: at every percentile, the median over its
 valid trials.
+
+Of a trial with disturbed moments the percentiles are those of the kept time, as in every table.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ PERCENTILES = (
     *(("p99_9", 0.999), ("p99_99", 0.9999)),
 )
 """The percentiles that are drawn where a generator's summary has them, with their quantiles."""
+STEM = "response_time_us."
 SAMPLES_BEYOND = 10
 """A percentile is drawn where the smallest trial has so many requests beyond it; otherwise one
 request decides it."""
@@ -53,4 +56,8 @@ def _times(trial: TrialRecord) -> Mapping[str, float]:
     found = (trial.load.get("summary") or {}).get("response_time_us")
     if not isinstance(found, Mapping):
         return {}
-    return {str(key): value for key, value in found.items() if isinstance(value, int | float)}
+    told = {str(key): value for key, value in found.items() if isinstance(value, int | float)}
+    if trial.cut is None:
+        return told
+    kept = {"count": told.get("count", 0) - (trial.cut.requests or 0)}
+    return kept | {key: trial.figures[name] for key, _ in PERCENTILES if (name := STEM + key) in trial.figures}

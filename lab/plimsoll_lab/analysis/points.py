@@ -64,7 +64,7 @@ def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) 
 def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
     """Whether a limit cannot be judged, as its figure lies in time that the emulator disturbed."""
     known = any(limit.figure in trial.figures for trial in valid)
-    return not known and any(trial.cut is not None and limit.figure in trial.cut.doubted for trial in valid)
+    return bool(valid) and not known and all(trial.cut is not None for trial in valid)
 
 
 def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:

@@ -77,6 +77,8 @@ def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
     tells = "--timeseries" in trial.load.get("command", ())
     if met and over_a_rate(suite) and tells and not _batch_growth(trial).refuted:
         return Reading(met=None, excess=excess)
+    if met and any(_cut_away(trial, limit) for limit in suite.limits):
+        return Reading(met=None, excess=excess)
     return Reading(met=met, excess=excess)
 
 
@@ -167,11 +169,16 @@ def _truncated(trial: TrialRecord) -> str | None:
 def _off(trial: TrialRecord, limit: Limit) -> float:
     value = trial.figures.get(limit.figure)
     if value is None:
-        return MOST_LOST
+        return 0.0 if _cut_away(trial, limit) else MOST_LOST
     if OPERATORS[limit.operator](value, limit.value):
         return 0.0
     high, low = max(value, limit.value), min(value, limit.value)
     return max(LEAST_LOST, 1 - low / high) if high > 0 else LEAST_LOST
+
+
+def _cut_away(trial: TrialRecord, limit: Limit) -> bool:
+    """Whether nobody knows the figure of a limit, as the emulator disturbed the trial."""
+    return trial.cut is not None and limit.figure not in trial.figures
 
 
 def _unmet(trial: TrialRecord) -> float:

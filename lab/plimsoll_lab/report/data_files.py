@@ -91,12 +91,16 @@ def _cell(text: object) -> str:
 
 
 def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> list[Path]:
-    """A file a point: the response times of all its valid trials, in microseconds."""
+    """A file a point: the response times of all its valid trials, in microseconds. A histogram over
+    disturbed moments is left out: nothing takes these out of it.
+    """
     home = folder.path / "hgrm"
     home.mkdir(exist_ok=True)
     written = []
     for point in run.points:
-        whole = _merged([each for each in trials if each.point == point.number and each.outcome == "ok"])
+        valid = [each for each in trials if each.point == point.number and each.outcome == "ok"]
+        clean = [each for each in valid if each.cut is None]
+        whole = _merged(clean)
         if whole is not None:
             lines = io.BytesIO()
             whole.output_percentile_distribution(lines, US)
@@ -105,7 +109,11 @@ def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord])
             footer = f"#[Mean    = {mean:12.3f}, StdDeviation   = {stdev:12.3f}]"
             text = re.sub(r"#\[Mean .*\]", footer, lines.getvalue().decode())
             path = home / f"point-{point.number:04d}.hgrm"
-            said = f"#[{formatting.setting(point.setting)}; response time in us]\n"
+            disturbed = len(valid) - len(clean)
+            without = (
+                f"{disturbed} of {len(valid)} trials left out as their network was disturbed; " if disturbed else ""
+            )
+            said = f"#[{formatting.setting(point.setting)}; {without}response time in us]\n"
             written.append(_write(path, text + said))
     return written
 

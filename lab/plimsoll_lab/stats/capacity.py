@@ -48,7 +48,7 @@ class Reading:
 
     met: bool | None
     """Whether every limit was met; None where they were, but the trial is too short to tell whether
-    the load lasts."""
+    the load lasts, or does not tell the figure of one of them."""
     excess: float | None = None
     """The logarithm of the figure that is nearest to its limit, or the furthest beyond, over the
     limit."""

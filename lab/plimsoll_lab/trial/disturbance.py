@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ FETCHES = ("connection_and_transmission_us", "backlog_growth.low", "backlog_grow
 """More of them, each one number."""
 RATES = ("completed_rate", "goodput_bits_per_s", "offered_rate")
 """Figures a second: the cut time leaves their denominator."""
+SEQUENCE_TIMES = re.compile(r"tcpbenchmark\.\w+_time_s\.\w+")
+"""More of them, over the whole window."""
+_PART = re.compile(r"(?:role|client)\.[^.]+\.(.+)")
+"""A figure of a further part, or of one generator of several: it has no log of its own here."""
 RATE_UNSURE = 0.05
 """Without a request log a rate is between that of the whole window and that of the kept time; where
 these lie further apart it is doubted."""
@@ -196,12 +201,17 @@ def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str
     if cut.completed_rate is not None and figures.get("completed_rate"):
         factor = cut.completed_rate / figures["completed_rate"]
         known |= {name: figures[name] * factor for name in RATES if name in figures}
-    kept = {
-        name: value
-        for name, value in figures.items()
-        if name not in cut.doubted and name not in FETCHES and name.partition(".")[0] not in TIMES
-    }
+    kept = {name: value for name, value in figures.items() if name not in cut.doubted and not _is_disturbed(name, cut)}
     return kept | known
+
+
+def _is_disturbed(name: str, cut: CutRecord) -> bool:
+    """Whether a figure over the whole window says nothing of the kept time."""
+    part = _PART.fullmatch(name)
+    own = part[1] if part else name
+    if part and own in RATES and cut.share > RATE_UNSURE:
+        return True
+    return own in FETCHES or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
 
 
 def network_doubts(network: LinkWindow | None) -> list[Doubt]:

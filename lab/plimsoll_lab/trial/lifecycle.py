@@ -109,11 +109,12 @@ def run_trial(
         window=seen.window,
         asked=tuple(limit.figure for limit in suite.limits),
     )
-    figures = without_cut(trial_figures(told, point), seen.cut)
+    every = trial_figures(told, point)
+    figures = without_cut(every, seen.cut)
     if judgement.outcome == "ok":
         summaries = {"load": seen.load.get("summary"), "server": seen.server.get("summary")}
         captured = {"capture": seen.captures[0].get("summary")} if seen.captures else {}
-        unmet = first_unmet(suite, point, figures, summaries | captured)
+        unmet = first_unmet(suite, point, figures, summaries | captured, every.keys() - figures.keys())
         if unmet is not None:
             judgement = Judgement(outcome="failed", reason=unmet, warnings=judgement.warnings)
     return TrialRecord(
