@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 from conftest import Done, Lab, run_lab
 from made_records import stored_run
 
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import list_runs
-from plimsoll_lab.store.query import ask
+from plimsoll_lab.store.folder import RunFolder, list_runs
+from plimsoll_lab.store.query import ask, open_tables
 
 
 def test_every_trial_and_figure_of_a_run_is_a_row(finished: tuple[Path, Done]) -> None:
@@ -23,6 +25,28 @@ def test_every_trial_and_figure_of_a_run_is_a_row(finished: tuple[Path, Done]) -
     assert found.rows == [(trial.number, trial.figures["completed_rate"]) for trial in trials]
     (row,) = ask(runs, "SELECT run, suite, status FROM runs").rows
     assert row == ("0001", "small", "complete")
+
+
+def test_a_copy_of_a_run_beside_it_is_another_run(tmp_path: Path) -> None:
+    stored_run(tmp_path / "0001", repeat=2)
+    timelines = tmp_path / "0001" / "timelines"
+    timelines.mkdir()
+    with duckdb.connect() as database:
+        columns = "1 AS trial, 0.5 AS at_s, 'load' AS part, 'completed' AS figure, 7.0 AS value"
+        database.execute(f"COPY (SELECT {columns}) TO '{timelines / '0001.parquet'}'")
+    shutil.copytree(tmp_path / "0001", tmp_path / "0002")
+    for table in ("runs", "points", "trials", "timelines"):
+        found = ask(tmp_path, f"SELECT DISTINCT run FROM {table} ORDER BY run").rows
+        assert found == [("0001",), ("0002",)], table
+
+
+def test_a_run_is_named_alike_in_every_table_from_wherever_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stored_run(tmp_path / "copy")
+    monkeypatch.chdir(folder.path)
+    with open_tables([RunFolder(path=Path())]) as database:
+        assert database.sql("SELECT run FROM runs").fetchall() == [("copy",)]
 
 
 def test_a_trial_without_a_figure_is_a_row_all_the_same(tmp_path: Path) -> None:

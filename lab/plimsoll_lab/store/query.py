@@ -122,7 +122,8 @@ def _fill(database: duckdb.DuckDBPyConnection, table: str, folders: Sequence[Run
 
 def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
     run = folder.read_run()
-    name = run.run
+    # Not the name that the record has: a folder may be a copy, or be moved beside others.
+    name = folder.path.resolve().name
     if table == "runs":
         kept = {
             "status": folder.status(run),
@@ -151,7 +152,7 @@ def _files(table: str, folders: Sequence[RunFolder]) -> list[Path]:
     """A table's files, each named after its trial; what a killed lab left half written has another
     name.
     """
-    return [file for folder in folders for file in sorted((folder.path / table).glob("[0-9]*.parquet"))]
+    return [file for folder in folders for file in sorted((folder.path.resolve() / table).glob("[0-9]*.parquet"))]
 
 
 def _view(table: str, columns: str, files: Sequence[Path]) -> str:
