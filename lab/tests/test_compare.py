@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from conftest import Done, Lab, run_lab
-from made_records import ENVIRONMENT
+from made_records import ENVIRONMENT, stored_run
 
-from plimsoll_lab.analysis.comparison import environment_differences
+from plimsoll_lab.analysis.comparison import compare_runs, environment_differences
 from plimsoll_lab.stats.two_runs import Pair, compare_sides
+from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord
 
 ALIKE = int(os.environ.get("PLIMSOLL_ALIKE_RUNS", "40"))
@@ -72,6 +73,31 @@ def test_runs_that_differ_by_themselves_are_rarely_called_better(between: float)
     # The true rate has to be 5 % at most; chance alone puts more than three standard deviations on
     # top once in 700.
     assert called <= 0.05 * ALIKE + 3 * (0.05 * 0.95 * ALIKE) ** 0.5
+
+
+def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: Path) -> None:
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=2) for name in ("0001", "0002"))
+    assert {each.code for each in compare_runs([a], [b]).warnings}.isdisjoint({"incomplete", "doubtful_figures"})
+    run = a.read_run()
+    path = PathRecord(
+        start="h1",
+        end="h2",
+        asked=AskedRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=MeasuredRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
+        off=OffRecord(round_trip=0.09, goodput=None),
+        within=False,
+        attempts=3,
+    )
+    run.calibrations = [
+        CalibrationRecord(unix_s=0.0, points=[0], backend="tap", large_segments=None, priority=None, paths=[path])
+    ]
+    a.write_run(run)
+    (b.path / "trials/0004.json").unlink()
+    found = compare_runs([a], [b])
+    told = {each.code: each.message for each in found.warnings}
+    assert told["incomplete"].endswith("0002 has 3 of 4 trials")
+    assert "0001 are doubtful" in told["doubtful_figures"]
+    assert not found.valid
 
 
 def changed(**fields: object) -> EnvironmentRecord:

@@ -72,6 +72,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         warnings.append(Doubt(code="versions_differ", message=f"the runs were made with {told}", remedy=remedy))
     if any(each.record.imported is not None for each in every):
         warnings.append(_IMPORTED)
+    warnings += _unsound(every)
     worse = [each for each in verdicts if each.call == "better" and each.winner == "A"]
     enough = min(len(a), len(b)) >= LEAST_RUNS
     return ComparisonSummary(
@@ -86,7 +87,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         and enough
         and bool(verdicts)
         and not any(each.call == "invalid" for each in verdicts)
-        and not any(each.code == "unmatched_points" for each in warnings),
+        and not any(each.code in {"unmatched_points", "incomplete", "doubtful_figures"} for each in warnings),
         worse=not reasons and enough and bool(worse or lost),
         lost=[] if reasons else lost,
         points=sides[1][0].summary.points,
@@ -108,6 +109,22 @@ class _Run:
 
     record: RunRecord
     summary: RunSummary
+
+
+def _unsound(every: Sequence[_Run]) -> list[Doubt]:
+    """Runs that are no more than a part, and figures that their own run calls doubtful."""
+    warnings = []
+    parts = [each.summary for each in every if each.summary.status != "complete"]
+    if parts:
+        told = ", ".join(f"{each.run} has {each.trials.measured} of {each.trials.planned} trials" for each in parts)
+        remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
+        warnings.append(Doubt(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
+    doubtful = [each.summary.run for each in every if any(point.doubtful for point in each.summary.points)]
+    if doubtful:
+        message = f"figures of {', '.join(doubtful)} are doubtful, as the pages of these runs say"
+        remedy = "measure these runs again; a difference may be that of their networks"
+        warnings.append(Doubt(code="doubtful_figures", message=message, remedy=remedy))
+    return warnings
 
 
 def _first_measured(run: _Run, folder: RunFolder) -> _Run:
