@@ -81,6 +81,7 @@ def test_every_line_that_is_commented_out_is_valid_too(lab: Lab, tmp_path: Path)
         (("--command", "./api '{port}"), "close its quotes"),
         (("--command", "./api {port}", "--address", "127.0.0.1:80"), "not allowed with"),
         (("--address", "nowhere"), "write HOST:PORT"),
+        (("none/api.toml", "--command", "./api {port}"), "cannot write none/api.toml: No such file or directory"),
     ],
 )
 def test_what_could_not_run_is_refused_and_nothing_written(

@@ -52,6 +52,11 @@ def test_more_connections_than_ports_are_refused_with_the_addresses_that_would_d
     assert findings(plan(100_000, NETWORK.format(backend="tap", addresses=8)))["ports"].level == "ok"
 
 
+def test_ports_are_counted_at_the_point_that_asks_most() -> None:
+    rest = NETWORK.format(backend="tap", addresses=2) + '[matrix]\n"load.connections" = [100, 100_000]\n'
+    assert findings(plan(1, rest))["ports"].level == "refuse"
+
+
 RELAYED = """
 [[role]]
 name = "haproxy"

@@ -119,7 +119,10 @@ def _init(options: argparse.Namespace) -> int:
     # Whatever was answered, the file is one that `run` reads; a bad value is refused before it is
     # written.
     expand(read_text(text, source=str(path), directory=str(path.resolve().parent)), seed=0)
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"cannot write {path}: {error.strerror}; choose another name", exit_code=USAGE) from None
     say(json.dumps({"event": "written", "file": str(path)}) if options.json else f"{path} written; next:")
     if not options.json:
         say(f"  plimsoll lab plan {path}\n  plimsoll lab run {path}")

@@ -138,11 +138,14 @@ def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
 def _ports(points: tuple[Point, ...]) -> Iterator[Finding]:
     low, high = (int(each) for each in _read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
     ports = high - low + 1
-    for point in points:
-        if point.network is None:
-            continue
-        need = connections(point.load) / max(1, len(point.place.load))
-        addresses = point.network.addresses
+    # Of all points the one that asks most of an address.
+    asked = [
+        (connections(point.load) / max(1, len(point.place.load)), point.network.addresses)
+        for point in points
+        if point.network is not None
+    ]
+    if asked:
+        need, addresses = max(asked, key=lambda each: each[0] / each[1])
         said = f"{need:,.0f} connections a generator, from {addresses} addresses of {ports:,} ports each"
         if need > ports * addresses:
             fix = f"ask for [network] addresses = {-(-need // PORTS_A_SOURCE):.0f}, or place the load on more hosts"
