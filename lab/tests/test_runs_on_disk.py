@@ -77,8 +77,13 @@ def test_resume_refuses_another_build_and_another_kernel_unless_told(tmp_path: P
     change(run, versions=record["versions"], environment=record["environment"] | {"system": "Linux 1.0"})
     assert "the kernel was Linux 1.0 and is" in lab("resume", "runs/0001").stderr
     assert not (run / "trials/0002.json").exists()
-    assert lab("resume", "runs/0001", "--anyway", "--json").returncode in {0, 4}
+    resumed = lab("resume", "runs/0001", "--anyway", "--json")
+    assert resumed.returncode in {0, 4}
     assert (run / "trials/0002.json").exists()
+    (mixed,) = (
+        each for each in json.loads(resumed.stdout.splitlines()[-1])["warnings"] if each["code"] == "builds_mixed"
+    )
+    assert "the kernel was Linux 1.0 and is" in mixed["message"], "whoever reads the page was not there"
 
 
 def test_prune_removes_the_oldest_runs_and_none_under_way(tmp_path: Path, lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything
@@ -14,18 +15,21 @@ from plimsoll_lab.store.summary_record import PointSummary
 
 
 def run_warnings(
-    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int
+    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int, folder: Path
 ) -> list[Doubt]:
     """Of a run that ended early, of repetitions that are too few, of trials that were left out."""
     warnings = []
     planned, searching = len(run.trials), run.search is not None
     warnings += doubtful_figures(run, points)
+    if run.mixed:
+        message = f"the run was resumed although its trials would not be alike: {'; '.join(run.mixed)}"
+        warnings.append(_warning("builds_mixed", message, "begin a new run for trials that are alike"))
     if len(trials) < planned and not searching:
         warnings.append(
             _warning(
                 "incomplete",
                 f"{len(trials)} of {planned} trials were measured",
-                f"plimsoll lab resume runs/{run.run} measures the rest",
+                f"plimsoll lab resume {folder} measures the rest",
             )
         )
     if family and not can_say_anything(run.settings.repeat):
@@ -48,7 +52,7 @@ def run_warnings(
             _warning(
                 "incomplete",
                 f"the run was ended after {len(trials)} trials, before its searches had",
-                f"plimsoll lab resume runs/{run.run} goes on with them",
+                f"plimsoll lab resume {folder} goes on with them",
             )
         )
     return warnings if searching else [*warnings, *_discarded(points, trials)]

@@ -135,7 +135,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         left_out=[] if capacities else left_out(trials),
         warnings=graded(
             [
-                *run_warnings(run, points, trials, len(answered)),
+                *run_warnings(run, points, trials, len(answered), folder.path),
                 *warnings_of_trials(seen, trials),
                 *control_warnings(held),
                 *again,

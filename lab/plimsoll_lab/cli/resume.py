@@ -44,6 +44,9 @@ def _resume(options: argparse.Namespace) -> int:
         plan = plan_again(record)
         refuse_lost_checkouts(plan)
         folder = replace(folder, hide=partial(redact, secrets=secrets_of(plan)))
+        if changed and (record.status != "complete" or folder.count_trials() < len(record.trials)):
+            record.mixed = list(dict.fromkeys([*record.mixed, *changed]))
+            folder.write_run(record)
         # Before the host: a user namespace is entered by a process of one thread, and its children
         # with it.
         enter_networks(plan)

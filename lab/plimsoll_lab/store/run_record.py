@@ -254,6 +254,8 @@ class RunRecord(Record):
     """Figures of documents, in the figure's own unit."""
     claims: Sequence[Claim] = ()
     """Conclusions of documents, as the suite states them before the run."""
+    mixed: Sequence[str] = ()
+    """What measured otherwise once the run was resumed with `--anyway`, in words."""
     imported: ImportRecord | None = None
     """Of a run that another load generator made: its files. Nobody checked its trials, and no
     verdict follows from their order."""
