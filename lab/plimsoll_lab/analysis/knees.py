@@ -31,7 +31,7 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
     loads = next((axis.values for axis in run.axes if axis.path == AXIS), ())
     if len(loads) < 2:  # noqa: PLR2004 - one load bends nowhere
         return []
-    points = {point.number: point for point in run.points}
+    points = {point.number: point for point in run.points if not point.control}
     curves: dict[str, list[TrialRecord]] = {}
     for trial in trials:
         if trial.outcome == "ok" and trial.point in points and "rate" not in points[trial.point].load:

@@ -146,9 +146,7 @@ class Run(Tables):
     @cached_property
     def charts(self) -> Mapping[str, Chart]:
         """Every chart of its page, by name."""
-        known = {point.number for point in self.summary.points}
-        shown = [trial for trial in self.trial_records if trial.point in known]
-        drawn = all_charts(self._folder, self.record, self.summary, shown)
+        drawn = all_charts(self._folder, self.record, self.summary, self.trial_records)
         return {name: Chart(name=name, spec=drawn.whole(name)) for name in drawn.specs}
 
     def __repr__(self) -> str:

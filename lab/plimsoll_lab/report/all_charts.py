@@ -61,9 +61,13 @@ class AllCharts:
         return {**self.specs[name], "datasets": dict(self.rows), "config": CONFIGURATION | {"background": "white"}}
 
 
-def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> AllCharts:
-    """The charts of a run over these trials."""
+def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) -> AllCharts:
+    """The charts of a run over its trials. Those of A/A controls are no further trials of a
+    point.
+    """
     shape = shape_of(run)
+    shown = {point.number for point in summary.points}
+    trials = [trial for trial in made if trial.point in shown]
     first = headline(summary, run, shape)
     found = curves(summary.points, trials)
     percentiles = percentile_charts(found, shape)

@@ -199,6 +199,10 @@ def _validity(run: RunRecord, summary: RunSummary) -> Validity:
         )
     if summary.valid:
         return Validity(badge="valid", tone="ok", text=f"{base}; neither the generator nor the machine was the limit.")
+    doubtful = sum(point.doubtful for point in summary.points)
+    if doubtful and all(point.outcome == "ok" for point in summary.points):
+        told = f"the figures of {doubtful} of {len(summary.points)} points are doubtful, and the warnings say why"
+        return Validity(badge="doubtful", tone="doubtful", text=f"{base}; {told}.")
     if trials.valid == 0:
         return Validity(badge="no result", tone="void", text=f"{base}; the warnings say why.")
     return Validity(badge="valid in part", tone="doubtful", text=f"{base}; the warnings say which points have none.")
