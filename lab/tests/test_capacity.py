@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
 import random
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,8 @@ import queues
 from conftest import FAKE, Lab
 from scipy import special
 
+from plimsoll_lab.cli.capacity import VERB
+from plimsoll_lab.cli.capacity_question import read_question
 from plimsoll_lab.stats.backlog import BATCHES, CONFIDENCE, STUDENT, batch_growth
 from plimsoll_lab.stats.capacity import (
     CONFIRMATIONS,
@@ -344,11 +348,24 @@ REFUSED = {
     "no URL": (("http", "127.0.0.1:1", "--limit", "response_time.p99 < 1s"), "is no URL"),
     "no port": (("http", "http://127.0.0.1:99999/", "--limit", "response_time.p99 < 1s"), "is no URL"),
     "no address": (("http", "http://[::1/", "--limit", "response_time.p99 < 1s"), "is no URL"),
+    "TLS at a free port": (
+        ("http", "https://127.0.0.1:{port}/", "--limit", "p50 < 1s", "--command", "x {port}", "--ready", "tcp:{port}"),
+        "is asked over plain HTTP",
+    ),
     "half a quote": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", "a 'b"), "no closing quotation"),
     "no command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", " "), "--command: the command is empty"),
     "not ready": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--command", "x"), "go together"),
     "no range": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--range", "5:2"), "below the high end"),
 }
+
+
+def test_a_query_is_a_part_of_what_is_asked_for() -> None:
+    parser = argparse.ArgumentParser()
+    VERB.arguments(parser)
+    url = "http://127.0.0.1:{port}/find?q=1&n=20#top"
+    words = ["http", url, "--command", "x {port}", "--ready", "tcp:{port}", "--limit", "response_time.p99 < 1s"]
+    asked = tomllib.loads(read_question(parser.parse_args(words)).text)
+    assert asked["load"]["path"] == "/find?q=1&n=20"
 
 
 @pytest.mark.parametrize("case", REFUSED)

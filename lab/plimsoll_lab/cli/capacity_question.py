@@ -126,7 +126,13 @@ def _load(options: argparse.Namespace) -> dict[str, Value]:
     if "{port}" not in options.target:
         load["target"] = options.target
     elif options.protocol == "http":
-        load["path"] = _url(options.target.replace("{port}", "1")).path or "/"
+        parts = _url(options.target.replace("{port}", "1"))
+        if parts.scheme == "https":
+            raise SuiteError(
+                f"capacity: {options.target}: a server at a port of the lab's choice is asked over plain HTTP; start "
+                "it yourself, and name its own port"
+            )
+        load["path"] = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if options.over == "rate":
         load["connections"] = options.connections
     if options.think:
