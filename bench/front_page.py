@@ -79,7 +79,9 @@ def _all_claims(chapter: str) -> str:
         if file_of(suite).exists()
         for each in json.loads(file_of(suite).read_text(encoding="utf-8"))["claims"]
     )
-    return f"of {told.total()} claims " + ", ".join(f"{count} {outcome}" for outcome, count in told.most_common())
+    return f"of {told.total()} claim{'' if told.total() == 1 else 's'} " + ", ".join(
+        f"{count} {outcome}" for outcome, count in told.most_common()
+    )
 
 
 def table() -> list[str]:

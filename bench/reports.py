@@ -97,9 +97,14 @@ def heading(figure: str) -> str:
 
 
 def theirs(summary: Json, figure: str, setting: Json) -> float | None:
-    """The document's figure at a point, where it states one."""
-    for each in summary["references"]:
-        if each["figure"] == figure and all(str(setting.get(path)) == str(at) for path, at in each["at"].items()):
+    """The document's figure at a point, where it states one of this point alone."""
+    for each in (reference for reference in summary["references"] if reference["figure"] == figure):
+        here = [
+            point["point"]
+            for point in summary["points"]
+            if all(str(point["point"].get(path)) == str(at) for path, at in each["at"].items())
+        ]
+        if here == [setting]:
             return float(each["value"])
     return None
 

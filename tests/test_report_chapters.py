@@ -52,7 +52,8 @@ SUMMARY = {
         }
     ],
     "references": [
-        {"figure": "elapsed_s", "at": {"load.connections": 2500, "load.think": "1s"}, "value": 68.0, "source": "there"}
+        {"figure": "elapsed_s", "at": {"load.connections": 2500, "load.think": "1s"}, "value": 68.0, "source": "there"},
+        {"figure": "elapsed_s", "at": {"load.think": "1s"}, "value": 77.0, "source": "there, of which point?"},
     ],
 }
 
@@ -73,6 +74,7 @@ def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Pat
     assert done.returncode == 0, done.stderr
     chapter = (tmp_path / "docs" / "report-epoll-scaling.md").read_text()
     assert "| connections 2500, think 1s | 61.5 (68) |" in chapter
+    assert "(77)" not in chapter, "of no one point"
     assert "| a shorter pause ends sooner | < 1 | 0.245 [0.24, 0.251] | **confirmed** |" in chapter
     assert "| connections 5000, think 1s | 71.5? |" in chapter
     assert "99.9" not in (kept.parent / "report-epoll-scaling-elapsed_s.svg").read_text()
