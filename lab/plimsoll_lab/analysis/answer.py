@@ -127,7 +127,10 @@ def _alike(verdict: VerdictRecord, names: Sequence[str], evidence: Evidence, *, 
     if verdict.best_within is None:
         return " and cannot be distinguished"
     within = max([verdict.best_within, *(each for each in reaches if each is not None)])
-    apart = f"they differ by at most {math.ceil((within - 1) * 1000) / 10:g} %"
+    if within < 2:  # noqa: PLR2004 - twice as much is no longer said in percent
+        apart = f"they differ by at most {math.ceil((within - 1) * 1000) / 10:g} %"
+    else:
+        apart = f"one may be up to {math.ceil(within * 10) / 10:g} times another"
     if within <= 1 + evidence.margin:
         return f" and are equivalent ({apart})"
     return f" and cannot be distinguished: {apart}" if alone else f" ({apart})"
