@@ -73,6 +73,7 @@ _ANY_LOAD = {
     "rate": Flag(kind="rate"),
     "arrivals": Flag(kind="choice", choices=("poisson", "fixed")),
     "max_lag": Flag(kind="duration"),
+    "spin": Flag(kind="duration"),
     "reconnect": Flag(kind="switch"),
     "seed": Flag(kind="count"),
     "engine": Flag(kind="choice", choices=("epoll", "uring", "threads", "fork")),

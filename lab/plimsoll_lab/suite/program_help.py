@@ -43,6 +43,7 @@ _EXAMPLES: dict[str, str] = {
     "root": '"{dir}/public"',
     "seed": "7",
     "source_ip": '["127.0.0.0/29"]',
+    "spin": '"100us"',
     "target": '"role:server"',
     "threads": "2",
     "work_path": '["/large.bin=1ms"]',

@@ -22,6 +22,9 @@ pub struct Config {
     pub opening: Opening,
     /// Open loop: how long requests that are due may wait for others, to be sent together.
     pub max_lag: Duration,
+    /// Open loop: how long before a request is due an event loop begins to poll for it, in place of
+    /// being woken: timers may be later than that.
+    pub spin: Duration,
     /// How long after the connections are up the window opens.
     pub warm_up: Duration,
     /// How long an answer, or a connection, may take.
@@ -227,6 +230,7 @@ pub(crate) mod tests {
             pace,
             opening: Opening { rate: None, barrier: false, reconnect: false, sources: Vec::new() },
             max_lag: Duration::ZERO,
+            spin: Duration::ZERO,
             warm_up: Duration::ZERO,
             timeout: Duration::from_secs(30),
             engine: Engine::Epoll,

@@ -24,6 +24,8 @@ const WAIT_NOTICED_US: f64 = 1000.0;
 const LAG_SHARE_INVALID: f64 = 0.5;
 /// From this share on it is worth knowing.
 const LAG_SHARE_NOTICED: f64 = 0.1;
+/// Timers of an idle virtual machine are so late at most; what is later has other causes.
+const LATE_TIMER_US: f64 = 200.0;
 /// An offered rate below this share of the intended one is not the load that was asked for.
 const OFFERED_SHARE: f64 = 0.98;
 /// A percentile that fewer samples than this lie beyond says little.
@@ -165,8 +167,13 @@ fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
          the response time",
         time(lag),
     );
-    let remedy = "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes \
-                  every connection due at once";
+    let remedy = if summary.intended_rate.is_some() && lag < LATE_TIMER_US {
+        "timers are so late in virtual machines: --spin 100us polls before a request is due; or give the generator \
+         CPUs of its own (--cpus, another host)"
+    } else {
+        "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every \
+         connection due at once"
+    };
     Some((warning("generator_late", message, remedy), invalid))
 }
 

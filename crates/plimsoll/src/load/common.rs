@@ -58,6 +58,10 @@ pub(super) struct Common {
     /// when it is due].
     #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     max_lag: Option<Duration>,
+    /// Open loop: poll for so long (at most 1ms) before a request is due, as timers may be late:
+    /// those of a virtual machine by some 50us. It costs so much CPU time a request [default: 0].
+    #[arg(long, value_name = "DURATION", value_parser = units::seconds, conflicts_with = "max_lag")]
+    spin: Option<Duration>,
     /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a
     /// process for each connection.
     #[arg(long, value_enum, default_value = "epoll")]
@@ -216,6 +220,7 @@ impl Common {
                 sources: source_ip::all(&self.source_ip)?,
             },
             max_lag: self.max_lag()?,
+            spin: self.spin()?,
             warm_up: self.warm_up,
             timeout: self.timeout,
             engine: self.engine()?,
@@ -286,7 +291,11 @@ impl Common {
     fn pace(&self) -> anyhow::Result<Pace> {
         let Some(rate) = self.rate else {
             // Not left to clap: beside a flag that excludes --rate it would not require it.
-            let needs_rate = [("--arrivals", self.arrivals.is_some()), ("--max-lag", self.max_lag.is_some())];
+            let needs_rate = [
+                ("--arrivals", self.arrivals.is_some()),
+                ("--max-lag", self.max_lag.is_some()),
+                ("--spin", self.spin.is_some()),
+            ];
             if let Some((flag, _)) = needs_rate.into_iter().find(|(_, given)| *given) {
                 return usage(format!("{flag} is of requests at a rate; give a --rate, or leave it out"));
             }
@@ -319,6 +328,20 @@ impl Common {
             );
         }
         Ok(lag)
+    }
+
+    fn spin(&self) -> anyhow::Result<Duration> {
+        let Some(spin) = self.spin else { return Ok(Duration::ZERO) };
+        if spin > LONGEST_SPIN {
+            return usage(format!(
+                "--spin {}: no timer is later than 1ms on a machine with CPU to spare; give a duration such as 100us",
+                write_duration(spin)
+            ));
+        }
+        if !matches!(self.engine, EngineName::Epoll | EngineName::Uring) {
+            return usage("--spin is of event loops; leave it out, or use --engine epoll or uring");
+        }
+        Ok(spin)
     }
 
     fn extent(&self) -> anyhow::Result<Extent> {
@@ -358,5 +381,7 @@ const MOST_EACH: u64 = 1_000_000_000;
 /// An event loop sleeps no longer than this while answers come, so that it sees how connections
 /// end.
 const LONGEST_LAG: Duration = Duration::from_millis(10);
+/// The longest `--spin`.
+const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);

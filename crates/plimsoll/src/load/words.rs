@@ -45,11 +45,12 @@ pub(super) fn write_connection(out: &mut impl Write, sequence: &Sequence) -> io:
 /// What was asked of the server.
 fn question(config: &Config) -> String {
     let targets: Vec<String> = config.targets.iter().map(ToString::to_string).collect();
-    let lag = if config.max_lag.is_zero() {
-        String::new()
-    } else {
-        format!(", each up to {} late", write_duration(config.max_lag))
-    };
+    let mut lag = String::new();
+    if !config.max_lag.is_zero() {
+        lag = format!(", each up to {} late", write_duration(config.max_lag));
+    } else if !config.spin.is_zero() {
+        lag = format!(", polling for each from {} before", write_duration(config.spin));
+    }
     let extent = match config.extent {
         Extent::Lasts(length) => format!("for {}", write_duration(length)),
         Extent::Requests(requests) => format!("for {requests} requests"),

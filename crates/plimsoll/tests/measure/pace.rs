@@ -27,6 +27,19 @@ fn sending_in_time_takes_no_spinning() {
 }
 
 #[test]
+fn polling_before_a_request_is_due_sends_it_in_time() {
+    for engine in ["epoll", "uring"] {
+        let lag = |spin: &str| {
+            let run = load(echo(), &format!("--engine {engine} -R 500 -d 1s -c 4 -t 1 {spin}"));
+            run.figure("schedule_lag_us.p50")
+        };
+        let ratios: Vec<f64> = (0..5).map(|_| lag("--spin 500us") / lag("")).collect();
+        let halved = ratios.iter().filter(|ratio| **ratio < 0.5).count();
+        assert!(halved >= 3, "{engine}: {ratios:?}");
+    }
+}
+
+#[test]
 fn a_server_frozen_for_one_second_of_ten_shows_as_pool_wait_and_response_time_and_not_as_lag() {
     let server = Server::echo("epoll", &["--workers", "1"]);
     for engine in ["epoll", "uring"] {

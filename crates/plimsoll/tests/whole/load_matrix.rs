@@ -18,7 +18,7 @@ const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 const SPEAKS: [Speaks; 3] = [Speaks::Echo, Speaks::Http, Speaks::Https];
 const PACES: [&str; 3] = ["", "--think 2ms", "-R 200 --arrivals fixed"];
 const STOPS: [&str; 3] = ["-d 300ms", "-n 40", "--each 10"];
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 11] = [
     "",
     "--reconnect",
     "--warm-up 50ms",
@@ -26,6 +26,7 @@ const OPTIONS: [&str; 10] = [
     "-t 3",
     "--barrier",
     "--max-lag 10ms",
+    "--spin 100us",
     LOGGED,
     MERGED,
     OUTAGE,
@@ -58,6 +59,7 @@ fn refused(cell: Cell) -> bool {
         "-t 3" => matches!(cell.engine, "fork" | "threads"),
         LOGGED => cell.engine == "fork",
         "--max-lag 10ms" => cell.engine != "epoll" || !cell.pace.starts_with("-R"),
+        "--spin 100us" => !matches!(cell.engine, "epoll" | "uring") || !cell.pace.starts_with("-R"),
         _ => false,
     }
 }

@@ -347,7 +347,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
         let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
         let timer = self.wheel.wait(control.instant(now));
-        let arrival = dispatch.map(until);
+        let spin = self.shared.config.spin.as_nanos() as u64;
+        let arrival = dispatch.map(|at| until(at.saturating_sub(spin)));
         let second = self.ledger.next_record().map(until);
         [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
     }
