@@ -35,7 +35,7 @@ pub enum MergeError {
     /// The generators did not run at one time.
     #[error(
         "nobody measured for {gap_s:.3} s between two windows, so the records are not of one load; start the \
-         generators together (--start-at), or report them one by one"
+         generators together (--start-at, --await-start), or report them one by one"
     )]
     Apart {
         /// The time between two windows.
@@ -147,7 +147,7 @@ fn uncommon(records: &[Summary], elapsed_s: f64) -> Option<Warning> {
     (common < COMMON_SHARE * elapsed_s).then(|| Warning {
         code: "windows_apart".to_owned(),
         message: format!("the generators measured together for {common:.3} s of {elapsed_s:.3} s"),
-        remedy: "start the generators together (--start-at) and give them one --duration".to_owned(),
+        remedy: "start the generators together (--start-at, --await-start) and give them one --duration".to_owned(),
     })
 }
 

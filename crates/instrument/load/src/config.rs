@@ -202,6 +202,9 @@ pub struct Opening {
     /// Whether requests wait until every connection is up, or has finally failed. In an open loop
     /// they always do: before, what waits for a connection would wait for the generator.
     pub barrier: bool,
+    /// Whether requests, once every connection is up, also wait for an instant that a line on
+    /// standard input gives. Only with a barrier.
+    pub await_start: bool,
     /// A connection for each request, opened when the request is due; response times include that.
     pub reconnect: bool,
     /// Local addresses to connect from, in turn; empty leaves it to the rotation.
@@ -228,7 +231,7 @@ pub(crate) mod tests {
             connections: 10,
             extent: Extent::Lasts(Duration::from_secs(10)),
             pace,
-            opening: Opening { rate: None, barrier: false, reconnect: false, sources: Vec::new() },
+            opening: Opening { rate: None, barrier: false, await_start: false, reconnect: false, sources: Vec::new() },
             max_lag: Duration::ZERO,
             spin: Duration::ZERO,
             warm_up: Duration::ZERO,

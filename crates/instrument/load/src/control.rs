@@ -92,6 +92,12 @@ impl Control {
         self.unix_origin + at
     }
 
+    /// The instant of the run that is so many nanoseconds since 1970; its origin, where that is
+    /// earlier.
+    pub(crate) fn since_origin(&self, unix: u64) -> u64 {
+        unix.saturating_sub(self.unix_origin)
+    }
+
     pub(crate) fn instant(&self, at: u64) -> Instant {
         self.origin + std::time::Duration::from_nanos(at)
     }

@@ -219,8 +219,8 @@ fn late_start(outcome: &Outcome) -> Option<Warning> {
         warning(
             "late_start",
             format!("the run began {} after the instant it was to start at", write_duration(lag)),
-            "start the generator sooner, or give --start-at an instant further ahead; close what else runs on this \
-             machine",
+            "start the generator sooner, or give an instant further ahead (--start-at, --await-start); close what else \
+             runs on this machine",
         )
     })
 }

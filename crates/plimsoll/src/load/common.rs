@@ -100,6 +100,11 @@ pub(super) struct Common {
     /// No request before every connection is up.
     #[arg(long, help_heading = "Connections")]
     barrier: bool,
+    /// With --barrier: once every connection is up, --json says so (`all_up`), and requests begin
+    /// at the instant that a line on standard input gives, in seconds since 1970. For generators
+    /// that are to begin together; --start-at is still when connections begin to open.
+    #[arg(long, help_heading = "Connections")]
+    await_start: bool,
     /// Local address, or a CIDR range of them, to connect from in turn (repeatable) [default: the
     /// kernel's choice, and several addresses of loopback where its ports would run out].
     #[arg(long, value_name = "ADDR|CIDR", help_heading = "Connections")]
@@ -207,6 +212,13 @@ impl Common {
                 "--connect-rate 0: no connection would ever be opened; leave it out, or give a rate such as 1k",
             );
         }
+        // Not left to clap: beside a flag that excludes --barrier it would not require it.
+        if self.await_start && !self.barrier {
+            return usage(
+                "--await-start is given to connections that are all up, and only --barrier waits for them; add \
+                 --barrier, which excludes --reconnect, or leave --await-start out",
+            );
+        }
         let pace = self.pace()?;
         Ok(Config {
             targets,
@@ -216,6 +228,7 @@ impl Common {
             opening: Opening {
                 rate: self.connect_rate,
                 barrier: self.barrier,
+                await_start: self.await_start,
                 reconnect: self.reconnect,
                 sources: source_ip::all(&self.source_ip)?,
             },

@@ -131,6 +131,9 @@ impl Told {
 }
 
 impl Observer for Told {
+    /// Never told: processes share no barrier, so none awaits a start.
+    fn all_up(&mut self, _: u64, _: SystemTime) {}
+
     fn window_opened(&mut self, at: SystemTime) {
         self.tell(OPENED, at);
     }

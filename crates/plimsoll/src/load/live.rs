@@ -42,6 +42,8 @@ enum Form {
 #[derive(Serialize)]
 struct Event {
     event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
     unix_s: f64,
 }
 
@@ -73,9 +75,10 @@ impl Live {
         }
     }
 
-    fn event(&self, event: &'static str, at: SystemTime) {
+    fn event(&self, event: &'static str, connections: Option<u64>, at: SystemTime) {
         if self.json {
-            let line = serde_json::to_string(&Event { event, unix_s: unix_seconds(at) }).unwrap_or_default();
+            let line =
+                serde_json::to_string(&Event { event, connections, unix_s: unix_seconds(at) }).unwrap_or_default();
             let mut stdout = std::io::stdout().lock();
             // A closed standard output ends nothing: the run is on its way.
             let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -108,6 +111,7 @@ impl Live {
             Stage::Opening => {
                 format!("{seconds:.1} s: opening connections, {connections} of {} up{failures}", self.connections)
             }
+            Stage::AllUp => format!("{seconds:.1} s: {connections} connections up, waiting for the start to be given"),
             Stage::WarmUp => format!("{seconds:.1} s: warming up, {}/s{failures}", three_digits(self.rate)),
             Stage::Drain => format!("{seconds:.1} s: finishing what is under way"),
             Stage::Window => {
@@ -124,12 +128,16 @@ impl Live {
 }
 
 impl Observer for Live {
+    fn all_up(&mut self, connections: u64, at: SystemTime) {
+        self.event("all_up", Some(connections), at);
+    }
+
     fn window_opened(&mut self, at: SystemTime) {
-        self.event("window_opened", at);
+        self.event("window_opened", None, at);
     }
 
     fn window_closed(&mut self, at: SystemTime) {
-        self.event("window_closed", at);
+        self.event("window_closed", None, at);
     }
 
     fn progress(&mut self, progress: &Progress) {

@@ -20,6 +20,7 @@ mod forward_torture;
 mod forward_upgrade;
 mod instruments_injected;
 mod link;
+mod load_await_start;
 mod load_counts;
 mod load_echo;
 mod load_engines;

@@ -11,7 +11,8 @@ use plimsoll_sys::clock;
 use plimsoll_sys::poll;
 use plimsoll_sys::signal::{Signal, Signals};
 
-use super::{Observer, Outcome, Progress, Stage, TICK, place};
+use super::start_line::StartLine;
+use super::{Observer, Outcome, Progress, RunError, Stage, TICK, kernel, place};
 use crate::config::Extent;
 use crate::protocol::Protocol;
 use crate::shared::{Counted, Shared, Team};
@@ -21,6 +22,8 @@ const MANY: u64 = 10_000;
 /// How long requests under way at the window's end may take to come to their own end before their
 /// connections are closed.
 const DRAIN: Duration = Duration::from_secs(1);
+/// The place of standard input among the descriptors that are waited for.
+const INPUT: usize = 3;
 
 /// What the coordinator noted when the window closed.
 pub(super) struct Ends {
@@ -30,6 +33,21 @@ pub(super) struct Ends {
     closed: Option<u64>,
     cpu: Duration,
     memory_bytes: u64,
+}
+
+/// A start that another program gives.
+struct Awaited {
+    line: StartLine,
+    /// Whether the other program was told that every connection is up.
+    told: bool,
+    given: Option<SystemTime>,
+}
+
+impl Awaited {
+    /// Whether the line is due.
+    fn listens(&self) -> bool {
+        self.told && self.given.is_none()
+    }
 }
 
 pub(super) struct Coordinator<'a, P> {
@@ -45,6 +63,8 @@ pub(super) struct Coordinator<'a, P> {
     cpu: Option<Duration>,
     /// From the instant that the run was to start at until it began.
     start_lag: Duration,
+    /// `None` where requests begin as soon as every connection is up.
+    awaited: Option<Awaited>,
 }
 
 impl<'a, P: Protocol> Coordinator<'a, P> {
@@ -54,10 +74,16 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         signals: Signals,
         workers: usize,
         slot_bytes: u64,
-    ) -> Coordinator<'a, P> {
+    ) -> Result<Coordinator<'a, P>, RunError> {
         let memory_before = resident_bytes();
         let start_lag = Duration::ZERO;
-        Coordinator {
+        let awaited = if shared.config.opening.await_start {
+            let line = StartLine::open().map_err(kernel("standard input cannot be read"))?;
+            Some(Awaited { line, told: false, given: None })
+        } else {
+            None
+        };
+        Ok(Coordinator {
             shared,
             workers,
             slot_bytes,
@@ -67,7 +93,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             memory_before,
             cpu: None,
             start_lag,
-        }
+            awaited,
+        })
     }
 
     /// What is known before the first connection: requests may be sent at once unless there is a
@@ -87,10 +114,19 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         self.start_lag = lag(config.start_at, control.unix(now));
     }
 
-    pub(super) fn see_through(&mut self, team: &dyn Team) -> Ends {
+    /// Fails where requests await a start and none can come any more; the threads are then told to
+    /// stop.
+    pub(super) fn see_through(&mut self, team: &dyn Team) -> Result<Ends, RunError> {
         loop {
-            self.wait(team, self.next_deadline());
+            let has_input = self.wait(team, self.next_deadline());
             self.take_signals(team);
+            if has_input
+                && self.interrupted.is_none()
+                && let Err(error) = self.take_start()
+            {
+                team.set_phase(Phase::Stop);
+                return Err(error);
+            }
             self.advance(team);
             self.release(team);
             let control = &self.shared.control;
@@ -112,7 +148,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         };
         self.observer.window_closed(SystemTime::now());
         self.drain(team);
-        ends
+        Ok(ends)
     }
 
     fn drain(&mut self, team: &dyn Team) {
@@ -139,8 +175,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             return;
         }
         let now = control.now();
+        let Some(start) = self.start(now) else { return };
         if control.opens.get().is_none() {
-            let opens = now.saturating_add(config.warm_up.as_nanos() as u64);
+            let opens = start.saturating_add(config.warm_up.as_nanos() as u64);
             if let Extent::Lasts(length) = config.extent {
                 control.closes.set(opens.saturating_add(length.as_nanos() as u64));
             }
@@ -152,9 +189,34 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         }
         // Last, so that a loop which sees the gate open sees the window too.
         if control.gate.get().is_none() {
-            control.gate.set(now);
+            control.gate.set(start);
         }
         team.wake();
+    }
+
+    /// When requests begin, now that every connection is up: at once, unless a start is awaited.
+    /// `None` until it has been given; one that has passed means now.
+    fn start(&mut self, now: u64) -> Option<u64> {
+        let control = &self.shared.control;
+        // Without a connection there is nothing to begin, and a signal ends the run.
+        let begins_alone = control.peak() == 0 || self.interrupted.is_some();
+        let Some(awaited) = self.awaited.as_mut().filter(|_| !begins_alone) else { return Some(now) };
+        if !awaited.told {
+            awaited.told = true;
+            self.observer.all_up(control.up(), SystemTime::now());
+        }
+        let given = awaited.given?;
+        // Windows are to open together: when the connections began to open matters no more.
+        self.start_lag = lag(Some(given), control.unix(now));
+        let since_1970 = given.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Some(control.since_origin(u64::try_from(since_1970).unwrap_or(u64::MAX)).max(now))
+    }
+
+    fn take_start(&mut self) -> Result<(), RunError> {
+        if let Some(awaited) = self.awaited.as_mut().filter(|awaited| awaited.listens()) {
+            awaited.given = awaited.line.read()?;
+        }
+        Ok(())
     }
 
     /// Ends the window where connections stay up together and not one has anything more to do.
@@ -190,15 +252,19 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         if self.cpu.is_none() { control.opens.get() } else { control.closes.get() }
     }
 
-    fn wait(&mut self, team: &dyn Team, deadline: Option<u64>) {
+    /// Waits for news, or until `deadline`. Whether there is something to read on standard input.
+    fn wait(&mut self, team: &dyn Team, deadline: Option<u64>) -> bool {
         let control = &self.shared.control;
         let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
-        let mut places = [place(&self.signals), place(&control.news), place(team.request())];
+        let mut places = vec![place(&self.signals), place(&control.news), place(team.request())];
+        let awaited = self.awaited.as_ref().filter(|awaited| awaited.listens());
+        places.extend(awaited.map(|awaited| place(&awaited.line)));
         // A failing wait would only make the coordinator look more often.
         let _ = poll::wait(&mut places, Some(left.min(TICK)));
         control.news.lower();
         team.request().lower();
         self.show();
+        places.get(INPUT).is_some_and(|place| place.readable())
     }
 
     fn show(&mut self) {
@@ -208,6 +274,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             Stage::Drain
         } else if control.opens.has_come(now) {
             Stage::Window
+        } else if self.awaited.as_ref().is_some_and(Awaited::listens) {
+            Stage::AllUp
         } else if control.all_settled() {
             Stage::WarmUp
         } else {

@@ -2,6 +2,7 @@
 //! that sees them through.
 
 mod coordinator;
+mod start_line;
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,10 +57,25 @@ pub enum RunError {
         /// Connections that fit.
         room: usize,
     },
+    /// Nobody is left to give the start.
+    #[error(
+        "--await-start: standard input ended before it gave the instant to start at, so nobody is left to give it; \
+         keep it open, and write a line to it such as 1763800000.25, in seconds since 1970"
+    )]
+    StartGone,
+    /// What was given is no instant.
+    #[error("--await-start: '{line}' is no instant; write a line such as 1763800000.25, in seconds since 1970")]
+    BadStart {
+        /// The line.
+        line: String,
+    },
 }
 
 /// Hears of a run as it goes on.
 pub trait Observer {
+    /// Every connection is up, or has finally failed, and requests wait for a start to be given.
+    /// `connections` are up.
+    fn all_up(&mut self, connections: u64, at: SystemTime);
     /// The window has opened.
     fn window_opened(&mut self, at: SystemTime);
     /// The window has closed.
@@ -92,6 +108,8 @@ pub enum Stage {
     Waiting,
     /// Connections are being opened.
     Opening,
+    /// Connections are up, and the instant at which requests begin has not been given.
+    AllUp,
     /// The window has yet to open.
     WarmUp,
     /// The window is open.
@@ -115,7 +133,8 @@ pub struct Outcome {
     pub opened_unix_ns: u64,
     /// The window's length.
     pub elapsed: Duration,
-    /// From the instant that the run was to start at until it began.
+    /// From the instant that the run was to start at until it began; where requests awaited a
+    /// start, from that start until they could begin.
     pub start_lag: Duration,
     /// From the window's opening until its last request was begun.
     pub offered_for: Duration,
@@ -197,7 +216,7 @@ fn run_loops<P: Protocol, S: Sockets>(
         counted
     })
     .map_err(kernel("an event cannot be made"))?;
-    let mut coordinator = Coordinator::new(&shared, observer, signals, workers, slot_bytes::<P, S>());
+    let mut coordinator = Coordinator::new(&shared, observer, signals, workers, slot_bytes::<P, S>())?;
     coordinator.set_first_moments();
     for table in 0..tables_per_worker * workers {
         group.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
@@ -205,7 +224,7 @@ fn run_loops<P: Protocol, S: Sockets>(
     let ends = coordinator.see_through(&group);
     let counted: io::Result<Vec<Counted>> = group.join().into_iter().collect();
     let counted = counted.map_err(kernel("an event loop failed"))?;
-    Ok(coordinator.gather(counted, ends))
+    Ok(coordinator.gather(counted, ends?))
 }
 
 /// Gauges that the threads of as many connections share: enough that they seldom meet.
@@ -229,11 +248,12 @@ fn run_threads<P: Protocol>(
         team.join();
         return Ok(Outcome::nothing(interrupted));
     }
-    let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections, threads::bytes_each::<P>());
+    let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections, threads::bytes_each::<P>())?;
     coordinator.set_first_moments();
     team.wake();
     let ends = coordinator.see_through(&team);
-    Ok(coordinator.gather(team.join(), ends))
+    let counted = team.join();
+    Ok(coordinator.gather(counted, ends?))
 }
 
 fn share<P: Protocol>(

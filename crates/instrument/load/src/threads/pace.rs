@@ -2,6 +2,7 @@
 //! open loop's requests fall due.
 
 use std::thread;
+use std::time::Duration;
 
 use plimsoll_measure::arrivals::Think;
 
@@ -37,7 +38,9 @@ impl<P: Protocol> Client<'_, P> {
             if self.is_over() {
                 return false;
             }
-            thread::park_timeout(GLANCE);
+            // A start that was given lies ahead.
+            let gate = control.gate.get().map(|at| Duration::from_nanos(at.saturating_sub(control.now())));
+            thread::park_timeout(gate.unwrap_or(GLANCE).min(GLANCE));
         }
         let now = self.now();
         self.cross_boundaries(now);

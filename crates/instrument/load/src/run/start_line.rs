@@ -1,0 +1,80 @@
+//! A start that another program gives: a line on standard input with the instant at which requests
+//! begin.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{RunError, kernel};
+
+/// An instant in seconds since 1970 with nanoseconds has 20 characters.
+const LONGEST: usize = 64;
+
+/// Standard input, until it has given the line.
+pub(super) struct StartLine {
+    input: File,
+    read: Vec<u8>,
+}
+
+impl AsFd for StartLine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.input.as_fd()
+    }
+}
+
+impl StartLine {
+    pub(super) fn open() -> io::Result<StartLine> {
+        // Not through `std::io::Stdin`: its buffer could hold the line while poll(2) sees nothing.
+        let input = io::stdin().as_fd().try_clone_to_owned()?;
+        Ok(StartLine { input: File::from(input), read: Vec::new() })
+    }
+
+    /// Reads once, which does not block after poll(2) has found something to read. Returns the
+    /// instant, once the line is whole.
+    pub(super) fn read(&mut self) -> Result<Option<SystemTime>, RunError> {
+        let mut buffer = [0; LONGEST];
+        match self.input.read(&mut buffer) {
+            Ok(0) => return Err(RunError::StartGone),
+            Ok(count) => self.read.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+            Err(error) => return Err(kernel("standard input cannot be read")(error)),
+        }
+        instant(&self.read)
+    }
+}
+
+/// The instant in the first line; `None` while the line is not whole.
+fn instant(read: &[u8]) -> Result<Option<SystemTime>, RunError> {
+    let end = read.iter().position(|byte| *byte == b'\n');
+    if end.is_none() && read.len() < LONGEST {
+        return Ok(None);
+    }
+    let line = String::from_utf8_lossy(&read[..end.unwrap_or(read.len())]).trim().to_owned();
+    let since = line.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match since.and_then(|since| UNIX_EPOCH.checked_add(since)) {
+        Some(at) => Ok(Some(at)),
+        None => Err(RunError::BadStart { line }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_whole_line_is_the_instant() {
+        let at = UNIX_EPOCH + Duration::from_millis(5_250);
+        for (read, found) in [("", None), ("5.2", None), ("5.25\n", Some(at)), (" 5.25 \r\n7\n", Some(at))] {
+            assert_eq!(instant(read.as_bytes()).expect("no bad line"), found, "{read:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_instant_is_refused() {
+        let long = "1".repeat(LONGEST);
+        for read in ["\n", "soon\n", "-1\n", "nan\n", "inf\n", "1e300\n", "5 6\n", "\u{fffd}\n", &long] {
+            assert!(matches!(instant(read.as_bytes()), Err(RunError::BadStart { .. })), "{read:?}");
+        }
+    }
+}
