@@ -58,7 +58,8 @@ def test_four_generators_load_a_server_of_three_models_from_hosts_of_their_own(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     models = '[matrix]\n"server.model" = ["threads", "select", "epoll"]\n'
-    text = "capture = true\n" + SUITE.replace("timeout", "request_log = true\ntimeout") + models + PLACES + ONCE
+    together = SUITE.replace("timeout", "barrier = true\nrequest_log = true\ntimeout")
+    text = "capture = true\n" + together + models + PLACES + ONCE
     done = run(cluster, tmp_path, text, "--json")
     assert done.returncode in {0, 4}, done.stderr
     assert len(trials(tmp_path)) == 3
@@ -76,6 +77,7 @@ def test_four_generators_load_a_server_of_three_models_from_hosts_of_their_own(
                 assert abs(clock[when]["offset_us"]) <= clock[when]["error_us"] + 1
         opened = [each["opened_unix_s"] for each in told["windows"]]
         assert told["start_spread_s"] == pytest.approx(max(opened) - min(opened))
+        assert all("--await-start" in each["command"] for each in generators)
         starts = {each["command"][each["command"].index("--start-at") + 1] for each in generators}
         assert len(starts) == 1
     summary = json.loads(done.stdout.splitlines()[-1])

@@ -117,6 +117,18 @@ def test_the_last_words_of_a_process_come_with_its_end(far: FarAgent) -> None:
         assert (process.exit_code(), process.take_lines()) == (3, ["last"])
 
 
+def test_a_line_crosses_to_a_process_that_takes_lines(far: FarAgent) -> None:
+    repeat = python("print('read', input(), flush=True); import time; time.sleep(600)")
+    host = far_host(far)
+    with host.start(repeat, role="a", metered=False, takes_lines=True) as process:
+        process.tell("1763800000.25")
+        deadline = time.monotonic() + 120
+        while not process.has_news:
+            assert time.monotonic() < deadline
+            host.wait([process], 60.0)
+        assert process.take_lines() == ["read 1763800000.25"]
+
+
 def test_a_file_is_read_in_parts(far: FarAgent, tmp_path: Path) -> None:
     (tmp_path / "packets").write_bytes(b"0123456789")
     parts = [far.ask(ReadFile(path=str(tmp_path / "packets"), offset=at, most_bytes=4)) for at in (0, 4, 8, 12)]

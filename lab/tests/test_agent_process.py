@@ -30,6 +30,7 @@ from plimsoll_lab.hosts.messages import (
     RemoveFolder,
     Start,
     Stop,
+    TellProcess,
 )
 from plimsoll_lab.problem import LabError
 
@@ -147,6 +148,18 @@ def test_what_changes_no_process_is_answered_while_news_is_awaited(far: Far) -> 
     assert stopped.exit_code == -15
     assert far.order[-2:] == [waits, waits + 2]
     assert far.answer(waits)[0].exit_code is None
+
+
+def test_a_process_is_told_a_line_while_news_of_it_is_awaited(far: Far) -> None:
+    argv = ("sh", "-c", "read line; echo read $line; exec sleep 600")
+    process = far.ask(Start(place=1, argv=argv, role="a", metered=False, takes_lines=True)).process
+    waits = far.send(Await(processes=(process,), timeout_s=HANGS_S))
+    assert far.ask(TellProcess(process=process, line="2.5")) is None
+    (report,) = far.answer(waits)
+    lines = list(report.lines)
+    while not lines:
+        lines += far.ask(Await(processes=(process,), timeout_s=HANGS_S))[0].lines
+    assert lines == ["read 2.5"]
 
 
 def test_an_error_comes_back_as_one(far: Far) -> None:

@@ -94,6 +94,30 @@ def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(launcher: Launch
         assert len(process.stderr_tail()) <= 4096
 
 
+READER = "import sys\nfor line in sys.stdin:\n    print('read', line, end='', flush=True)\nprint('end', flush=True)"
+"""Repeats what it is told, and says when there is no more."""
+
+
+def test_a_process_that_takes_lines_is_told_them(launcher: Launcher) -> None:
+    with launcher.start(python(READER), role="a", metered=False, takes_lines=True) as process:
+        for line in ("one", "2.5"):
+            process.tell(line)
+            assert lines(process, 1) == [f"read {line}"]
+        assert process.exit_code() is None
+
+
+def test_the_standard_input_of_any_other_process_is_empty(launcher: Launcher) -> None:
+    with launcher.start(python(READER), role="a", metered=False) as process:
+        assert lines(process, 1) == ["end"]
+
+
+def test_a_line_for_a_process_that_has_ended_is_no_fault(launcher: Launcher) -> None:
+    with launcher.start(python("print('gone')"), role="a", metered=False, takes_lines=True) as process:
+        wait_until(lambda: process.exit_code() is not None)
+        process.tell("late")
+        assert (process.exit_code(), process.take_lines(), process.stderr_tail()) == (0, ["gone"], "")
+
+
 DAEMON = """
 import os, sys, time
 if os.fork() == 0:

@@ -46,6 +46,7 @@ from plimsoll_lab.hosts.messages import (
     Started,
     Stop,
     TakeSample,
+    TellProcess,
     TryConnect,
     UsageReading,
 )
@@ -205,6 +206,7 @@ class Agent:
         answers: dict[type, Callable[[Any], Any]] = {
             Describe: self._describe,
             Start: self._start,
+            TellProcess: lambda asked: self._running[asked.process].process.tell(asked.line),
             Await: self._await,
             Stop: self._stop,
             Discard: self._discard,
@@ -238,7 +240,8 @@ class Agent:
     def _start(self, asked: Start) -> Started:
         stack = contextlib.ExitStack()
         argv = self._places[asked.place].command(asked.argv)
-        process = stack.enter_context(self._launcher.start(argv, role=asked.role, metered=asked.metered))
+        started = self._launcher.start(argv, role=asked.role, metered=asked.metered, takes_lines=asked.takes_lines)
+        process = stack.enter_context(started)
         self._numbers += 1
         deadline = None if asked.deadline_s is None else time.monotonic() + asked.deadline_s
         self._running[self._numbers] = _Running(process=process, stack=stack, deadline=deadline)

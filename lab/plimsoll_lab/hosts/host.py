@@ -28,6 +28,7 @@ from plimsoll_lab.hosts.messages import (
     Start,
     Stop,
     TakeSample,
+    TellProcess,
     TryConnect,
     UsageReading,
 )
@@ -115,6 +116,12 @@ class HostProcess:
             raise AssertionError(f"process {self.number} was stopped and has not ended")
         return report.exit_code
 
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input; nothing where it has ended. It must have been started
+        to take lines.
+        """
+        self.connection.ask(TellProcess(process=self.number, line=line))
+
     def take_report(self, report: Report) -> None:
         """Keep what the agent has told of it."""
         self._lines += report.lines
@@ -166,9 +173,18 @@ class Host:
         """How long a process may run there before its agent ends it."""
 
     @contextlib.contextmanager
-    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[HostProcess]:
+    def start(
+        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False
+    ) -> Iterator[HostProcess]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
-        message = Start(place=self.place, argv=tuple(argv), role=role, metered=metered, deadline_s=self.deadline_s)
+        message = Start(
+            place=self.place,
+            argv=tuple(argv),
+            role=role,
+            metered=metered,
+            deadline_s=self.deadline_s,
+            takes_lines=takes_lines,
+        )
         started = self.connection.ask(message)
         try:
             yield HostProcess(self.connection, started.process, started.meter_source)

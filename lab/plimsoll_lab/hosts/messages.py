@@ -70,6 +70,8 @@ class Start(Message["Started"]):
     deadline_s: float | None = None
     """After so many seconds an agent with a process of its own ends it, without a word from
     anywhere; None for never."""
+    takes_lines: bool = False
+    """Whether it will be told lines on its standard input, which is empty otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +82,18 @@ class Started:
     """Its number."""
     meter_source: str | None
     """Where its cost is read from; None for a process that is not metered."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TellProcess(Message[None]):
+    """Writes a line to the standard input of a process that takes lines; answered by None, also
+    where the process has ended.
+    """
+
+    process: int
+    """Its number."""
+    line: str
+    """The line, without its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

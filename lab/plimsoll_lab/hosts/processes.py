@@ -57,6 +57,15 @@ class LocalProcess:
                 self._kept[pipe.fileno()] = b""
         self._stdout, self._stderr = self._kept
 
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input; nothing where it has ended. It must have been started
+        to take lines.
+        """
+        if self._popen.stdin is None:
+            raise AssertionError("a line for a process that takes none")
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._popen.stdin.fileno(), line.encode() + b"\n")
+
     def watched(self) -> list[int]:
         """The descriptors that become readable when it prints or ends."""
         return [*self._open, self._pidfd]
@@ -104,6 +113,8 @@ class LocalProcess:
         for pipe in self._open.values():
             pipe.close()
         self._open.clear()
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
         os.close(self._pidfd)
         if self._group is not None:
             self._group.remove()
@@ -179,7 +190,9 @@ class Launcher:
         self._tell_guard(f"files {folder}")
 
     @contextlib.contextmanager
-    def start(self, argv: Sequence[str], *, role: str, metered: bool) -> Iterator[LocalProcess]:
+    def start(
+        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False
+    ) -> Iterator[LocalProcess]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
         self._started += 1
         group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
@@ -189,7 +202,7 @@ class Launcher:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
             mark = f"{self._mark}{self._started}."
-            popen = self._spawn(argv, role, group, before, mark)
+            popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines)
         except BaseException:
             if group is not None:
                 group.remove()
@@ -206,7 +219,14 @@ class Launcher:
             self._tell_guard(f"forget {popen.pid}")
 
     def _spawn(
-        self, argv: Sequence[str], role: str, group: Group | None, mask: set[signal.Signals] | set[int], mark: str
+        self,
+        argv: Sequence[str],
+        role: str,
+        group: Group | None,
+        mask: set[signal.Signals] | set[int],
+        mark: str,
+        *,
+        takes_lines: bool,
     ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
         files = (
@@ -226,7 +246,7 @@ class Launcher:
         try:
             return subprocess.Popen(
                 list(argv),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if takes_lines else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,

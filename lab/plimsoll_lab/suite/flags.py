@@ -146,6 +146,7 @@ ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",
     "load.limit": "it belongs under [limits]",
     "load.start_at": "the lab starts the generators of a trial together",
+    "load.await_start": "the lab lets the generators of a trial begin together; write barrier = true",
     "server.listen": "the lab chooses a free port for each trial",
     "forward.config": "write mappings, or any forwarder as a role of kind command",
     "forward.table": "write mappings, or any forwarder as a role of kind command",

@@ -95,7 +95,7 @@ PLACE: Keys = {
         default="the second host",
         example='["h2", "h3"]',
         means='The hosts of the generators: one, a list, or a number such as "8 hosts". They share connections, '
-        "requests and rate.",
+        "requests and rate. With `barrier` their requests begin together, once the connections of all are up.",
     ),
 }
 

@@ -1,7 +1,8 @@
 """The generators of a trial: they share the load, start at one instant, and make one summary.
 
 Several generators measure one window: it opens when the last of them has opened its own, and closes
-with the first.
+with the first. Where requests wait for all connections, they wait for those of every generator:
+each says when its own are up, and is then given the instant at which all begin.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import LOAD, LOCAL
 from plimsoll_lab.suite.spec import Point, Role, Suite
@@ -30,7 +31,10 @@ from plimsoll_lab.trial.window import Window
 AFTER_DEATH_S = 2.0
 """How long a generator may go on after its server has died: its requests can only fail."""
 START_EACH_S = 0.05
-"""More for each of them."""
+"""From the moment at which generators are told an instant to that instant, for each of them: a
+message to another machine takes less."""
+BEGIN_S = 0.1
+"""The same, whatever their number."""
 STOP_S = 5.0
 """A generator that is told to stop writes its summary within this."""
 TOO_LATE = "that instant has passed"
@@ -79,8 +83,14 @@ class Generator:
     """Its command, but for the instant it starts at."""
     measured: bool
     """Whether its requests are part of the figures."""
-    process: Process | None = None
+    barrier: bool
+    """Whether its requests wait until all its connections are up."""
+    process: HostProcess | None = None
     """Its process, once started."""
+    awaits_start: bool = False
+    """Whether it waits, once its connections are up, for the instant at which all begin."""
+    is_up: bool = False
+    """Whether its connections are up, and it waits."""
     summary: Json | None = None
     """Its summary."""
     ended: bool = False
@@ -111,6 +121,7 @@ def plan_generators(
                 host=host,
                 command=in_records(with_warm_up(command, suite, settings, None), host, records),
                 measured=True,
+                barrier=settings.get("barrier") is True,
             )
         )
     for role in point.roles:
@@ -119,7 +130,16 @@ def plan_generators(
             settings = with_log(suite, role.settings) if role.measured else role.settings
             command = load_command(host, binary, suite, settings, addresses, role.name)
             command = in_records(with_warm_up(command, suite, settings, role), host, records)
-            planned.append(Generator(name=role.name, role=role, host=host, command=command, measured=role.measured))
+            planned.append(
+                Generator(
+                    name=role.name,
+                    role=role,
+                    host=host,
+                    command=command,
+                    measured=role.measured,
+                    barrier=role.settings.get("barrier") is True,
+                )
+            )
     return planned
 
 
@@ -169,14 +189,37 @@ def run_loads(
 
 def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_in_s: float) -> None:
     start_at = time.time() + start_in_s + START_EACH_S * len(generators)
+    measured = [each for each in generators if each.measured]
+    together = len(measured) > 1 and all(each.barrier for each in measured)
     for each in generators:
-        there = f"{start_at + each.host.clock_offset_s:.6f}"
-        command = [*each.command, "--start-at", there] if len(generators) > 1 else each.command
+        command = [*each.command, "--start-at", _there(start_at, each.host)] if len(generators) > 1 else each.command
+        each.awaits_start = together and each.measured
+        if each.awaits_start:
+            command = [*command, "--await-start"]
         each.seen["command"] = command
-        each.process = stack.enter_context(each.host.start(command, role=each.name, metered=not each.measured))
+        started = each.host.start(command, role=each.name, metered=not each.measured, takes_lines=each.awaits_start)
+        each.process = stack.enter_context(started)
 
 
-def _process(generator: Generator) -> Process:
+def _there(at_unix_s: float, host: Host) -> str:
+    """An instant of the lab's clock by that of a host, as generators are told it."""
+    return f"{at_unix_s + host.clock_offset_s:.6f}"
+
+
+def give_start(generators: Sequence[Generator], now_unix_s: float) -> None:
+    """Give the generators that await a start one instant, once the connections of each are up. One
+    that has ended is not waited for, or the others would not end before the trial's deadline.
+    """
+    waiting = [each for each in generators if each.awaits_start and not each.ended]
+    if not all(each.is_up for each in waiting):
+        return
+    begin_at = now_unix_s + BEGIN_S + START_EACH_S * len(waiting)
+    for each in waiting:
+        _process(each).tell(_there(begin_at, each.host))
+        each.awaits_start = False
+
+
+def _process(generator: Generator) -> HostProcess:
     if generator.process is None:
         raise AssertionError(f"{generator.name} has not been started")
     return generator.process
@@ -194,11 +237,8 @@ def _take_turn(
         code = process.exit_code()
         for event in events(process.take_lines()):
             kind = str(event.get("event"))
-            if kind == "summary":
-                each.summary = event
-            elif kind == "connection":
-                each.connections.append(event)
-            elif each.measured and kind in {"window_opened", "window_closed"}:
+            _note(each, kind, event)
+            if each.measured and kind in {"window_opened", "window_closed"}:
                 at = each.host.own_time(unix_s(event))
                 each.window[kind] = at
                 if kind == "window_opened" and all(kind in one.window for one in measured):
@@ -210,6 +250,16 @@ def _take_turn(
                     watch.sampler.end({"server": server, **metered})
         if code is not None:
             _end(each, code)
+    give_start(generators, time.time())
+
+
+def _note(generator: Generator, kind: str, event: Json) -> None:
+    if kind == "summary":
+        generator.summary = event
+    elif kind == "connection":
+        generator.connections.append(event)
+    elif kind == "all_up":
+        generator.is_up = True
 
 
 def _end(generator: Generator, code: int) -> None:
