@@ -362,6 +362,16 @@ def test_a_disturbed_trial_tells_a_claim_as_much_as_its_bounds_do(high: float, o
     assert told.interval == pytest.approx((2.0, high / 10))
 
 
+def test_a_figure_that_was_cut_away_is_said_to_be() -> None:
+    run = run_record()
+    run.claims = [replace(CLAIMED, figure="response_time_us.max", over=None)]
+    here: list[PointSummary] = [point_summary({"load.connections": 20}, 0)]
+    for cut, said in ((cut_between(1.0, 2.0), "the links disturbed each trial"), (None, "no trial of this point has")):
+        told = judge_claims(run, here, [replace(trial(1, 0, 1, 20.0), cut=cut)])[0]
+        assert (told.outcome, told.value) == ("not reachable here", None)
+        assert told.reason.startswith(said)
+
+
 def test_a_lower_bound_is_not_left_out_of_a_claim() -> None:
     rate = "completed_rate"
     outcomes: list[Outcome] = ["ok", "ok", "ok", "generator_limited"]

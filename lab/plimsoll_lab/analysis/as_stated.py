@@ -23,13 +23,14 @@ def changes_at(run: RunRecord) -> Callable[[Settings], str | None]:
     """What answers, of a point of a document, how this run changed it; None where it did not."""
     asked = run.request
     changes = {path: value for path, value in asked.changes.items() if path not in HARMLESS}
-    if not changes and not asked.only and not asked.fast:
+    told = bool(run.claims or run.references)
+    if not told or not (changes or asked.only or asked.fast):
         return lambda _: None
     try:
         own, made = _plan(run, {}, fast=False), _plan(run, changes, fast=asked.fast)
     except SuiteError as refusal:
-        told = f"the suite cannot be read again, and so nobody knows what this run changed: {refusal}"
-        return lambda _: told
+        why = f"the suite cannot be read again, and so nobody knows what this run changed: {refusal}"
+        return lambda _: why
     measured = [point.setting for point in run.points]
     here = [point for point in made.points if point.setting in measured]
     whole = _differences("", _of_all(made), _of_all(own))

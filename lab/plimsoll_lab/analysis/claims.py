@@ -51,6 +51,7 @@ ONCE = "one repetition has no interval"
 HELD = "server.peak_connections"
 """The one figure that a server's own limit decides, so that it counts where the limit was met."""
 NO_FIGURE = "no trial of this point has the figure"
+CUT_AWAY = "the links disturbed each trial of this point, and the figure is not known without that"
 BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
 
@@ -74,7 +75,7 @@ def hold_references(
             values, why = {}, BOUNDED
         ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
-        reason = None if values else why or NO_FIGURE
+        reason = None if values else why or _without_figure(here[0], trials)
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
     return found
 
@@ -106,7 +107,7 @@ def _judge(
         why = changes(place) or _unreached(here, claim.figure)
         values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
-            return _answer(claim, UNREACHED, None, None, why or NO_FIGURE)
+            return _answer(claim, UNREACHED, None, None, why or _without_figure(here[0], trials))
         untrue = untrue or network.untrue(run, here[0].number)
         series.append(values)
     value, interval, none = _value(series)
@@ -188,6 +189,12 @@ def _decisive(figure: str) -> frozenset[Outcome | None]:
     if figure in {*SERVERS_OWN, *OF_CONNECTIONS}:
         also.add("generator_limited")
     return frozenset({"ok", *also})
+
+
+def _without_figure(point: PointSummary, trials: Sequence[TrialRecord]) -> str:
+    """Why no trial of a point with a result tells a figure."""
+    valid = [trial for trial in trials if trial.point == point.number and trial.outcome == "ok"]
+    return CUT_AWAY if valid and all(trial.cut is not None for trial in valid) else NO_FIGURE
 
 
 def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:
