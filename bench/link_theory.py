@@ -26,7 +26,7 @@ from tcp_theory import bandwidth_delay_packets, payload_bits_per_s, reno_bits_pe
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.netns import Network, open_network
-from plimsoll_lab.suite.topology import Link, Shape, Topology, join
+from plimsoll_lab.suite.topology import Link, LinkSettings, Topology, join
 from plimsoll_lab.suite.units import bits_per_s, ratio
 
 KEPT = Path("docs/results/link-theory.json")
@@ -35,17 +35,17 @@ CONTROLS = ("reno", "cubic", "bbr")
 LOSSES = ("0.1%", "0.3%", "1%", "3%")
 WITHIN = 1.5
 """Mathis is a bound on an average: an implementation of Reno is within this factor of it."""
-LOSSY: Shape = {"rate": "100Mbit", "delay": "10ms", "queue": 1000}
+LOSSY: LinkSettings = {"rate": "100Mbit", "delay": "10ms", "queue": 1000}
 """Wide enough that loss alone bounds the window; the way back loses nothing."""
 REPEATS = 3
 """Each with losses of its own: at 0.1 % so short a time has some thirty of them."""
-SHALLOW: Shape = {"rate": "20Mbit", "delay": "20ms"}
+SHALLOW: LinkSettings = {"rate": "20Mbit", "delay": "20ms"}
 QUEUES = (7, 17, 33, 66, 132)
 """Packets; the bandwidth x delay of that link is 66."""
 WINDOWS = (("10Mbit", "5ms"), ("10Mbit", "50ms"), ("50Mbit", "10ms"), ("100Mbit", "5ms"), ("100Mbit", "25ms"))
-EDGE: Shape = {"rate": "100Mbit", "delay": "1ms"}
-MIDDLE: Shape = {"rate": "20Mbit", "delay": "10ms"}
-BACK: Shape = {"rate": "5Mbit", "delay": "10ms"}
+EDGE: LinkSettings = {"rate": "100Mbit", "delay": "1ms"}
+MIDDLE: LinkSettings = {"rate": "20Mbit", "delay": "10ms"}
+BACK: LinkSettings = {"rate": "5Mbit", "delay": "10ms"}
 """The bottleneck in the middle of the path, forth and back."""
 
 Row = dict[str, Any]
@@ -102,7 +102,7 @@ def _iperf3(network: Network, transfer: Transfer) -> Any:  # noqa: ANN401 - its 
     return told["end"]
 
 
-def pair(shape: Shape, **forth: str | int) -> Topology:
+def pair(shape: LinkSettings, **forth: str | int) -> Topology:
     """Two hosts; what is said of the way forth is not said of the way back."""
     link = Link(ends=("h1", "h2"), shape={**shape, **forth, "reverse": dict(shape)})
     return Topology(hosts=("h1", "h2"), switches=(), links=(link,))
@@ -113,7 +113,7 @@ def four_hosts(loss: str) -> Topology:
     middle.
     """
     middle = {**MIDDLE, "loss": loss, "reverse": {**BACK, "loss": loss}}
-    shapes: tuple[tuple[tuple[str, str], Shape], ...] = (
+    shapes: tuple[tuple[tuple[str, str], LinkSettings], ...] = (
         (("h1", "s1"), {**EDGE, "reverse": {**EDGE, "rate": "50Mbit"}}),
         (("h2", "s2"), EDGE),
         (("h3", "s3"), EDGE),

@@ -16,7 +16,7 @@ from plimsoll_lab.suite import units
 from plimsoll_lab.suite.placement import LOAD, SERVER, references
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan, Point, Role, SearchSettings
-from plimsoll_lab.suite.topology import Shape
+from plimsoll_lab.suite.topology import LinkSettings
 from plimsoll_lab.suite.units import bits_per_s, duration_s
 
 TRIAL_OVERHEAD_S = 0.03
@@ -213,7 +213,7 @@ def _trips(point: Point, asked: Exchange) -> float:
     return 2 + math.log2(1 + max(asked.sent_bytes, asked.received_bytes) / INITIAL_WINDOW_BYTES)
 
 
-def _path(point: Point, *, back: bool = False) -> list[Shape]:
+def _path(point: Point, *, back: bool = False) -> list[LinkSettings]:
     """The links from the first generator to the server, by way of the parts that it aims at."""
     if point.network is None or point.place.server is None or not point.place.load:
         return []
@@ -228,7 +228,7 @@ def _path(point: Point, *, back: bool = False) -> list[Shape]:
     return [shape for start, end in pairs for shape in point.network.path(*((end, start) if back else (start, end)))]
 
 
-def _narrowest(path: Sequence[Shape]) -> float | None:
+def _narrowest(path: Sequence[LinkSettings]) -> float | None:
     return min((bits_per_s(str(shape["rate"])) for shape in path if "rate" in shape), default=None)
 
 

@@ -29,8 +29,8 @@ FULL_FRAME_BYTES = 1514
 _WORDS = re.compile(r"(single|linear|dumbbell),(\d+)")
 _PART = re.compile(r"([hs])([1-9]\d{0,4})")
 
-Shape = Mapping[str, "str | int | Shape"]
-"""What a link is told, by key; under `reverse` the same for the way back, where that is another."""
+LinkSettings = Mapping[str, "str | int | LinkSettings"]
+"""The settings of a link by key; under `reverse` those of the other direction, where they differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,10 +39,10 @@ class Link:
 
     ends: tuple[str, str]
     """A host or switch, and a switch or host."""
-    shape: Shape
+    shape: LinkSettings
     """Rate, one-way delay and the rest, of each direction."""
 
-    def way(self, start: str) -> Shape:
+    def settings_from(self, start: str) -> LinkSettings:
         """What the link does to packets that come from one of its ends."""
         back = self.shape.get("reverse")
         if start == self.ends[1] and isinstance(back, Mapping):
@@ -88,9 +88,9 @@ class Topology:
             "links": [{"ends": [self._plug(end) for end in link.ends], **link.shape} for link in self.links],
         }
 
-    def path(self, start: str, end: str) -> list[Shape]:
+    def path(self, start: str, end: str) -> list[LinkSettings]:
         """What each link between two hosts does to packets on their way, in order."""
-        reached: dict[str, list[Shape]] = {start: []}
+        reached: dict[str, list[LinkSettings]] = {start: []}
         waiting = [start]
         while waiting:
             here = waiting.pop()
@@ -98,7 +98,7 @@ class Topology:
                 if here in link.ends:
                     there = link.ends[1 - link.ends.index(here)]
                     if there not in reached:
-                        reached[there] = [*reached[here], link.way(here)]
+                        reached[there] = [*reached[here], link.settings_from(here)]
                         waiting.append(there)
         if end not in reached:
             raise SuiteError(f"[network]: no links lead from {start} to {end}; join them by a link")
@@ -192,14 +192,14 @@ def read_shape(table: Mapping[str, object], *, where: str) -> dict[str, str | in
     runs.
     """
     try:
-        shape = {key: _shape_setting(key, value) for key, value in table.items()}
+        shape = {key: _link_setting(key, value) for key, value in table.items()}
         _check_together(shape)
     except ValueError as refusal:
         raise SuiteError(f"{where} {refusal}") from None
     return shape
 
 
-def _shape_setting(key: str, value: object) -> str | int:
+def _link_setting(key: str, value: object) -> str | int:
     if key not in LINK:
         raise ValueError(f"{key}: unknown key; a link has {', '.join(LINK)}")
     if key == "queue":
@@ -211,7 +211,7 @@ def _shape_setting(key: str, value: object) -> str | int:
     raise ValueError(f"{key}: {value!r} is not a text with a unit, such as '100Mbit', '1ms' or '0.1%'")
 
 
-def _check_together(shape: Shape) -> None:
+def _check_together(shape: LinkSettings) -> None:
     seconds = {key: duration_s(str(shape.get(key, "0"))) for key in ("delay", "jitter")}
     if "rate" in shape:
         bits_per_s(str(shape["rate"]))
