@@ -10,7 +10,7 @@ from made_records import stored_run
 
 from plimsoll_lab.analysis.clients import strips
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import shape_of
+from plimsoll_lab.report.charts import layout_of
 from plimsoll_lab.report.clients import TICKS_MOST, section, strip_charts
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.view import Text
@@ -66,7 +66,7 @@ def test_of_many_clients_the_fastest_and_the_slowest_are_drawn_and_the_rest_is_s
     folder = stored(tmp_path / "0001", [told(number) for number in range(90)] * 3)
     run = folder.read_run()
     found = strips(run, folder.path, folder.read_trials())
-    (chart,) = strip_charts(found, shape_of(run)).values()
+    (chart,) = strip_charts(found, layout_of(run)).values()
     # As plain data, whose types a test need not know.
     panels = json.loads(json.dumps(chart.spec))["hconcat"]
     drawn = [row["ms"] for row in panels[1]["data"]["values"] if row["contender"] == "epoll"]

@@ -11,7 +11,7 @@ from made_records import stored_run
 
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import shape_of
+from plimsoll_lab.report.charts import layout_of
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.series import chosen, series_table
 from plimsoll_lab.report.timelines import PANELS, section, timeline_charts
@@ -73,7 +73,7 @@ def test_each_second_has_its_requests_from_the_fastest_to_the_slowest(folder: Ru
 def test_the_panels_share_one_axis_and_what_is_absent_has_a_reason(folder: RunFolder) -> None:
     run = folder.read_run()
     found = of(folder)
-    made = timeline_charts(found, shape_of(run))
+    made = timeline_charts(found, layout_of(run))
     assert list(made) == ["timelines-0", "heat-0"]
     panels = made["timelines-0"].spec["vconcat"]
     assert isinstance(panels, list)

@@ -10,7 +10,7 @@ from made_records import stored_run
 
 from plimsoll_lab.analysis.packets import traffic
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import shape_of
+from plimsoll_lab.report.charts import layout_of
 from plimsoll_lab.report.packets import packet_charts
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.store.folder import RunFolder
@@ -65,7 +65,7 @@ def test_counts_of_intervals_are_rates_over_time(folder: RunFolder) -> None:
 
 def test_flags_that_never_came_have_no_panel(folder: RunFolder) -> None:
     run = folder.read_run()
-    (chart,) = packet_charts(traffic(run, folder.read_trials()), shape_of(run)).values()
+    (chart,) = packet_charts(traffic(run, folder.read_trials()), layout_of(run)).values()
     panels = chart.spec["vconcat"]
     assert isinstance(panels, list)
     named = [panel["layer"][-1]["encoding"]["y"]["title"][0] for panel in panels]

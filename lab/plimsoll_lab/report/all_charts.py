@@ -9,7 +9,7 @@ from plimsoll_lab.analysis.clients import Strip, strips
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.packets import Traffic, traffic
 from plimsoll_lab.analysis.percentiles import Curve, curves
-from plimsoll_lab.report.charts import Shape, charts, rows, shape_of
+from plimsoll_lab.report.charts import MatrixLayout, charts, layout_of, rows
 from plimsoll_lab.report.clients import strip_charts
 from plimsoll_lab.report.drawing import CONFIGURATION
 from plimsoll_lab.report.headline import Headline, headline
@@ -31,7 +31,7 @@ HEADLINE = "headline"
 class AllCharts:
     """The charts of a run, and what they were made of."""
 
-    shape: Shape
+    layout: MatrixLayout
     """How the axes are laid out."""
     specs: Mapping[str, Json]
     """Vega-Lite by name; some take their data from `rows`."""
@@ -65,25 +65,25 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
     """The charts of a run over its trials. Those of A/A controls are no further trials of a
     point.
     """
-    shape = shape_of(run)
+    layout = layout_of(run)
     shown = {point.number for point in summary.points}
     trials = [trial for trial in made if trial.point in shown]
-    first = headline(summary, run, shape)
+    first = headline(summary, run, layout)
     found = curves(summary.points, trials)
-    percentiles = percentile_charts(found, shape)
+    percentiles = percentile_charts(found, layout)
     over_time = {} if run.search is not None else courses(run, folder.path, trials)
-    timed = timeline_charts(over_time, shape)
+    timed = timeline_charts(over_time, layout)
     told_of = {} if run.search is not None else strips(run, folder.path, trials)
-    clients = strip_charts(told_of, shape)
+    clients = strip_charts(told_of, layout)
     captured = {} if run.search is not None else traffic(run, trials)
-    packets = packet_charts(captured, shape)
+    packets = packet_charts(captured, layout)
     specs = {chart.name: chart.spec for chart in charts(run, summary)} | knee_charts(summary.knees, trials)
     specs |= {} if first is None else {HEADLINE: first.spec}
     specs |= {
         name: each.spec for described in (percentiles, timed, clients, packets) for name, each in described.items()
     }
     return AllCharts(
-        shape=shape,
+        layout=layout,
         specs=specs,
         rows=rows(run, summary, trials),
         headline=first,

@@ -74,7 +74,7 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class MatrixLayout:
     """How the axes of a matrix are laid out."""
 
     compare: str | None
@@ -89,7 +89,7 @@ class Shape:
     """The other axes' settings, in order, one panel each."""
 
 
-def shape_of(run: RunRecord) -> Shape:
+def layout_of(run: RunRecord) -> MatrixLayout:
     """Lay out a run's matrix."""
     compare = run.family.compare
     load = None
@@ -101,13 +101,13 @@ def shape_of(run: RunRecord) -> Shape:
             break
     contenders = dict.fromkeys(formatting.value(point.setting[compare]) if compare else "all" for point in run.points)
     levels = dict.fromkeys(_level(point.setting, compare) for point in run.points)
-    return Shape(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
+    return MatrixLayout(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
 
 
 def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
     """Every chart of a run."""
-    shape = shape_of(run)
-    axes = axes_over(run, shape.compare)
+    layout = layout_of(run)
+    axes = axes_over(run, layout.compare)
     found = []
     measured = {name for point in summary.points if point.outcome == "ok" for name in point.figures}
     # A search's figures are those of its loads, which its points do not have.
@@ -115,11 +115,11 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
         figure = run.figure(name)
         for number, over in enumerate(each for each in axes if asked(run, name, each)):
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"
-            spec = _against(figure, shape, over, run.references)
+            spec = _against(figure, layout, over, run.references)
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
         # A search tries loads where they tell most, seldom the same for two contenders.
-        if shape.compare is not None and run.search is None:
-            spec = _side_by_side(figure, shape, logarithmic=_spread(summary, name, shape) > SPREAD)
+        if layout.compare is not None and run.search is None:
+            spec = _side_by_side(figure, layout, logarithmic=_spread(summary, name, layout) > SPREAD)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
@@ -140,12 +140,12 @@ def _of_trials(run: RunRecord) -> list[str]:
 
 def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
     """The data behind every chart: a row a valid trial, and a row a point."""
-    shape = shape_of(run)
-    names, over = shown(run), axes_over(run, shape.compare)
+    layout = layout_of(run)
+    names, over = shown(run), axes_over(run, layout.compare)
     axes = {each.name: _axis(each) for each in run.figures}
     dots = [
-        _place(trial.setting, shape)
-        | columns(run, over, trial.setting, shape.compare)
+        _place(trial.setting, layout)
+        | columns(run, over, trial.setting, layout.compare)
         | {"trial": trial.number, "block": trial.block}
         | {_field(name): _scaled(trial.figures.get(name), axes[name]) for name in names}
         for trial in trials
@@ -153,8 +153,8 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
     ]
     medians = []
     for point in summary.points:
-        row = _place(point.point, shape) | {"outcome": point.outcome, "doubtful": point.doubtful}
-        row |= columns(run, over, point.point, shape.compare)
+        row = _place(point.point, layout) | {"outcome": point.outcome, "doubtful": point.doubtful}
+        row |= columns(run, over, point.point, layout.compare)
         for name in names:
             found = point.figures.get(name) if point.outcome == "ok" else None
             low, high = (found.median_ci95 if found is not None else None) or (None, None)
@@ -162,11 +162,11 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
             row[_field(name) + "_low"] = _scaled(low, axes[name])
             row[_field(name) + "_high"] = _scaled(high, axes[name])
         medians.append(row)
-    return {"trials": dots, "points": medians, "references": _references(run, shape, over, axes)}
+    return {"trials": dots, "points": medians, "references": _references(run, layout, over, axes)}
 
 
 def _references(
-    run: RunRecord, shape: Shape, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]
+    run: RunRecord, layout: MatrixLayout, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]
 ) -> list[Json]:
     """A row a figure of a document, at the one point of the run that agrees with its setting, and
     that is what the suite says.
@@ -177,33 +177,33 @@ def _references(
     for each in run.references:
         here = [setting for setting in settings if all(setting.get(path) == value for path, value in each.at.items())]
         if len(here) == 1 and changes(each.at) is None:
-            row = _place(here[0], shape) | columns(run, over, here[0], shape.compare) | {"source": each.source}
+            row = _place(here[0], layout) | columns(run, over, here[0], layout.compare) | {"source": each.source}
             found.append(row | {_field(each.figure): _scaled(each.value, axes[each.figure])})
     return found
 
 
-def _against(figure: Figure, shape: Shape, over: Over, references: Sequence[Reference]) -> Json:
+def _against(figure: Figure, layout: MatrixLayout, over: Over, references: Sequence[Reference]) -> Json:
     """The figure over one axis, in a panel for each setting of the others where contenders
     compete.
     """
     theirs = any(each.figure == figure.name for each in references)
     drawn = [
-        _over_panel(figure, shape, over, rest, [_theirs(figure, shape, over, rest)] if theirs else [])
-        for rest in panels(over, competes=shape.compare is not None)
+        _over_panel(figure, layout, over, rest, [_theirs(figure, layout, over, rest)] if theirs else [])
+        for rest in panels(over, competes=layout.compare is not None)
     ]
     if len(drawn) == 1:
         return {"$schema": SCHEMA, **drawn[0]}
     return {"$schema": SCHEMA, "spacing": 40, "hconcat": drawn}
 
 
-def _over_panel(figure: Figure, shape: Shape, over: Over, rest: str | None, further: Sequence[Json]) -> Json:
+def _over_panel(figure: Figure, layout: MatrixLayout, over: Over, rest: str | None, further: Sequence[Json]) -> Json:
     field = _field(figure.name)
     logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
     place: Json = {"x": x_axis(over), "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
     present = [*_present(field), *_present(over.column), *_only(over, rest)]
-    several = shape.compare is None and len(over.rests) > 1
-    colour: Json = {"color": by_rest(over)} if several else {"color": _colour(shape)}
-    identity: Json = colour if several else _identity(shape)
+    several = layout.compare is None and len(over.rests) > 1
+    colour: Json = {"color": by_rest(over)} if several else {"color": _colour(layout)}
+    identity: Json = colour if several else _identity(layout)
     titled: Json = (
         {} if rest is None else {"title": {"text": rest, "fontSize": 12, "fontWeight": 500, "anchor": "middle"}}
     )
@@ -233,11 +233,11 @@ def _over_panel(figure: Figure, shape: Shape, over: Over, rest: str | None, furt
     return {**titled, "width": 290, "height": 220, "layer": [*layers, *further]}
 
 
-def _theirs(figure: Figure, shape: Shape, over: Over, rest: str | None) -> Json:
+def _theirs(figure: Figure, layout: MatrixLayout, over: Over, rest: str | None) -> Json:
     """Figures of documents: hollow marks, beside ours."""
     field = _field(figure.name)
     logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
-    colour = by_rest(over) if shape.compare is None and len(over.rests) > 1 else _colour(shape)
+    colour = by_rest(over) if layout.compare is None and len(over.rests) > 1 else _colour(layout)
     return {
         "data": {"name": "references"},
         "transform": [*_present(field), *_present(over.column), *_only(over, rest)],
@@ -265,35 +265,35 @@ def _only(over: Over, rest: str | None) -> list[Json]:
     return [] if rest is None else [{"filter": {"field": f"{over.column}_rest", "equal": rest}}]
 
 
-def _side_by_side(figure: Figure, shape: Shape, *, logarithmic: bool) -> Json:
+def _side_by_side(figure: Figure, layout: MatrixLayout, *, logarithmic: bool) -> Json:
     return {
         "$schema": SCHEMA,
         "bounds": "flush",  # the plots of the panels stand in line, whatever their labels take
         "align": "all",
         "spacing": 52,
         "hconcat": [
-            _panel(figure, shape, level, logarithmic=logarithmic, titled=not place)
-            for place, level in enumerate(shape.levels)
+            _panel(figure, layout, level, logarithmic=logarithmic, titled=not place)
+            for place, level in enumerate(layout.levels)
         ],
         "resolve": {"scale": {"y": "independent"}},
     }
 
 
-def _panel(figure: Figure, shape: Shape, level: str, *, logarithmic: bool, titled: bool) -> Json:
+def _panel(figure: Figure, layout: MatrixLayout, level: str, *, logarithmic: bool, titled: bool) -> Json:
     """The contenders at one level, on a scale of their own."""
     field = _field(figure.name)
     here: Json = {"filter": {"field": "level", "equal": level}}
     x: Json = {
         "field": "contender",
         "type": "nominal",
-        "scale": {"domain": list(shape.contenders)},
+        "scale": {"domain": list(layout.contenders)},
         "title": None,
         "axis": {"labelAngle": -45, "grid": False, "labelLimit": 90},
     }
     y = _y(figure, logarithmic=logarithmic, zero=False) | ({} if titled else {"title": None})
     return {
         "title": {"text": level, "fontSize": 12, "fontWeight": 500, "anchor": "middle"},
-        "width": max(120, PANEL_STEP * len(shape.contenders)),
+        "width": max(120, PANEL_STEP * len(layout.contenders)),
         "height": 220,
         "layer": [
             {
@@ -304,21 +304,21 @@ def _panel(figure: Figure, shape: Shape, level: str, *, logarithmic: bool, title
                     "x": x,
                     "y": y | {"field": f"{field}_low"},
                     "y2": {"field": f"{field}_high"},
-                    "color": _colour(shape),
+                    "color": _colour(layout),
                 },
             },
             {
                 "data": {"name": "points"},
                 "transform": [here, *_present(field)],
                 "mark": {"type": "tick", "thickness": 2.5, "width": 16},
-                "encoding": {"x": x, "y": y, "color": _colour(shape), "tooltip": _tooltip(figure, dot=False)},
+                "encoding": {"x": x, "y": y, "color": _colour(layout), "tooltip": _tooltip(figure, dot=False)},
             },
-            _doubtful([here, *_present(field)], {"x": x, "y": y, "color": _colour(shape)}),
+            _doubtful([here, *_present(field)], {"x": x, "y": y, "color": _colour(layout)}),
             {
                 "data": {"name": "trials"},
                 "transform": [here, *_present(field)],
                 "mark": {"type": "point", "filled": True, "size": 20, "opacity": 0.5},
-                "encoding": {"x": x, "y": y, **_identity(shape), "tooltip": _tooltip(figure, dot=True)},
+                "encoding": {"x": x, "y": y, **_identity(layout), "tooltip": _tooltip(figure, dot=True)},
             },
             {
                 "data": {"name": "points"},
@@ -327,7 +327,7 @@ def _panel(figure: Figure, shape: Shape, level: str, *, logarithmic: bool, title
                 "encoding": {
                     "x": x,
                     "y": {"value": 208},
-                    "color": _colour(shape),
+                    "color": _colour(layout),
                     "tooltip": [{"field": "contender"}, {"field": "outcome"}],
                 },
             },
@@ -335,14 +335,14 @@ def _panel(figure: Figure, shape: Shape, level: str, *, logarithmic: bool, title
     }
 
 
-def _spread(summary: RunSummary, name: str, shape: Shape) -> float:
+def _spread(summary: RunSummary, name: str, layout: MatrixLayout) -> float:
     """How far the contenders lie apart at most: at one level, the largest median over the
     smallest.
     """
     levels: dict[str, list[float]] = {}
     for point in summary.points:
         if point.outcome == "ok" and name in point.figures:
-            levels.setdefault(_level(point.point, shape.compare), []).append(point.figures[name].median)
+            levels.setdefault(_level(point.point, layout.compare), []).append(point.figures[name].median)
     return max((max(each) / min(each) for each in levels.values() if min(each) > 0), default=1.0)
 
 
@@ -362,18 +362,18 @@ def _y(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
     }
 
 
-def _colour(shape: Shape) -> Json:
-    return {"field": "contender", "type": "nominal", "scale": {"domain": list(shape.contenders)}, "legend": None}
+def _colour(layout: MatrixLayout) -> Json:
+    return {"field": "contender", "type": "nominal", "scale": {"domain": list(layout.contenders)}, "legend": None}
 
 
-def _identity(shape: Shape) -> Json:
-    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(shape.contenders))]
+def _identity(layout: MatrixLayout) -> Json:
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(layout.contenders))]
     return {
-        "color": _colour(shape),
+        "color": _colour(layout),
         "shape": {
             "field": "contender",
             "type": "nominal",
-            "scale": {"domain": list(shape.contenders), "range": shapes},
+            "scale": {"domain": list(layout.contenders), "range": shapes},
             "legend": None,
         },
     }
@@ -411,12 +411,12 @@ def _scaled(value: float | None, axis: tuple[float, str]) -> float | None:
     return None if value is None else float(f"{value * axis[0]:.6g}")
 
 
-def _place(setting: Settings, shape: Shape) -> Json:
-    contender = formatting.value(setting[shape.compare]) if shape.compare else "all"
+def _place(setting: Settings, layout: MatrixLayout) -> Json:
+    contender = formatting.value(setting[layout.compare]) if layout.compare else "all"
     return {
         "contender": contender,
-        "level": _level(setting, shape.compare),
-        "load": setting[shape.load] if shape.load else None,
+        "level": _level(setting, layout.compare),
+        "load": setting[layout.load] if layout.load else None,
     }
 
 

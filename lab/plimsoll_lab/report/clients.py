@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.clients import Strip
-from plimsoll_lab.report.charts import SCHEMA, Shape
+from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
 from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Row, Section, Table, Text
 from plimsoll_lab.store.records import Json
 
@@ -29,12 +29,12 @@ NOTE = (
 )
 
 
-def strip_charts(strips: Mapping[str, Sequence[Strip]], shape: Shape) -> dict[str, Described]:
+def strip_charts(strips: Mapping[str, Sequence[Strip]], layout: MatrixLayout) -> dict[str, Described]:
     """By name, each chart."""
     found = {}
     for number, (level, here) in enumerate(strips.items()):
         caption = f"Each client, {level}: connect time, exchange time and failures."
-        found[f"clients-{number}"] = Described(spec=_spec(here, shape), caption=caption, data=_table(caption, here))
+        found[f"clients-{number}"] = Described(spec=_spec(here, layout), caption=caption, data=_table(caption, here))
     return found
 
 
@@ -70,7 +70,7 @@ def section(
     return Section(name="clients", title="Every client of a trial", note=NOTE, parts=parts)
 
 
-def _spec(strips: Sequence[Strip], shape: Shape) -> Json:
+def _spec(strips: Sequence[Strip], layout: MatrixLayout) -> Json:
     rows: Json = {
         "field": "contender",
         "type": "nominal",
@@ -80,7 +80,7 @@ def _spec(strips: Sequence[Strip], shape: Shape) -> Json:
     colour: Json = {
         "field": "contender",
         "type": "nominal",
-        "scale": {"domain": list(shape.contenders)},
+        "scale": {"domain": list(layout.contenders)},
         "legend": None,
     }
     connect = [(each.contender, each.connect_us) for each in strips]

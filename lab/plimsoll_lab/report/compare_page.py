@@ -11,7 +11,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import SCHEMA, Shape
+from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
 from plimsoll_lab.report.comparison import answer_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.percentile_charts import percentile_charts
@@ -181,8 +181,8 @@ def _curves(a: RunFolder, b: RunFolder) -> Section:
     levels = dict.fromkeys(
         formatting.setting({path: value for path, value in each.point.items() if path != "side"}) for each in merged
     )
-    shape = Shape(compare="side", contenders=SIDES, load=None, loads=(), levels=tuple(levels))
-    drawn = list(percentile_charts(merged, shape).items())
+    layout = MatrixLayout(compare="side", contenders=SIDES, load=None, loads=(), levels=tuple(levels))
+    drawn = list(percentile_charts(merged, layout).items())
     parts: list[Part] = []
     if drawn:
         drawings = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
+from plimsoll_lab.report.charts import SCHEMA, SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Table
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
@@ -42,9 +42,9 @@ class _Row:
     doubtful: bool
 
 
-def headline(summary: RunSummary, run: RunRecord, shape: Shape) -> Headline | None:
+def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
     """The picture of a run whose contenders compete; None where none do, or none has a result."""
-    if shape.compare is None or summary.capacities:
+    if layout.compare is None or summary.capacities:
         return None
     judged = run.family.figures
     figure = run.figure(PREFERRED if PREFERRED in judged else judged[0])
@@ -52,8 +52,8 @@ def headline(summary: RunSummary, run: RunRecord, shape: Shape) -> Headline | No
     rows: list[_Row] = []
     points: list[PointSummary] = []
     # The highest load at which at least two contenders have a result.
-    for at, points in reversed(_places(summary, shape.compare)):  # noqa: B007 - the last one is used below
-        rows = [row for point in points if (row := _measured(point, figure.name, shape.compare)) is not None]
+    for at, points in reversed(_places(summary, layout.compare)):  # noqa: B007 - the last one is used below
+        rows = [row for point in points if (row := _measured(point, figure.name, layout.compare)) is not None]
         if len(rows) > 1:
             break
     if len(rows) <= 1:
@@ -62,10 +62,10 @@ def headline(summary: RunSummary, run: RunRecord, shape: Shape) -> Headline | No
     factor, unit = AXES.get(figure.unit, (1.0, ""))
     title = [f"{figure.label[:1].upper()}{figure.label[1:]}", formatting.setting(at)]
     stopped = [
-        _stopped(point, shape.compare) for point in points if _measured(point, figure.name, shape.compare) is None
+        _stopped(point, layout.compare) for point in points if _measured(point, figure.name, layout.compare) is None
     ]
     values = [*(_scaled(row, factor, figure.unit) for row in rows), *stopped]
-    spec = _spec(values, shape.contenders, title=title, axis=f"{unit}, {figure.better} is better")
+    spec = _spec(values, layout.contenders, title=title, axis=f"{unit}, {figure.better} is better")
     best, worst = (formatting.number(row.median, figure.unit) for row in (rows[0], rows[-1]))
     caption = (
         f"{', '.join(title)}: {rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}. "

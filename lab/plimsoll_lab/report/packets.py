@@ -9,7 +9,7 @@ from markupsafe import Markup
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.analysis.packets import FLAGS, TOTALS, Traffic
-from plimsoll_lab.report.charts import Shape
+from plimsoll_lab.report.charts import MatrixLayout
 from plimsoll_lab.report.series import Panel, chosen, has_something, panels_spec, series_table
 from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Section, Table, Text
@@ -40,7 +40,7 @@ HEADS = {
 """The columns of the totals."""
 
 
-def packet_charts(found: Mapping[str, Sequence[Traffic]], shape: Shape) -> dict[str, Described]:
+def packet_charts(found: Mapping[str, Sequence[Traffic]], layout: MatrixLayout) -> dict[str, Described]:
     """By name, each chart."""
     made: dict[str, Described] = {}
     for number, level in enumerate(chosen(list(found))):
@@ -50,7 +50,7 @@ def packet_charts(found: Mapping[str, Sequence[Traffic]], shape: Shape) -> dict[
             named = ", ".join(panel.name for panel in drawn)
             caption = f"Packets over time, {level}: {named}."
             made[f"packets-{number}"] = Described(
-                spec=panels_spec(here, drawn, shape), caption=caption, data=series_table(caption, here, drawn)
+                spec=panels_spec(here, drawn, layout), caption=caption, data=series_table(caption, here, drawn)
             )
     return made
 
@@ -67,7 +67,10 @@ def _course(traffic: Traffic) -> Course:
 
 
 def section(
-    found: Mapping[str, Sequence[Traffic]], charts: Mapping[str, Described], stills: Mapping[str, Markup], shape: Shape
+    found: Mapping[str, Sequence[Traffic]],
+    charts: Mapping[str, Described],
+    stills: Mapping[str, Markup],
+    layout: MatrixLayout,
 ) -> Section:
     """The section; without parts where nothing was captured."""
     title = "Packets"
@@ -81,7 +84,7 @@ def section(
     absent = [panel.name for panel in PANELS if charts and not _drawn(panel, found)]
     if absent:
         parts.append(Text(text=f"Not drawn, as there was none: {', '.join(absent)}."))
-    parts.append(_totals(found, shape))
+    parts.append(_totals(found, layout))
     return Section(name="packets", title=title, note=NOTE, parts=parts)
 
 
@@ -89,7 +92,7 @@ def _drawn(panel: Panel, found: Mapping[str, Sequence[Traffic]]) -> bool:
     return has_something(panel, [_course(each) for here in found.values() for each in here])
 
 
-def _totals(found: Mapping[str, Sequence[Traffic]], shape: Shape) -> Table:
+def _totals(found: Mapping[str, Sequence[Traffic]], layout: MatrixLayout) -> Table:
     every = [each for here in found.values() for each in here]
     names = [name for name in HEADS if any(name in each.totals for each in every)]
     drops = any(each.drops for each in every)
@@ -99,7 +102,7 @@ def _totals(found: Mapping[str, Sequence[Traffic]], shape: Shape) -> Table:
         if len(found) > 1:
             rows.append((Cell(text=level, heading=True, span=len(head)),))
         for each in here:
-            own = contender_cell(each.contender, shape)
+            own = contender_cell(each.contender, layout)
             cells = [Cell(text=_count(each.totals.get(name), name)) for name in names]
             missed = [Cell(text="-" if each.drops is None else f"{each.drops:,}")] if drops else []
             rows.append((own, *cells, *missed))

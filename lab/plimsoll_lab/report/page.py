@@ -73,7 +73,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
     known = {point.number for point in summary.points}
     made = [trial for trial in folder.read_trials() if trial.point in known]
     drawn = all_charts(folder, run, summary, made)
-    shape, first = drawn.shape, drawn.headline
+    layout, first = drawn.layout, drawn.headline
     stills = {name: draw(name, spec, drawn.rows) for name, spec in drawn.specs.items()}
     opening: list[Part] = []
     if first is not None:
@@ -91,7 +91,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         question=summary.question,
         answer=summary.answer,
         validity=_validity(run, summary),
-        contenders=shape.contenders,
+        contenders=layout.contenders,
         opening=opening,
         sections=_sections(run, summary, made, drawn, stills),
         # `<` could end the element it stands in; JSON may write it otherwise.
@@ -109,7 +109,7 @@ def _sections(
     stills: Mapping[str, Markup],
 ) -> list[Section]:
     """The sections that have something to show, in the order of a reader's questions."""
-    shape = drawn.shape
+    layout = drawn.layout
     measured = {each.name: each for each in figures.sections(run, summary, drawn.percentiles, stills)}
     found = [
         Section(name="warnings", title="Warnings", parts=_warnings(summary)),
@@ -120,8 +120,8 @@ def _sections(
             "Best: cannot be distinguished from the best; in brackets, by how much several of them may differ. "
             "Level: at most the suite's margin worse. There is no score over all figures.",
             parts=[
-                *(verdicts_tables(summary, shape, run) or [Text(text=_without_verdict(run, summary))]),
-                *scores_tables(summary, shape, run),
+                *(verdicts_tables(summary, layout, run) or [Text(text=_without_verdict(run, summary))]),
+                *scores_tables(summary, layout, run),
                 *controls_fold(summary.controls, run),
             ],
         ),
@@ -129,16 +129,16 @@ def _sections(
         Section(
             name="limits",
             title="Limits and capacity",
-            parts=[*searches_section(summary, run), *stops_table(summary, shape), *limits_table(summary, run)],
+            parts=[*searches_section(summary, run), *stops_table(summary, layout), *limits_table(summary, run)],
         ),
         *(measured[name] for name in ("response", "rate") if name in measured),
         timelines.section(run, drawn.courses, drawn.timelines, stills),
         clients.section(drawn.strips, drawn.clients, stills),
         *(measured[name] for name in ("efficiency", "more") if name in measured),
-        packets.section(drawn.traffic, drawn.packets, stills, shape),
+        packets.section(drawn.traffic, drawn.packets, stills, layout),
         knees_section(summary.knees, made, stills),
         network.section(run),
-        Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, shape)),
+        Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, layout)),
         hosts.section(run),
         environment.section(run),
         Section(

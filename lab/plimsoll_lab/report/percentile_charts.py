@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import Curve
-from plimsoll_lab.report.charts import SCHEMA, SHAPES, Shape
+from plimsoll_lab.report.charts import SCHEMA, SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Described, Row, Table
 from plimsoll_lab.store.records import Json
 
@@ -20,16 +20,16 @@ _Dot = tuple[str, int, float]
 """A contender, a place on the axis, and a time in ms."""
 
 
-def percentile_charts(curves: Sequence[Curve], shape: Shape) -> dict[str, Described]:
+def percentile_charts(curves: Sequence[Curve], layout: MatrixLayout) -> dict[str, Described]:
     """By name, each chart."""
-    places: dict[str, list[_Dot]] = {level: [] for level in shape.levels}
+    places: dict[str, list[_Dot]] = {level: [] for level in layout.levels}
     for curve in curves:
-        setting = {path: value for path, value in curve.point.items() if path != shape.compare}
-        contender = formatting.value(curve.point[shape.compare]) if shape.compare else "all"
+        setting = {path: value for path, value in curve.point.items() if path != layout.compare}
+        contender = formatting.value(curve.point[layout.compare]) if layout.compare else "all"
         rows = [(contender, round(1 / (1 - q)), float(f"{us / 1e3:.6g}")) for q, us in curve.quantiles]
         places[formatting.setting(setting)].extend(rows)
     return {
-        f"percentiles-{number}": Described(spec=_spec(rows, shape), caption=_caption(place), data=_table(rows, place))
+        f"percentiles-{number}": Described(spec=_spec(rows, layout), caption=_caption(place), data=_table(rows, place))
         for number, (place, rows) in enumerate(places.items())
         if rows
     }
@@ -53,8 +53,8 @@ def _table(dots: Sequence[_Dot], place: str) -> Table:
     return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
 
 
-def _spec(rows: Sequence[_Dot], shape: Shape) -> Json:
-    domain = list(shape.contenders)
+def _spec(rows: Sequence[_Dot], layout: MatrixLayout) -> Json:
+    domain = list(layout.contenders)
     most = max(x for _, x, _ in rows) * 1.01
     across: Json = {
         "field": "x",

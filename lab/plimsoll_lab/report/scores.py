@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import Shape
+from plimsoll_lab.report.charts import MatrixLayout
 from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Table
 from plimsoll_lab.store.run_record import RunRecord
@@ -15,27 +15,27 @@ OPEN_UP_TO = 3
 """Tables that a page shows unasked."""
 
 
-def scores_tables(summary: RunSummary, shape: Shape, run: RunRecord) -> list[Part]:
+def scores_tables(summary: RunSummary, layout: MatrixLayout, run: RunRecord) -> list[Part]:
     """A table a setting: the median of each contender with its interval; empty where nothing
     competes.
     """
     places: dict[str, list[ScoreRecord]] = {}
     for cell in summary.scores:
         places.setdefault(formatting.setting(cell.at), []).append(cell)
-    tables = tuple(_table(place, here, shape, run) for place, here in places.items())
+    tables = tuple(_table(place, here, layout, run) for place, here in places.items())
     if len(tables) <= OPEN_UP_TO:
         return list(tables)
     return [Fold(title="The scores at each setting", parts=tables)]
 
 
-def _table(place: str, cells: Sequence[ScoreRecord], shape: Shape, run: RunRecord) -> Table:
+def _table(place: str, cells: Sequence[ScoreRecord], layout: MatrixLayout, run: RunRecord) -> Table:
     figures = [run.figure(name) for name in dict.fromkeys(cell.figure for cell in cells)]
     by = {(cell.contender, cell.figure): cell for cell in cells}
     return Table(
         caption=f"Scores at {place}: the median with its 95 % interval, and how many times worse than the best",
         head=("contender", *(each.label for each in figures)),
         rows=tuple(
-            (contender_cell(contender, shape), *(_cell(by.get((contender, each.name)), each.unit) for each in figures))
+            (contender_cell(contender, layout), *(_cell(by.get((contender, each.name)), each.unit) for each in figures))
             for contender in dict.fromkeys(cell.contender for cell in cells)
         ),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import Course
-from plimsoll_lab.report.charts import SCHEMA, Shape
+from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
 from plimsoll_lab.report.view import Cell, Row, Table
 from plimsoll_lab.store.records import Json
 
@@ -57,7 +57,7 @@ def has_something(panel: Panel, courses: Sequence[Course]) -> bool:
     return any(len(each) > 1 for each in dots)
 
 
-def panels_spec(courses: Sequence[Course], panels: Sequence[Panel], shape: Shape) -> Json:
+def panels_spec(courses: Sequence[Course], panels: Sequence[Panel], layout: MatrixLayout) -> Json:
     """The panels below each other, as Vega-Lite."""
     across = _across(courses)
     drawn = []
@@ -75,7 +75,7 @@ def panels_spec(courses: Sequence[Course], panels: Sequence[Panel], shape: Shape
             for at_s, value in thinned(course.series.get(each, []))
         ]
         last = place == len(panels) - 1
-        drawn.append(_panel(panel, values, across, shape, title="seconds" if last else None))
+        drawn.append(_panel(panel, values, across, layout, title="seconds" if last else None))
     return {"$schema": SCHEMA, "spacing": 8, "vconcat": drawn}
 
 
@@ -83,7 +83,9 @@ def _across(courses: Sequence[Course]) -> tuple[float, float]:
     return min(course.starts_s for course in courses), max(course.ends_s for course in courses)
 
 
-def _panel(panel: Panel, values: Sequence[Json], across: Sequence[float], shape: Shape, *, title: str | None) -> Json:
+def _panel(
+    panel: Panel, values: Sequence[Json], across: Sequence[float], layout: MatrixLayout, *, title: str | None
+) -> Json:
     name, unit = panel.name, panel.unit
     x: Json = {
         "field": "t",
@@ -98,7 +100,7 @@ def _panel(panel: Panel, values: Sequence[Json], across: Sequence[float], shape:
         "title": [name, unit] if name != unit else [unit],
         "axis": {"tickCount": 3, "minExtent": 64, "titleX": -60, "format": FORMATS.get(unit, "~s")},
     }
-    domain = list(shape.contenders)
+    domain = list(layout.contenders)
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
     dash: Json = {
         "field": "series",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import Shape
+from plimsoll_lab.report.charts import MatrixLayout
 from plimsoll_lab.report.view import Cell, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
@@ -20,7 +20,7 @@ OUTCOMES: Mapping[str | None, str] = {
 """What is said of a point without a valid result."""
 
 
-def stops_table(summary: RunSummary, shape: Shape) -> list[Part]:
+def stops_table(summary: RunSummary, layout: MatrixLayout) -> list[Part]:
     """A row for each contender that stopped at a load."""
     if summary.capacities:
         return []
@@ -28,7 +28,7 @@ def stops_table(summary: RunSummary, shape: Shape) -> list[Part]:
         return [Text(text="No server hit a limit at the loads of this suite.")]
     rows = tuple(
         (
-            contender_cell(each.contender, shape),
+            contender_cell(each.contender, layout),
             Cell(text=formatting.setting(each.at)),
             Cell(text="", badge=OUTCOMES[each.outcome], tone=each.outcome, detail=str(each.reason)),
         )
@@ -54,7 +54,7 @@ def limits_table(summary: RunSummary, run: RunRecord) -> list[Part]:
     return [Table(caption="The limits of the suite", head=head, rows=tuple(rows))] if rows else []
 
 
-def contender_cell(name: str, shape: Shape) -> Cell:
+def contender_cell(name: str, layout: MatrixLayout) -> Cell:
     """A row's name, with the contender's mark where there are several."""
-    several = len(shape.contenders) > 1 and name in shape.contenders
-    return Cell(text=name or "the server", mark=shape.contenders.index(name) if several else None, heading=True)
+    several = len(layout.contenders) > 1 and name in layout.contenders
+    return Cell(text=name or "the server", mark=layout.contenders.index(name) if several else None, heading=True)

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import BANDS, CAUSES, SHARES, Band, Course
-from plimsoll_lab.report.charts import SCHEMA, Shape
+from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
 from plimsoll_lab.report.series import (
     LEVELS_SHOWN,
     WIDTH,
@@ -56,7 +56,7 @@ NOTE = (
 )
 
 
-def timeline_charts(courses: Mapping[str, Sequence[Course]], shape: Shape) -> dict[str, Described]:
+def timeline_charts(courses: Mapping[str, Sequence[Course]], layout: MatrixLayout) -> dict[str, Described]:
     """By name, each chart."""
     found: dict[str, Described] = {}
     for number, level in enumerate(chosen(list(courses))):
@@ -65,7 +65,7 @@ def timeline_charts(courses: Mapping[str, Sequence[Course]], shape: Shape) -> di
         if panels:
             caption = f"Over the time of a trial, {level}: {', '.join(panel.name for panel in panels)}."
             found[f"timelines-{number}"] = Described(
-                spec=panels_spec(here, panels, shape), caption=caption, data=series_table(caption, here, panels)
+                spec=panels_spec(here, panels, layout), caption=caption, data=series_table(caption, here, panels)
             )
         banded = [course for course in here if course.bands]
         if banded:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import Shape
+from plimsoll_lab.report.charts import MatrixLayout
 from plimsoll_lab.report.stops import OUTCOMES, contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table
 from plimsoll_lab.store.records import Outcome, TrialRecord
@@ -28,9 +28,9 @@ COLUMNS = (
 """The columns of the table of medians."""
 
 
-def parts(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord], shape: Shape) -> list[Part]:
+def parts(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord], layout: MatrixLayout) -> list[Part]:
     """The medians of every point; the rest behind folds."""
-    found: list[Part] = [_medians(run, summary, shape)]
+    found: list[Part] = [_medians(run, summary, layout)]
     full = tuple(_summaries(run, summary))
     if full:
         found.append(Fold(title="Every summary in full", parts=full))
@@ -48,20 +48,20 @@ def _columns(run: RunRecord) -> list[tuple[Figure, str]]:
     return [(known[name], heading) for name, heading in COLUMNS if name in known]
 
 
-def _medians(run: RunRecord, summary: RunSummary, shape: Shape) -> Table:
+def _medians(run: RunRecord, summary: RunSummary, layout: MatrixLayout) -> Table:
     columns = _columns(run)
     head = ("", *(heading for _, heading in columns), "valid trials")
     rows: list[Row] = []
     group = None
-    for point in _by_setting(summary.points, shape.compare):
-        setting = {path: value for path, value in point.point.items() if path != shape.compare}
-        here = formatting.setting(setting) if shape.compare else None
-        contender = formatting.value(point.point[shape.compare]) if shape.compare else formatting.setting(setting)
+    for point in _by_setting(summary.points, layout.compare):
+        setting = {path: value for path, value in point.point.items() if path != layout.compare}
+        here = formatting.setting(setting) if layout.compare else None
+        contender = formatting.value(point.point[layout.compare]) if layout.compare else formatting.setting(setting)
         if here != group:
             rows.append((Cell(text=str(here), heading=True, span=len(head)),))
             group = here
         counts = Cell(text=f"{point.valid_n}/{point.n}")
-        rows.append((contender_cell(contender, shape), *_values(point, columns), counts))
+        rows.append((contender_cell(contender, layout), *_values(point, columns), counts))
     return Table(caption="The median of the valid trials of each point", head=head, rows=tuple(rows), style="numbers")
 
 

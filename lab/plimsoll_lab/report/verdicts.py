@@ -5,13 +5,13 @@ contender is.
 from __future__ import annotations
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import Shape
+from plimsoll_lab.report.charts import MatrixLayout
 from plimsoll_lab.report.view import Cell, Part, Row, Table
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary, VerdictRecord
 
 
-def verdicts_tables(summary: RunSummary, shape: Shape, run: RunRecord) -> list[Part]:
+def verdicts_tables(summary: RunSummary, layout: MatrixLayout, run: RunRecord) -> list[Part]:
     """One table a setting; a row a figure. Empty where nothing competes."""
     places: dict[str, list[VerdictRecord]] = {}
     for verdict in summary.verdicts:
@@ -20,15 +20,15 @@ def verdicts_tables(summary: RunSummary, shape: Shape, run: RunRecord) -> list[P
         Table(
             caption=f"Who is best at {place}",
             head=("figure", "may be best", "at least how many times worse the others are", "verdict and reason"),
-            rows=tuple(_row(verdict, shape, run) for verdict in verdicts),
+            rows=tuple(_row(verdict, layout, run) for verdict in verdicts),
         )
         for place, verdicts in places.items()
     ]
 
 
-def _row(verdict: VerdictRecord, shape: Shape, run: RunRecord) -> Row:
+def _row(verdict: VerdictRecord, layout: MatrixLayout, run: RunRecord) -> Row:
     figure, best, call = run.figure(verdict.figure), verdict.best, verdict.call
-    mark = shape.contenders.index(best[0]) if len(best) == 1 and best[0] in shape.contenders else None
+    mark = layout.contenders.index(best[0]) if len(best) == 1 and best[0] in layout.contenders else None
     return (
         Cell(text=figure.label, detail=f"{figure.better} is better", heading=True),
         Cell(text=formatting.best(verdict) or "-", mark=mark),
