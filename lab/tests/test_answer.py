@@ -13,7 +13,7 @@ from made_records import figure_summary, point_summary
 
 from plimsoll_lab.analysis.answer import Evidence, answer, span
 from plimsoll_lab.analysis.summary import verdict_record
-from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.verdict import rank, verdicts
 from plimsoll_lab.store.records import Outcome
@@ -25,14 +25,14 @@ CPU, RATE, P99 = "server.cpu_us_per_request", "completed_rate", "response_time_u
 AT: Settings = {"load.connections": 3000}
 
 
-def question(
+def comparison(
     levels: Mapping[str, float],
     *,
     figure: str = CPU,
     at: Mapping[str, object] = AT,
     noise: float = 0.01,
     blocks: int = 9,
-) -> Question:
+) -> FigureComparison:
     """Contenders with noise around a level."""
     draw = random.Random(4)
     contenders: dict[str, Mapping[int, Value]] = {
@@ -40,10 +40,12 @@ def question(
         for name, level in levels.items()
     }
     better = next(each.better for each in FIGURES if each.name == figure)
-    return Question(figure=figure, better=better, at=at, contenders=contenders)
+    return FigureComparison(figure=figure, better=better, at=at, contenders=contenders)
 
 
-def evidence(*family: Question, stops: Sequence[StopRecord] = (), points: Sequence[PointSummary] = ()) -> Evidence:
+def evidence(
+    *family: FigureComparison, stops: Sequence[StopRecord] = (), points: Sequence[PointSummary] = ()
+) -> Evidence:
     rankings = rank(family, seed=1)
     return Evidence(
         verdicts=[verdict_record(each) for each in verdicts(rankings, margin=0.05, seed=1)],
@@ -63,7 +65,7 @@ def stop(
 
 def test_seven_contenders_who_is_best_who_is_worse_and_who_stopped() -> None:
     seven = {"threads": 20.0, "fork": 46.0, "poll": 36.0, "epoll": 13.0, "epoll-et": 13.1, "uring": 13.05}
-    first, stopped = answer(evidence(question(seven, noise=0.004), stops=[stop("select", held=2031)]))
+    first, stopped = answer(evidence(comparison(seven, noise=0.004), stops=[stop("select", held=2031)]))
     assert re.fullmatch(
         r"At 3,000 connections (epoll|uring|epoll-et), (epoll|uring|epoll-et) and (epoll|uring|epoll-et) use 13\.\d to "
         r"13\.\d us of CPU per request and are equivalent \(they differ by at most [\d.]+ %\); threads at least 1\.5 "
@@ -74,26 +76,26 @@ def test_seven_contenders_who_is_best_who_is_worse_and_who_stopped() -> None:
 
 
 def test_two_contenders_and_a_rate() -> None:
-    [told] = answer(evidence(question({"old": 10_000.0, "new": 12_500.0}, figure=RATE)))
+    [told] = answer(evidence(comparison({"old": 10_000.0, "new": 12_500.0}, figure=RATE)))
     assert re.fullmatch(r"At 3,000 connections new completes 12,[45]\d\d/s; old at most 8\d % of that\.", told)
 
 
 def test_two_that_tie_are_said_to_differ_by_at_most() -> None:
-    [noisy] = answer(evidence(question({"a": 100.0, "b": 101.0}, noise=0.3)))
+    [noisy] = answer(evidence(comparison({"a": 100.0, "b": 101.0}, noise=0.3)))
     assert re.search(r"(a and b|b and a) use", noisy)
     assert "cannot be distinguished: they differ by at most" in noisy
-    [wild] = answer(evidence(question({"a": 100.0, "b": 101.0}, noise=1.5)))
+    [wild] = answer(evidence(comparison({"a": 100.0, "b": 101.0}, noise=1.5)))
     assert re.search(r"cannot be distinguished: one may be up to [\d.]+ times another\.$", wild)
-    [quiet] = answer(evidence(question({"a": 100.0, "b": 100.2}, noise=0.004)))
+    [quiet] = answer(evidence(comparison({"a": 100.0, "b": 100.2}, noise=0.004)))
     assert "are equivalent (they differ by at most" in quiet
 
 
 def test_the_first_figure_that_separates_is_told_and_then_one_that_contradicts_it() -> None:
     told = answer(
         evidence(
-            question({"a": 1000.0, "b": 1001.0, "c": 999.0}, figure=RATE, noise=0.02),
-            question({"a": 10.0, "b": 20.0, "c": 40.0}),
-            question({"a": 900.0, "b": 300.0, "c": 301.0}, figure=P99),
+            comparison({"a": 1000.0, "b": 1001.0, "c": 999.0}, figure=RATE, noise=0.02),
+            comparison({"a": 10.0, "b": 20.0, "c": 40.0}),
+            comparison({"a": 900.0, "b": 300.0, "c": 301.0}, figure=P99),
         )
     )
     assert re.match(r"At 3,000 connections a uses (9.9\d|10.0) us of CPU per request; b at least 1.9 times", told[0])
@@ -102,8 +104,8 @@ def test_the_first_figure_that_separates_is_told_and_then_one_that_contradicts_i
 
 
 def test_another_order_under_another_load_is_told() -> None:
-    few = question({"a": 20.0, "b": 10.0}, at={"load.connections": 100})
-    many = question({"a": 10.0, "b": 20.0})
+    few = comparison({"a": 20.0, "b": 10.0}, at={"load.connections": 100})
+    many = comparison({"a": 10.0, "b": 20.0})
     told = answer(evidence(few, many))
     assert told[0].startswith("At 3,000 connections a uses")
     assert told[1].startswith("At 100 connections b uses")
@@ -111,7 +113,7 @@ def test_another_order_under_another_load_is_told() -> None:
 
 def test_no_figure_that_separates() -> None:
     alike = {"a": 10.0, "b": 10.01}
-    told = answer(evidence(question(alike, noise=0.1), question(alike, noise=0.1, figure=P99)))
+    told = answer(evidence(comparison(alike, noise=0.1), comparison(alike, noise=0.1, figure=P99)))
     assert len(told) == 2
     assert told[1] == "No difference is shown in response time, p99 either."
 
@@ -122,19 +124,19 @@ def test_one_contender_alone_has_figures_and_no_rivals() -> None:
     told = answer(evidence(points=[point]))
     assert told[0].startswith("At 3,000 connections the server completes 24,000/s, answers 99 % of requests within ")
     assert told[0].endswith("3.10 ms and uses 13.0 us of CPU per request.")
-    one_left = answer(evidence(question({"epoll": 13.0}, noise=0), stops=[stop("select", held=1021)]))
+    one_left = answer(evidence(comparison({"epoll": 13.0}, noise=0), stops=[stop("select", held=1021)]))
     assert one_left[0] == "At 3,000 connections epoll alone has a valid result: it uses 13.0 us of CPU per request."
     assert one_left[1] == "select accepts at most 1,021 connections."
 
 
 def test_too_few_blocks_are_said_and_no_winner_is() -> None:
-    told = answer(evidence(question({"a": 10.0, "b": 90.0}, blocks=2)))
+    told = answer(evidence(comparison({"a": 10.0, "b": 90.0}, blocks=2)))
     assert re.match(r"At 3,000 connections a and b use \S+ to \S+ us of CPU per request in the median", told[0])
     assert told[1] == "They could not be compared: 2 valid blocks, at least 6 are needed."
 
 
 def test_one_that_could_be_compared_beside_one_with_too_few_blocks_is_not_called_the_only_result() -> None:
-    asked = question({"a": 10.0, "b": 20.0})
+    asked = comparison({"a": 10.0, "b": 20.0})
     few = {block: value for block, value in asked.contenders["b"].items() if block < 4}
     told = answer(evidence(replace(asked, contenders={**asked.contenders, "b": few})))
     assert told[0].startswith("At 3,000 connections a and b use ")
@@ -144,7 +146,7 @@ def test_one_that_could_be_compared_beside_one_with_too_few_blocks_is_not_called
 def test_no_result_says_why() -> None:
     nothing = point_summary(AT, outcome="failed", reason="the server ended")
     assert answer(evidence(points=[nothing])) == ["There is no valid result: the server ended."]
-    empty = Question(figure=CPU, better="lower", at=AT, contenders={}, absent=("a", "b"))
+    empty = FigureComparison(figure=CPU, better="lower", at=AT, contenders={}, absent=("a", "b"))
     told = answer(evidence(empty, points=[nothing], stops=[stop("a", "failed", reason="the server ended")]))
     assert told == [
         "There is no valid result: the server ended.",
@@ -153,7 +155,7 @@ def test_no_result_says_why() -> None:
 
 
 def test_a_bound_is_rounded_to_the_side_on_which_it_holds() -> None:
-    told = answer(evidence(question({"a": 100.0, "b": 106.0}, noise=0.001)))
+    told = answer(evidence(comparison({"a": 100.0, "b": 106.0}, noise=0.001)))
     assert "b at least 1.05 times as much" in told[0]
 
 
@@ -172,7 +174,7 @@ def test_a_span_has_its_unit_once(values: tuple[float, float], unit: str, text: 
 
 
 def test_a_rate_that_the_generator_limited_is_called_a_lower_bound() -> None:
-    asked = question({"a": 1000.0, "b": 2000.0}, figure=RATE)
+    asked = comparison({"a": 1000.0, "b": 2000.0}, figure=RATE)
     limited = {block: (value, math.inf) for block, value in asked.contenders["b"].items() if isinstance(value, float)}
     [told] = answer(evidence(replace(asked, contenders={**asked.contenders, "b": limited})))
     assert re.match(

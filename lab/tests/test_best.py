@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Ranking, Value, compare_with_best, detectable_ratio
+from plimsoll_lab.stats.best import LEAST_BLOCKS, FigureComparison, Ranking, Value, compare_with_best, detectable_ratio
 
 FAMILIES = int(os.environ.get("PLIMSOLL_FAMILIES", "60"))
 """Simulated families of each design; `make soak` asks for many more."""
@@ -22,7 +22,7 @@ Noise = dict[str, dict[int, Value]]
 
 def measured(
     levels: Mapping[str, float], *, blocks: int, noise: float, seed: int, better: str = "lower", machine: float = 0.35
-) -> Question:
+) -> FigureComparison:
     """Contenders on a machine whose speed changes from block to block by up to `machine`."""
     rng = np.random.default_rng(seed)
     speed = 1 - machine * rng.random(blocks)
@@ -30,26 +30,26 @@ def measured(
         name: {block: float(level * speed[block] * math.exp(rng.normal(0, noise))) for block in range(blocks)}
         for name, level in levels.items()
     }
-    return Question(figure="x", better="higher" if better == "higher" else "lower", at={}, contenders=values)
+    return FigureComparison(figure="x", better="higher" if better == "higher" else "lower", at={}, contenders=values)
 
 
-def rank(*family: Question, seed: int = 1) -> list[Ranking]:
+def rank(*family: FigureComparison, seed: int = 1) -> list[Ranking]:
     return compare_with_best(family, np.random.default_rng(seed))
 
 
-def without(question: Question, name: str, kept: Sequence[int]) -> Question:
+def without(comparison: FigureComparison, name: str, kept: Sequence[int]) -> FigureComparison:
     """The same with one contender measured in some blocks only."""
-    some = {block: question.contenders[name][block] for block in kept}
-    return replace(question, contenders={**question.contenders, name: some})
+    some = {block: comparison.contenders[name][block] for block in kept}
+    return replace(comparison, contenders={**comparison.contenders, name: some})
 
 
-def flipped(question: Question) -> Question:
+def flipped(comparison: FigureComparison) -> FigureComparison:
     """The same figures as rates: the reciprocal, and the other direction is better."""
     turned: Noise = {
         name: {block: 1 / value for block, value in values.items() if isinstance(value, float)}
-        for name, values in question.contenders.items()
+        for name, values in comparison.contenders.items()
     }
-    return replace(question, better="higher", contenders=turned)
+    return replace(comparison, better="higher", contenders=turned)
 
 
 levels = st.dictionaries(st.sampled_from("abcdefg"), st.floats(1, 5), min_size=2, max_size=6)
@@ -64,10 +64,10 @@ designs = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(designs)
-def test_somebody_may_be_best_and_every_estimate_lies_in_its_interval(question: Question) -> None:
-    [found] = rank(question)
+def test_somebody_may_be_best_and_every_estimate_lies_in_its_interval(comparison: FigureComparison) -> None:
+    [found] = rank(comparison)
     assert found.best
-    assert {*found.best, *(each.name for each in found.others)} == set(question.contenders)
+    assert {*found.best, *(each.name for each in found.others)} == set(comparison.contenders)
     for place in found.places:
         assert 1 <= place.at_least <= place.ratio * (1 + 1e-9)
         assert place.ratio <= place.at_most * (1 + 1e-9)
@@ -77,8 +77,10 @@ def test_somebody_may_be_best_and_every_estimate_lies_in_its_interval(question: 
 
 @settings(max_examples=60, deadline=None)
 @given(designs)
-def test_a_pair_is_adjusted_below_5_percent_exactly_where_its_interval_excludes_equality(question: Question) -> None:
-    [found] = rank(question)
+def test_a_pair_is_adjusted_below_5_percent_exactly_where_its_interval_excludes_equality(
+    comparison: FigureComparison,
+) -> None:
+    [found] = rank(comparison)
     for (one, other), pair in found.pairs.items():
         assert (pair.p_adjusted < 0.05) == (pair.low > 0 or pair.high < 0)
         assert found.pairs[other, one] == pair.reversed()
@@ -86,20 +88,20 @@ def test_a_pair_is_adjusted_below_5_percent_exactly_where_its_interval_excludes_
 
 @settings(max_examples=40, deadline=None)
 @given(designs)
-def test_a_rate_and_its_reciprocal_are_ranked_alike(question: Question) -> None:
-    [one], [other] = rank(question), rank(flipped(question))
+def test_a_rate_and_its_reciprocal_are_ranked_alike(comparison: FigureComparison) -> None:
+    [one], [other] = rank(comparison), rank(flipped(comparison))
     assert [place.name for place in one.places] == [place.name for place in other.places]
     assert [place.at_least for place in one.places] == pytest.approx([place.at_least for place in other.places])
 
 
 @settings(max_examples=40, deadline=None)
 @given(designs, st.floats(0.001, 1000))
-def test_the_unit_of_a_figure_changes_nothing(question: Question, factor: float) -> None:
+def test_the_unit_of_a_figure_changes_nothing(comparison: FigureComparison, factor: float) -> None:
     scaled: Noise = {
         name: {block: value * factor for block, value in values.items() if isinstance(value, float)}
-        for name, values in question.contenders.items()
+        for name, values in comparison.contenders.items()
     }
-    [one], [other] = rank(question), rank(replace(question, contenders=scaled))
+    [one], [other] = rank(comparison), rank(replace(comparison, contenders=scaled))
     assert [place.at_most for place in one.places] == pytest.approx([place.at_most for place in other.places])
 
 
@@ -109,8 +111,8 @@ def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: in
     """Far worse, measured in three blocks, zero in one, or known in no direction: the two are
     judged as before.
     """
-    question = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=10, noise=0.03, seed=seed)
-    z: dict[int, Value] = dict(question.contenders["z"])
+    comparison = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=10, noise=0.03, seed=seed)
+    z: dict[int, Value] = dict(comparison.contenders["z"])
     if kind == "far":
         z = {block: value * 50 for block, value in z.items() if isinstance(value, float)}
     elif kind == "short":
@@ -119,8 +121,8 @@ def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: in
         z[3] = 0.0
     else:
         z = dict.fromkeys(z, (0.0, math.inf))
-    [usual] = rank(question)
-    [found] = rank(replace(question, contenders={**question.contenders, "z": z}))
+    [usual] = rank(comparison)
+    [found] = rank(replace(comparison, contenders={**comparison.contenders, "z": z}))
     before, after = usual.pairs["b", "a"], found.pairs["b", "a"]
     assert after.estimate == before.estimate
     assert (after.low > 0) == (before.low > 0) or abs(before.p_adjusted - 0.05) < 0.03
@@ -131,8 +133,8 @@ def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: in
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 11), min_size=6, max_size=12, unique=True))
 def test_missing_blocks_of_a_third_contender_hardly_move_the_bounds_of_two_others(seed: int, kept: list[int]) -> None:
-    question = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=12, noise=0.03, seed=seed)
-    [whole], [part] = rank(question), rank(without(question, "z", kept))
+    comparison = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=12, noise=0.03, seed=seed)
+    [whole], [part] = rank(comparison), rank(without(comparison, "z", kept))
     one, other = whole.pairs["b", "a"], part.pairs["b", "a"]
     assert other.estimate == one.estimate
     # The family's critical value is resampled from all pairs, and the third's deviations are partly
@@ -141,10 +143,10 @@ def test_missing_blocks_of_a_third_contender_hardly_move_the_bounds_of_two_other
 
 
 def test_two_are_compared_in_the_blocks_that_both_have() -> None:
-    question = measured({"a": 1, "b": 1}, blocks=10, noise=0.001, seed=1, machine=0)
-    values = dict(question.contenders["a"]) | {8: 100.0, 9: 100.0}
-    question = replace(question, contenders={**question.contenders, "a": values})
-    [found] = rank(without(question, "b", range(8)))
+    comparison = measured({"a": 1, "b": 1}, blocks=10, noise=0.001, seed=1, machine=0)
+    values = dict(comparison.contenders["a"]) | {8: 100.0, 9: 100.0}
+    comparison = replace(comparison, contenders={**comparison.contenders, "a": values})
+    [found] = rank(without(comparison, "b", range(8)))
     assert found.pairs["a", "b"].blocks == 8
     assert abs(found.pairs["a", "b"].estimate) < 0.01
     assert set(found.best) == {"a", "b"}
@@ -166,7 +168,7 @@ def test_below_six_blocks_nothing_is_said(blocks: int) -> None:
 
 
 def test_a_figure_without_any_noise_is_compared_exactly() -> None:
-    exact = Question(
+    exact = FigureComparison(
         figure="x",
         better="lower",
         at={},
@@ -178,16 +180,16 @@ def test_a_figure_without_any_noise_is_compared_exactly() -> None:
 
 
 def test_a_rate_that_the_generator_limited_may_win_but_never_lose() -> None:
-    question = measured({"a": 100, "b": 150, "c": 200}, blocks=9, noise=0.02, seed=1, better="higher")
+    comparison = measured({"a": 100, "b": 150, "c": 200}, blocks=9, noise=0.02, seed=1, better="higher")
 
     def limited(*names: str) -> Ranking:
         values: Noise = {
             name: {block: (value, math.inf) for block, value in each.items() if isinstance(value, float)}
             if name in names
             else dict(each)
-            for name, each in question.contenders.items()
+            for name, each in comparison.contenders.items()
         }
-        [found] = rank(replace(question, contenders=values))
+        [found] = rank(replace(comparison, contenders=values))
         return found
 
     fastest = limited("c")
@@ -207,7 +209,7 @@ def test_a_capacity_between_two_loads_is_no_better_known_than_that() -> None:
     near = {"a": between([100.0] * 9), "b": between([105.0] * 9)}
     far = {"a": between([100.0] * 9), "b": between([150.0] * 9)}
     [together], [apart] = (
-        rank(Question(figure="capacity", better="higher", at={}, contenders=each)) for each in (near, far)
+        rank(FigureComparison(figure="capacity", better="higher", at={}, contenders=each)) for each in (near, far)
     )
     assert set(together.best) == {"a", "b"}
     assert apart.best == ["b"]
@@ -249,7 +251,7 @@ def test_all_bounds_hold_together_in_95_of_100_families(kind: str, blocks: int) 
                 str(name): {block: float(math.exp(row[block])) for block in range(blocks) if kept[name, block]}
                 for name, row in enumerate(logs)
             }
-            family.append(Question(figure="x", better="lower", at={}, contenders=values))
+            family.append(FigureComparison(figure="x", better="lower", at={}, contenders=values))
         found = compare_with_best(family, rng)
         outside += any(
             not pair.low <= truth[int(one)] - truth[int(other)] <= pair.high
@@ -275,6 +277,6 @@ def test_a_tenth_is_found_in_four_of_five_families_at_a_noise_of_3_percent_with_
             logs = rng.normal(0, 0.03, (3, 12)) + rng.uniform(-0.35, 0, 12)
             logs[2] += math.log(1.1) if place == 0 else 0
             values: Noise = {str(name): dict(enumerate(np.exp(row).tolist())) for name, row in enumerate(logs)}
-            family.append(Question(figure="x", better="lower", at={}, contenders=values))
+            family.append(FigureComparison(figure="x", better="lower", at={}, contenders=values))
         found += [place.name for place in compare_with_best(family, rng)[0].others] == ["2"]
     assert found >= 0.8 * FAMILIES

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from plimsoll_lab.stats.best import Pair, Question, Value, compare_with_best
+from plimsoll_lab.stats.best import FigureComparison, Pair, Value, compare_with_best
 
 Array = NDArray[np.float64]
 FAMILIES = int(os.environ.get("PLIMSOLL_ALIKE_FAMILIES", "60"))
@@ -41,7 +41,7 @@ def recorded_noise() -> list[Array]:
     return [np.log(row["ratios"]) / math.sqrt(2) for row in rows if row["b"].endswith(ALIKE)]
 
 
-def alike_family(recorded: Sequence[Array], blocks: int, luck: np.random.Generator) -> list[Question]:
+def alike_family(recorded: Sequence[Array], blocks: int, luck: np.random.Generator) -> list[FigureComparison]:
     """Contenders that do not differ: each figure with the noise of one recorded row, on a machine
     that changes its speed between blocks and within some; some values are missing.
     """
@@ -59,7 +59,7 @@ def alike_family(recorded: Sequence[Array], blocks: int, luck: np.random.Generat
                 str(name): {block: float(values[name, block]) for block in range(blocks) if kept[name, block]}
                 for name in range(CONTENDERS)
             }
-            family.append(Question(figure="x", better="lower", at={}, contenders=contenders))
+            family.append(FigureComparison(figure="x", better="lower", at={}, contenders=contenders))
     return family
 
 
@@ -82,22 +82,22 @@ def test_contenders_that_do_not_differ_are_seldom_called_worse(blocks: int, fami
     assert wrong <= 0.05 * families + errors * math.sqrt(0.05 * 0.95 * families), wrong
 
 
-def drawn(contenders: int, blocks: int, luck: np.random.Generator) -> Question:
+def drawn(contenders: int, blocks: int, luck: np.random.Generator) -> FigureComparison:
     logs = luck.normal(0, 0.03, (contenders, blocks)) + luck.uniform(-0.35, 0, blocks)
     values: dict[str, dict[int, Value]] = {
         str(name): dict(enumerate(np.exp(row).tolist())) for name, row in enumerate(logs)
     }
-    return Question(figure="x", better="lower", at={}, contenders=values)
+    return FigureComparison(figure="x", better="lower", at={}, contenders=values)
 
 
-def logs_of(question: Question, one: str, other: str) -> list[float]:
+def logs_of(comparison: FigureComparison, one: str, other: str) -> list[float]:
     def values(name: str) -> list[float]:
-        return [each for each in question.contenders[name].values() if isinstance(each, float)]
+        return [each for each in comparison.contenders[name].values() if isinstance(each, float)]
 
     return [math.log(a) - math.log(b) for a, b in zip(values(one), values(other), strict=True)]
 
 
-def by_hand(family: Sequence[Question]) -> list[dict[tuple[str, str], tuple[float, float]]]:
+def by_hand(family: Sequence[FigureComparison]) -> list[dict[tuple[str, str], tuple[float, float]]]:
     """The same bounds by every pattern of signs, one at a time, and Student's t as defined."""
 
     def t_of(series: Sequence[float]) -> float:
@@ -107,7 +107,7 @@ def by_hand(family: Sequence[Question]) -> list[dict[tuple[str, str], tuple[floa
         {(one, other): logs_of(each, one, other) for one, other in itertools.combinations(each.contenders, 2)}
         for each in family
     ]
-    every = [series for question in pairs for series in question.values()]
+    every = [series for comparison in pairs for series in comparison.values()]
     centred = [[value - statistics.fmean(series) for value in series] for series in every]
     largest = sorted(
         (
@@ -121,10 +121,10 @@ def by_hand(family: Sequence[Question]) -> list[dict[tuple[str, str], tuple[floa
     return [
         {
             names: (statistics.fmean(series) - reach, statistics.fmean(series) + reach)
-            for names, series in question.items()
+            for names, series in comparison.items()
             for reach in [critical * statistics.stdev(series) / math.sqrt(len(series))]
         }
-        for question in pairs
+        for comparison in pairs
     ]
 
 
@@ -143,9 +143,9 @@ def test_the_bounds_of_two_contenders_are_those_of_students_t_in_the_mean() -> N
     luck = np.random.default_rng(4)
     ratios = []
     for _ in range(60):
-        question = drawn(2, 20, luck)
-        [found] = compare_with_best([question], luck)
-        ratios.append(_half(found.pairs["0", "1"]) / _student(logs_of(question, "0", "1")))
+        comparison = drawn(2, 20, luck)
+        [found] = compare_with_best([comparison], luck)
+        ratios.append(_half(found.pairs["0", "1"]) / _student(logs_of(comparison, "0", "1")))
     assert statistics.fmean(ratios) == pytest.approx(1, rel=0.03)
 
 
@@ -168,13 +168,13 @@ def test_the_bounds_of_four_contenders_agree_with_tukeys_within_5_percent() -> N
     critical = float(stats.studentized_range.ppf(0.95, contenders, degrees)) / math.sqrt(2)
     ratios = []
     for _ in range(100):
-        question = drawn(contenders, blocks, luck)
-        logs = np.log([list(values.values()) for values in question.contenders.values()])
+        comparison = drawn(contenders, blocks, luck)
+        logs = np.log([list(values.values()) for values in comparison.contenders.values()])
         residuals = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
         half = critical * math.sqrt(2 * float((residuals**2).sum()) / degrees / blocks)
-        [found] = compare_with_best([question], luck)
-        for one, other in itertools.combinations(question.contenders, 2):
-            pair, middle = found.pairs[one, other], statistics.fmean(logs_of(question, one, other))
+        [found] = compare_with_best([comparison], luck)
+        for one, other in itertools.combinations(comparison.contenders, 2):
+            pair, middle = found.pairs[one, other], statistics.fmean(logs_of(comparison, one, other))
             for end, theirs in ((pair.low, middle - half), (pair.high, middle + half)):
                 assert math.exp(end) == pytest.approx(math.exp(theirs), rel=0.05)
             ratios.append(_half(pair) / half)

@@ -11,8 +11,8 @@ import pytest
 from made_records import run_record
 
 from plimsoll_lab.analysis.gate import judge_gate
-from plimsoll_lab.stats.best import Question, Value
-from plimsoll_lab.stats.gate import Comparison, Loss, blocks_for, decide_gate, losses
+from plimsoll_lab.stats.best import FigureComparison, Value
+from plimsoll_lab.stats.gate import BaselineComparison, Loss, blocks_for, decide_gate, losses
 from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.store.summary_record import GateRecord
 from plimsoll_lab.suite.figures import FIGURES
@@ -38,7 +38,7 @@ def gate(worse: float, rng: np.random.Generator, *, outliers: bool = False) -> l
 
     return losses(
         [
-            Comparison(
+            BaselineComparison(
                 figure=name,
                 better="higher" if name == "rate" else "lower",
                 at={},
@@ -81,7 +81,7 @@ def test_the_loss_of_a_rate_is_what_is_missing_of_it() -> None:
     def exact(better: str, value: float) -> Loss:
         [found] = losses(
             [
-                Comparison(
+                BaselineComparison(
                     figure="x",
                     better="higher" if better == "higher" else "lower",
                     at={},
@@ -103,7 +103,7 @@ def test_the_loss_of_a_rate_is_what_is_missing_of_it() -> None:
 
 
 def test_a_gate_without_enough_blocks_is_undecided() -> None:
-    short = Comparison(
+    short = BaselineComparison(
         figure="x",
         better="lower",
         at={},
@@ -128,7 +128,7 @@ def test_no_block_is_left_out_for_a_value_of_zero(contender: str) -> None:
     run.figures = FIGURES
 
     def outcome() -> tuple[str, str]:
-        family = [Question(figure="completed_rate", better="higher", at={}, contenders=values)]
+        family = [FigureComparison(figure="completed_rate", better="higher", at={}, contenders=values)]
         found = judge_gate(run, family, [], [])
         assert found is not None
         return found.outcome, found.text
@@ -147,7 +147,8 @@ def judged(base: dict[int, Value], new: dict[int, Value], figures: tuple[str, ..
     run.family = FamilyRecord(compare="contender", figures=figures, margin=0.05, baseline="base", tolerance=TOLERANCE)
     run.figures = FIGURES
     family = [
-        Question(figure=figure, better="higher", at={}, contenders={"base": base, "new": new}) for figure in figures
+        FigureComparison(figure=figure, better="higher", at={}, contenders={"base": base, "new": new})
+        for figure in figures
     ]
     found = judge_gate(run, family, [], [])
     assert found is not None

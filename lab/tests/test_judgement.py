@@ -17,7 +17,7 @@ import pytest
 from plimsoll_lab.analysis.repeats import repeats_that_decide
 from plimsoll_lab.experiment.run import again, lasting_causes
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
-from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
@@ -244,7 +244,7 @@ def verdict_of(trials: Sequence[TrialRecord]) -> list[Verdict]:
         name: {each.block: each.figures["x"] for each in trials if each.point == point and each.outcome == "ok"}
         for point, name in enumerate("ab")
     }
-    return decide([Question(figure="x", better="higher", at={}, contenders=values)], margin=0.05, seed=1)
+    return decide([FigureComparison(figure="x", better="higher", at={}, contenders=values)], margin=0.05, seed=1)
 
 
 def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> None:

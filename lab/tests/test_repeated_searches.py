@@ -73,10 +73,10 @@ def test_two_searches_that_disagree_bound_what_both_allow() -> None:
 
 
 def test_a_search_that_failed_at_the_floor_competes_with_what_it_shows() -> None:
-    [question] = capacity_family(run_of([(1000, 1100), (None, FLOOR)]), "server.model")
-    assert question.contenders == {"epoll": {1: (1000.0, 1100.0), 2: (0.0, 100.0)}}
-    [question] = capacity_family(run_of([(None, FLOOR)]), "server.model")
-    assert (question.contenders, question.absent) == ({}, ("epoll",))
+    [comparison] = capacity_family(run_of([(1000, 1100), (None, FLOOR)]), "server.model")
+    assert comparison.contenders == {"epoll": {1: (1000.0, 1100.0), 2: (0.0, 100.0)}}
+    [comparison] = capacity_family(run_of([(None, FLOOR)]), "server.model")
+    assert (comparison.contenders, comparison.absent) == ({}, ("epoll",))
 
 
 def stored(path: Path, limit: str, *, size: str = "64B") -> RunFolder:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval
 from plimsoll_lab.stats.control import control_verdicts
 from plimsoll_lab.stats.scores import score
@@ -106,67 +106,71 @@ def test_a_block_that_slows_both_does_not_widen_the_ratio() -> None:
     assert (low, high) == pytest.approx((2.0, 2.0), rel=0.35)
 
 
-def question(factors: dict[str, float], *, noise: float, blocks: int, seed: int, figure: str = "x") -> Question:
+def comparison(
+    factors: dict[str, float], *, noise: float, blocks: int, seed: int, figure: str = "x"
+) -> FigureComparison:
     draw = random.Random(seed)
     machine = [draw.uniform(0.8, 1.2) for _ in range(blocks)]
     contenders: dict[str, dict[int, Value]] = {
         name: {block: machine[block] * factor * math.exp(draw.gauss(0, noise)) for block in range(blocks)}
         for name, factor in factors.items()
     }
-    return Question(figure=figure, better="lower", at={}, contenders=contenders)
+    return FigureComparison(figure=figure, better="lower", at={}, contenders=contenders)
 
 
 def test_a_clear_winner_is_better() -> None:
-    [verdict] = decide([question({"a": 1, "b": 1.3, "c": 1.5}, noise=0.02, blocks=9, seed=1)], margin=0.05, seed=1)
+    [verdict] = decide([comparison({"a": 1, "b": 1.3, "c": 1.5}, noise=0.02, blocks=9, seed=1)], margin=0.05, seed=1)
     assert (verdict.winner, verdict.runner_up, verdict.call) == ("a", "b", "better")
     assert verdict.ratio == pytest.approx(1 / 1.3, rel=0.1)
 
 
 def test_two_alike_are_equivalent_where_the_interval_is_narrow() -> None:
-    [verdict] = decide([question({"a": 1, "b": 1.001, "c": 2}, noise=0.01, blocks=20, seed=2)], margin=0.05, seed=1)
+    [verdict] = decide([comparison({"a": 1, "b": 1.001, "c": 2}, noise=0.01, blocks=20, seed=2)], margin=0.05, seed=1)
     assert verdict.call == "equivalent"
 
 
 def test_noise_shows_nothing() -> None:
-    [verdict] = decide([question({"a": 1, "b": 1.03}, noise=0.3, blocks=9, seed=3)], margin=0.05, seed=1)
+    [verdict] = decide([comparison({"a": 1, "b": 1.03}, noise=0.3, blocks=9, seed=3)], margin=0.05, seed=1)
     assert verdict.call == "not shown"
 
 
 def test_too_few_blocks_never_say_better() -> None:
-    [verdict] = decide([question({"a": 1, "b": 3}, noise=0.01, blocks=5, seed=4)], margin=0.05, seed=1)
+    [verdict] = decide([comparison({"a": 1, "b": 3}, noise=0.01, blocks=5, seed=4)], margin=0.05, seed=1)
     assert verdict.call == "not shown"
     assert "5 valid blocks, at least 6 are needed" in verdict.reason
 
 
 def test_one_contender_alone_does_not_win() -> None:
-    [verdict] = decide([question({"a": 1}, noise=0.01, blocks=9, seed=5)], margin=0.05, seed=1)
+    [verdict] = decide([comparison({"a": 1}, noise=0.01, blocks=9, seed=5)], margin=0.05, seed=1)
     assert (verdict.winner, verdict.runner_up, verdict.call) == ("a", None, "not shown")
 
 
 def test_nobody_measured_is_invalid() -> None:
-    [verdict] = decide([Question(figure="x", better="lower", at={}, contenders={})], margin=0.05, seed=1)
+    [verdict] = decide([FigureComparison(figure="x", better="lower", at={}, contenders={})], margin=0.05, seed=1)
     assert (verdict.winner, verdict.call) == (None, "invalid")
 
 
 def test_higher_may_be_better() -> None:
-    asked = question({"a": 1, "b": 2}, noise=0.01, blocks=9, seed=6)
-    asked = Question(figure="x", better="higher", at={}, contenders=asked.contenders)
+    asked = comparison({"a": 1, "b": 2}, noise=0.01, blocks=9, seed=6)
+    asked = FigureComparison(figure="x", better="higher", at={}, contenders=asked.contenders)
     [verdict] = decide([asked], margin=0.05, seed=1)
     assert (verdict.winner, verdict.call) == ("b", "better")
 
 
 def test_only_shared_blocks_are_compared() -> None:
-    asked = question({"a": 1, "b": 1.5}, noise=0.01, blocks=12, seed=7)
+    asked = comparison({"a": 1, "b": 1.5}, noise=0.01, blocks=12, seed=7)
     contenders = {
         "a": dict(list(asked.contenders["a"].items())[:10]),
         "b": dict(list(asked.contenders["b"].items())[2:]),
     }
-    [verdict] = decide([Question(figure="x", better="lower", at={}, contenders=contenders)], margin=0.05, seed=1)
+    [verdict] = decide(
+        [FigureComparison(figure="x", better="lower", at={}, contenders=contenders)], margin=0.05, seed=1
+    )
     assert verdict.blocks == 8
 
 
 def test_the_same_numbers_and_seed_give_the_same_verdict() -> None:
-    family = [question({"a": 1, "b": 1.1}, noise=0.1, blocks=9, seed=8)]
+    family = [comparison({"a": 1, "b": 1.1}, noise=0.1, blocks=9, seed=8)]
     assert decide(family, margin=0.05, seed=1) == decide(family, margin=0.05, seed=1)
 
 
@@ -178,7 +182,7 @@ def test_suites_of_equals_hardly_ever_name_a_winner() -> None:
     wrong = 0
     for suite in range(SUITES):
         family = [
-            question(dict.fromkeys(names, 1.0), noise=0.03, blocks=9, seed=suite * 100 + place) for place in range(12)
+            comparison(dict.fromkeys(names, 1.0), noise=0.03, blocks=9, seed=suite * 100 + place) for place in range(12)
         ]
         wrong += any(verdict.others for verdict in decide(family, margin=0.05, seed=suite))
     # Five percent, and three standard errors of what so many suites tell.
@@ -190,7 +194,7 @@ def test_the_winner_and_the_ratio_agree_in_direction() -> None:
     for seed in range(60):
         draw = random.Random(seed)
         better: Literal["higher", "lower"] = draw.choice(("higher", "lower"))
-        asked = question({"a": 1, "b": draw.uniform(0.8, 1.2), "c": 1.1}, noise=0.1, blocks=10, seed=seed)
+        asked = comparison({"a": 1, "b": draw.uniform(0.8, 1.2), "c": 1.1}, noise=0.1, blocks=10, seed=seed)
         contenders = {
             name: {block: value for block, value in values.items() if draw.random() > 0.25}
             for name, values in asked.contenders.items()
@@ -223,7 +227,7 @@ def test_a_control_measures_the_noise_of_a_ratio_of_medians() -> None:
 
 
 def test_a_noisy_control_keeps_a_difference_from_being_called_better() -> None:
-    asked = question({"a": 1, "b": 1.05}, noise=0.002, blocks=12, seed=3)
+    asked = comparison({"a": 1, "b": 1.05}, noise=0.002, blocks=12, seed=3)
     [quiet] = decide([replace(asked, control=twice(0.002))], margin=0.01, seed=1)
     [noisy] = decide([replace(asked, control=twice(0.3))], margin=0.01, seed=1)
     assert (quiet.call, noisy.call) == ("better", "not shown")
@@ -231,13 +235,13 @@ def test_a_noisy_control_keeps_a_difference_from_being_called_better() -> None:
 
 
 def test_one_that_is_told_from_itself_is_said_to_differ() -> None:
-    asked = question({"a": 1, "b": 1.05}, noise=0.01, blocks=12, seed=3)
+    asked = comparison({"a": 1, "b": 1.05}, noise=0.01, blocks=12, seed=3)
     family = [replace(asked, control=twice(0.01)), replace(asked, control=twice(0.01, shift=1.2)), asked]
     assert [each.differs for each in control_verdicts(family, seed=1)] == [False, True]
 
 
 def test_each_cell_is_scored_by_its_ratio_to_the_best_and_there_is_no_total() -> None:
-    asked = question({"a": 1, "b": 1.5, "c": 1.001}, noise=0.002, blocks=9, seed=4)
+    asked = comparison({"a": 1, "b": 1.5, "c": 1.001}, noise=0.002, blocks=9, seed=4)
     rankings = rank([replace(asked, absent=("d",))], seed=1)
     cells = {cell.contender: cell for cell in score(rankings, margin=0.05)}
     assert cells["a"].best

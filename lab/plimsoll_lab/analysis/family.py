@@ -1,4 +1,4 @@
-"""The questions of a run: each figure at each setting, and what every contender measured there.
+"""The comparisons of a run: each figure at each setting, and what every contender measured there.
 
 A trial is judged a figure at a time: what disturbed one figure leaves the others.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
-from plimsoll_lab.stats.best import Question, Value
+from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.cut import QUANTILES
 from plimsoll_lab.store.records import GENERATOR_DOUBTS, MACHINE_DOUBTS, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -19,9 +19,9 @@ from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.settings import Settings
 
 
-def questions_of(
+def figure_comparisons(
     run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
-) -> list[Question]:
+) -> list[FigureComparison]:
     """Each figure that is judged at each setting, with what every contender measured there."""
     compare = run.family.compare
     if compare is None or run.imported is not None:
@@ -31,7 +31,7 @@ def questions_of(
     places: dict[str, list[PointSummary]] = {}
     for point in points:
         places.setdefault(repr(without(point.point, compare)), []).append(point)
-    questions = []
+    comparisons = []
     for figure in run.family.figures:
         for here in places.values():
             contenders: dict[str, Mapping[int, Value]] = {}
@@ -47,8 +47,8 @@ def questions_of(
                     contenders[label] = values
                 else:
                     absent.append(label)
-            questions.append(
-                Question(
+            comparisons.append(
+                FigureComparison(
                     figure=figure,
                     better=run.figure(figure).better,
                     at=without(here[0].point, compare),
@@ -57,7 +57,7 @@ def questions_of(
                     obstacle=unlike_cuts(figure, here, by_point),
                 )
             )
-    return questions
+    return comparisons
 
 
 def unlike_cuts(
@@ -137,22 +137,22 @@ def fell_behind(trial: TrialRecord) -> bool:
 
 def control_of(
     run: RunRecord,
-    question: Question,
+    comparison: FigureComparison,
     points: Sequence[PointSummary],
     alike: Sequence[PointSummary],
     by_point: Mapping[int, Sequence[TrialRecord]],
 ) -> tuple[Mapping[int, float], Mapping[int, float]] | None:
-    """The two series of the A/A control at a question's setting."""
+    """The two series of the A/A control at the setting of a comparison."""
 
     def series(point: PointSummary) -> dict[int, float]:
         return {
-            trial.block: trial.figures[question.figure]
+            trial.block: trial.figures[comparison.figure]
             for trial in by_point.get(point.number, [])
-            if trial.outcome == "ok" and question.figure in trial.figures
+            if trial.outcome == "ok" and comparison.figure in trial.figures
         }
 
     for again in alike:
-        if without(again.point, run.family.compare) == question.at:
+        if without(again.point, run.family.compare) == comparison.at:
             one = next((point for point in points if point.point == again.point), None)
             return (series(one), series(again)) if one is not None else None
     return None

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.best import LEAST_BLOCKS, Question, Value
-from plimsoll_lab.stats.gate import Comparison, Loss, decide_gate, losses
+from plimsoll_lab.stats.best import LEAST_BLOCKS, FigureComparison, Value
+from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary
@@ -29,7 +29,7 @@ SEVERITY: tuple[GateOutcome, ...] = ("pass", "undecided", "worse", "failed")
 
 
 def judge_gate(
-    run: RunRecord, family: Sequence[Question], points: Sequence[PointSummary], trials: Sequence[TrialRecord]
+    run: RunRecord, family: Sequence[FigureComparison], points: Sequence[PointSummary], trials: Sequence[TrialRecord]
 ) -> GateRecord | None:
     """The gate's outcome with its evidence; None of a run without a baseline."""
     baseline, tolerance, compare = run.family.baseline, run.family.tolerance, run.family.compare
@@ -57,16 +57,16 @@ VERDICTS: dict[GateOutcome, str] = {
 }
 
 
-def _comparisons(family: Sequence[Question], baseline: str) -> list[Comparison]:
+def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[BaselineComparison]:
     found = []
-    for question in family:
-        series = {name: {} if name in _with_zero(question) else values for name, values in question.contenders.items()}
-        names = [name for name in (*question.contenders, *question.absent) if name != baseline]
+    for compared in family:
+        series = {name: {} if name in _with_zero(compared) else values for name, values in compared.contenders.items()}
+        names = [name for name in (*compared.contenders, *compared.absent) if name != baseline]
         found += [
-            Comparison(
-                figure=question.figure,
-                better=question.better,
-                at=question.at,
+            BaselineComparison(
+                figure=compared.figure,
+                better=compared.better,
+                at=compared.at,
                 contender=name,
                 baseline=series.get(baseline, {}),
                 values=series.get(name, {}),
@@ -76,18 +76,18 @@ def _comparisons(family: Sequence[Question], baseline: str) -> list[Comparison]:
     return found
 
 
-def _zeros(run: RunRecord, family: Sequence[Question]) -> list[tuple[GateOutcome, str]]:
+def _zeros(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple[GateOutcome, str]]:
     """Comparisons that cannot be made. The blocks without a zero would not stand for the others."""
     return [
-        ("undecided", f"{_what(name, question.figure, question.at, run)} was zero, which has no ratio to another value")
-        for question in family
-        for name in _with_zero(question)
+        ("undecided", f"{_what(name, compared.figure, compared.at, run)} was zero, which has no ratio to another value")
+        for compared in family
+        for name in _with_zero(compared)
     ]
 
 
-def _with_zero(question: Question) -> list[str]:
+def _with_zero(compared: FigureComparison) -> list[str]:
     """The contenders that had a value of zero, or below."""
-    return [name for name, values in question.contenders.items() if any(_least(each) <= 0 for each in values.values())]
+    return [name for name, values in compared.contenders.items() if any(_least(each) <= 0 for each in values.values())]
 
 
 def _least(value: Value) -> float:

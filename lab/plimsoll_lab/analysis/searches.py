@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.best import Interval, Question
+from plimsoll_lab.stats.best import FigureComparison, Interval
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
@@ -82,7 +82,7 @@ def _finite(bound: float) -> int | None:
     return None if math.isinf(bound) else int(bound)
 
 
-def capacity_family(run: RunRecord, compare: str) -> list[Question]:
+def capacity_family(run: RunRecord, compare: str) -> list[FigureComparison]:
     """Who carries most, at each setting of the other axes; a search that the server did not end is
     no result. A capacity is the interval between its bounds, and below the floor it begins at 0.
     """
@@ -94,7 +94,7 @@ def capacity_family(run: RunRecord, compare: str) -> list[Question]:
     return [_question(here, compare) for here in places.values()]
 
 
-def _question(here: Sequence[SearchRecord], compare: str) -> Question:
+def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
     names = list(dict.fromkeys(formatting.value(each.setting[compare]) for each in here))
     contenders: dict[str, dict[int, Interval]] = {}
     for each in here:
@@ -102,7 +102,7 @@ def _question(here: Sequence[SearchRecord], compare: str) -> Question:
             bounds = (float(each.lower or 0), math.inf if each.upper is None else float(each.upper))
             contenders.setdefault(formatting.value(each.setting[compare]), {})[each.block] = bounds
     contenders = {name: found for name, found in contenders.items() if any(low for low, _ in found.values())}
-    return Question(
+    return FigureComparison(
         figure="capacity",
         better="higher",
         at={path: value for path, value in here[0].setting.items() if path != compare},

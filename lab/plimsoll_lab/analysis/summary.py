@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
 from plimsoll_lab.analysis.claims import hold_references, judge_claims
-from plimsoll_lab.analysis.family import control_of, questions_of, without
+from plimsoll_lab.analysis.family import control_of, figure_comparisons, without
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.imported import answer_imported
@@ -20,7 +20,7 @@ from plimsoll_lab.analysis.repeats import repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
 from plimsoll_lab.analysis.searches import describe_searches
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.stats.best import Question, Ranking
+from plimsoll_lab.stats.best import FigureComparison, Ranking
 from plimsoll_lab.stats.control import control_verdicts
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
@@ -36,7 +36,7 @@ class _Judged:
 
     by_point: Mapping[int, Sequence[TrialRecord]]
     points: Sequence[PointSummary]
-    family: Sequence[Question]
+    family: Sequence[FigureComparison]
     rankings: Sequence[Ranking]
     verdicts: Sequence[Verdict]
 
@@ -52,7 +52,7 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     ]
     controls = {point.number for point in run.points if point.control}
     points = [point for point in every if point.number not in controls]
-    family = questions_of(run, points, by_point)
+    family = figure_comparisons(run, points, by_point)
     alike = [point for point in every if point.number in controls]
     family = [replace(each, control=control_of(run, each, points, alike, by_point)) for each in family]
     rankings = rank(family, seed=run.seed)

@@ -47,7 +47,7 @@ SAME = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class FigureComparison:
     """One figure at one setting, and the contenders measured there."""
 
     figure: str
@@ -117,9 +117,9 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking:
-    """The answer to one question."""
+    """The outcome of one comparison."""
 
-    question: Question
+    comparison: FigureComparison
     """What was asked."""
     places: Sequence[Place]
     """Those that could be compared, the best estimate first."""
@@ -167,8 +167,8 @@ def can_say_anything(blocks: int) -> bool:
     return blocks >= LEAST_BLOCKS
 
 
-def compare_with_best(family: Sequence[Question], rng: np.random.Generator) -> list[Ranking]:
-    """Rank the contenders of every question; the intervals of all answers hold together with 95
+def compare_with_best(family: Sequence[FigureComparison], rng: np.random.Generator) -> list[Ranking]:
+    """Rank the contenders of every comparison; the intervals of all answers hold together with 95
     %.
     """
     blocks = sorted({block for each in family for values in each.contenders.values() for block in values})
@@ -177,10 +177,10 @@ def compare_with_best(family: Sequence[Question], rng: np.random.Generator) -> l
         [_logs(each, one, other, blocks) for one, other in itertools.combinations(names, 2)]
         for each, (names, _) in zip(family, ranked, strict=True)
     ]
-    smallest = _smallest_p([each for question in logs for each in question], len(blocks), rng)
+    smallest = _smallest_p([each for comparison in logs for each in comparison], len(blocks), rng)
     return [
-        _ranking(question, names, unranked, [_pair(each, smallest) for each in pairs])
-        for question, (names, unranked), pairs in zip(family, ranked, logs, strict=True)
+        _ranking(comparison, names, unranked, [_pair(each, smallest) for each in pairs])
+        for comparison, (names, unranked), pairs in zip(family, ranked, logs, strict=True)
     ]
 
 
@@ -211,37 +211,37 @@ them."""
 DETECTION_POWER = 0.8
 
 
-def _rankable(question: Question) -> tuple[list[str], dict[str, str]]:
+def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
     """The contenders that can be compared with each other, and why the rest cannot."""
     unranked: dict[str, str] = {}
-    for name, values in question.contenders.items():
-        if question.obstacle is not None:
-            unranked[name] = question.obstacle
+    for name, values in comparison.contenders.items():
+        if comparison.obstacle is not None:
+            unranked[name] = comparison.obstacle
         elif not values:
             unranked[name] = "no valid result"
         elif any(_ends(value)[1] <= 0 for value in values.values()):
             unranked[name] = "a value of zero has no ratio to another"
         elif len(values) < LEAST_BLOCKS:
             unranked[name] = f"{len(values)} valid blocks, at least {LEAST_BLOCKS} are needed"
-    names = [name for name in question.contenders if name not in unranked]
-    while (shortest := _least_shared(question, names)) is not None:
+    names = [name for name in comparison.contenders if name not in unranked]
+    while (shortest := _least_shared(comparison, names)) is not None:
         unranked[shortest] = f"fewer than {LEAST_BLOCKS} valid blocks in common with the others"
         names.remove(shortest)
     return names, unranked
 
 
-def _least_shared(question: Question, names: Sequence[str]) -> str | None:
+def _least_shared(comparison: FigureComparison, names: Sequence[str]) -> str | None:
     """The contender whose missing blocks leave most pairs too short, where one stands out."""
 
     def short(name: str) -> int:
-        mine = question.contenders[name].keys()
-        return sum(len(mine & question.contenders[other].keys()) < LEAST_BLOCKS for other in names if other != name)
+        mine = comparison.contenders[name].keys()
+        return sum(len(mine & comparison.contenders[other].keys()) < LEAST_BLOCKS for other in names if other != name)
 
-    ordered = sorted(names, key=lambda name: (-short(name), len(question.contenders[name])))
+    ordered = sorted(names, key=lambda name: (-short(name), len(comparison.contenders[name])))
     if not ordered or not short(ordered[0]):
         return None
     first, second = ordered[:2]
-    alike = short(first) == short(second) and len(question.contenders[first]) == len(question.contenders[second])
+    alike = short(first) == short(second) and len(comparison.contenders[first]) == len(comparison.contenders[second])
     return None if alike else first
 
 
@@ -249,10 +249,10 @@ def _ends(value: Value) -> Interval:
     return value if isinstance(value, tuple) else (value, value)
 
 
-def _logs(question: Question, one: str, other: str, blocks: Sequence[int]) -> _Logs:
+def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[int]) -> _Logs:
     """How much worse `one` is than `other`, block by block."""
-    first, second = question.contenders[one], question.contenders[other]
-    if question.better == "higher":
+    first, second = comparison.contenders[one], comparison.contenders[other]
+    if comparison.better == "higher":
         first, second = second, first  # the ratio of two rates says how much worse its divisor is
     shared = np.array([block in first and block in second for block in blocks])
     ratios = [
@@ -384,7 +384,7 @@ def _bound(series: Array | None, shared: NDArray[np.bool_], critical: float) -> 
 
 
 def _ranking(
-    question: Question,
+    comparison: FigureComparison,
     names: Sequence[str],
     unranked: Mapping[str, str],
     found: Sequence[tuple[tuple[str, str], Pair]],
@@ -394,7 +394,7 @@ def _ranking(
     places = [_place(name, [pairs[name, other] for other in names if other != name]) for name in names]
     # Equal estimates: two that no other is better than. The one with less to lose stands first.
     places.sort(key=lambda place: (place.ratio, place.at_most))
-    return Ranking(question=question, places=places, unranked=unranked, pairs=pairs)
+    return Ranking(comparison=comparison, places=places, unranked=unranked, pairs=pairs)
 
 
 def _place(name: str, against: Sequence[Pair]) -> Place:

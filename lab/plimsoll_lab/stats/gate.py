@@ -30,7 +30,7 @@ instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class BaselineComparison:
     """One figure at one setting, of the baseline and of a contender."""
 
     figure: str
@@ -53,7 +53,7 @@ class Loss:
     better.
     """
 
-    comparison: Comparison
+    comparison: BaselineComparison
     """What was compared."""
     blocks: int
     """Blocks in which both were measured."""
@@ -65,7 +65,7 @@ class Loss:
     """U; None where too few blocks have both, or the baseline has only a lower bound in one."""
 
 
-def losses(comparisons: Sequence[Comparison], rng: np.random.Generator) -> list[Loss]:
+def losses(comparisons: Sequence[BaselineComparison], rng: np.random.Generator) -> list[Loss]:
     """The bounds of every comparison."""
     logs = [_worse(each) for each in comparisons]
     long = [each[0] for each in logs if len(each[0]) >= LEAST_BLOCKS]
@@ -103,7 +103,7 @@ def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | Non
     return None
 
 
-def _worse(comparison: Comparison) -> tuple[Array, Array, Array]:
+def _worse(comparison: BaselineComparison) -> tuple[Array, Array, Array]:
     """The log ratio by which the contender is worse in each shared block: an estimate, the least
     and the most that it may be. A lower bound stands for itself in the estimate.
     """
@@ -147,7 +147,7 @@ def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
     return float(smallest[rank - 1]) if rank else 0.0
 
 
-def _loss(comparison: Comparison, logs: tuple[Array, Array, Array], critical_p: float) -> Loss:
+def _loss(comparison: BaselineComparison, logs: tuple[Array, Array, Array], critical_p: float) -> Loss:
     middle, least, most = logs
     blocks = len(middle)
     exact = bool(blocks) and bool(np.isfinite(least).all() and np.isfinite(most).all())
@@ -161,7 +161,7 @@ def _loss(comparison: Comparison, logs: tuple[Array, Array, Array], critical_p: 
     )
 
 
-def _bound(comparison: Comparison, logs: Array, p: float) -> float | None:
+def _bound(comparison: BaselineComparison, logs: Array, p: float) -> float | None:
     """The quantile p of the mean loss; None where a block bounds it on no side."""
     if not np.isfinite(logs).all():
         return None
@@ -169,7 +169,7 @@ def _bound(comparison: Comparison, logs: Array, p: float) -> float | None:
     return _part(float(logs.mean()) + error * float(special.stdtrit(len(logs) - 1, p)), comparison)
 
 
-def _part(log: float, comparison: Comparison) -> float:
+def _part(log: float, comparison: BaselineComparison) -> float:
     """A log ratio as a part of the baseline's figure: of a rate what is missing, of a cost what is
     added.
     """

@@ -14,30 +14,30 @@ from plimsoll_lab.stats.summary import median_interval
 
 
 def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:
-    """Every cell of every question, in the order of the family."""
+    """Every cell of every comparison, in the order of the family."""
     return [
         _cell(ranking, name, margin)
         for ranking in rankings
-        for name in dict.fromkeys((*ranking.question.contenders, *ranking.question.absent))
+        for name in dict.fromkeys((*ranking.comparison.contenders, *ranking.comparison.absent))
     ]
 
 
 def _cell(ranking: Ranking, name: str, margin: float) -> Score:
-    question = ranking.question
-    ordered = [_middle(value) for value in (question.contenders.get(name) or {}).values()]
+    comparison = ranking.comparison
+    ordered = [_middle(value) for value in (comparison.contenders.get(name) or {}).values()]
     place = next((each for each in ranking.places if each.name == name), None)
     bounded = place is not None and math.isfinite(place.at_most)
     return Score(
-        at=question.at,
+        at=comparison.at,
         contender=name,
-        figure=question.figure,
+        figure=comparison.figure,
         n=len(ordered),
         median=statistics.median(ordered) if ordered else None,
         median_ci95=median_interval(ordered) if ordered else None,
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
-        censored=any(isinstance(each, tuple) for each in (question.contenders.get(name) or {}).values()),
+        censored=any(isinstance(each, tuple) for each in (comparison.contenders.get(name) or {}).values()),
         level=place is not None and place.at_most <= 1 + margin,
     )
 

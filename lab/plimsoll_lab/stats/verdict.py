@@ -1,7 +1,7 @@
 """What may be said of each figure at each setting: who is best, how much worse the others are, and
 why no more.
 
-The questions are one family, stated before the run, and everything here follows from its comparison
+The comparisons are one family, stated before the run. Everything here follows from the comparison
 with the best.
 """
 
@@ -14,14 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-from plimsoll_lab.stats.best import Interval, Pair, Place, Question, Ranking, compare_with_best
+from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, Place, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor
 from plimsoll_lab.stats.results import Call
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """The answer to one question."""
+    """The outcome of one comparison."""
 
     figure: str
     """The figure compared."""
@@ -63,12 +63,12 @@ class Verdict:
     """Why no more, or no less, may be said."""
 
 
-def decide(family: Sequence[Question], *, margin: float, seed: int) -> list[Verdict]:
+def decide(family: Sequence[FigureComparison], *, margin: float, seed: int) -> list[Verdict]:
     """Answer a whole family. The same numbers and seed give the same answers."""
     return verdicts(rank(family, seed=seed), margin=margin, seed=seed)
 
 
-def rank(family: Sequence[Question], *, seed: int) -> list[Ranking]:
+def rank(family: Sequence[FigureComparison], *, seed: int) -> list[Ranking]:
     """The comparison with the best behind every answer."""
     return compare_with_best(family, np.random.default_rng([seed, 0]))
 
@@ -79,9 +79,9 @@ def verdicts(rankings: Sequence[Ranking], *, margin: float, seed: int) -> list[V
 
 
 def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdict:
-    question = ranking.question
+    comparison = ranking.comparison
     winner, runner_up, pair = _leaders(ranking)
-    floor = _control(question, rng)
+    floor = _control(comparison, rng)
     call, reason = _call(ranking, pair, margin, floor)
     reaches = [place.at_most for place in ranking.places if place.may_be_best]
     level = [
@@ -89,13 +89,13 @@ def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdi
         for place in ranking.places[1:]
         if winner is not None and _within(ranking.pairs[place.name, winner], margin)
     ]
-    sign = -1 if question.better == "lower" else 1
+    sign = -1 if comparison.better == "lower" else 1
     return Verdict(
-        figure=question.figure,
-        better=question.better,
-        at=question.at,
+        figure=comparison.figure,
+        better=comparison.better,
+        at=comparison.at,
         contenders=[place.name for place in ranking.places]
-        or [name for name, each in question.contenders.items() if each],
+        or [name for name, each in comparison.contenders.items() if each],
         best=ranking.best,
         best_within=max(reaches) if reaches and math.isfinite(max(reaches)) else None,
         others=ranking.others,
@@ -138,11 +138,11 @@ def _within(pair: Pair, margin: float) -> bool:
     return -math.log1p(margin) <= pair.low and pair.high <= math.log1p(margin)
 
 
-def _control(question: Question, rng: np.random.Generator) -> float | None:
+def _control(comparison: FigureComparison, rng: np.random.Generator) -> float | None:
     """How far apart the A/A control finds two that are one."""
-    if question.control is None:
+    if comparison.control is None:
         return None
-    one, again = question.control
+    one, again = comparison.control
     shared = sorted(one.keys() & again.keys())
     if not shared or min(*(one[block] for block in shared), *(again[block] for block in shared)) <= 0:
         return None
@@ -162,16 +162,16 @@ def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | Non
 
 
 def _no_pair(ranking: Ranking) -> tuple[Call, str]:
-    question = ranking.question
-    if question.obstacle is not None:
-        return "not shown", question.obstacle
+    comparison = ranking.comparison
+    if comparison.obstacle is not None:
+        return "not shown", comparison.obstacle
     if len(ranking.places) > 1:
         return "not shown", "no contender is ahead of every other in the blocks that both have"
     short = "; ".join(f"{name}: {reason}" for name, reason in ranking.unranked.items())
     if ranking.places:
-        absent = f"{', '.join(question.absent)} stopped before" if question.absent else ""
+        absent = f"{', '.join(comparison.absent)} stopped before" if comparison.absent else ""
         others = "; ".join(each for each in (absent, short) if each)
         return "not shown", "no other contender was measured here" + (f": {others}" if others else "")
-    if any(question.contenders.values()):
+    if any(comparison.contenders.values()):
         return "not shown", short
     return "invalid", "no contender has a valid result here"
