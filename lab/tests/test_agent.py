@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import FAKE, SUITE
 
-from plimsoll_lab.hosts.agent import Agent, Place
+from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.host import Host, wait_for_any
 from plimsoll_lab.hosts.messages import AnswerT, Await, Discard, Message, ReadFile
 from plimsoll_lab.problem import LabError
@@ -62,7 +62,7 @@ def far() -> Iterator[FarAgent]:
 
 
 def far_host(far: FarAgent, name: str = "far") -> Host:
-    return Host(far, far.agent.add(Place(name=name, addresses=("127.0.0.1",), interface="lo")))
+    return Host(far, far.agent.add(ServedHost(name=name, addresses=("127.0.0.1",), interface="lo")))
 
 
 def python(source: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from conftest import FAKE, lab_environment
 
-from plimsoll_lab.hosts.agent import Agent, Place
+from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.agent_process import Frames, frame
 from plimsoll_lab.hosts.messages import (
     Await,
@@ -193,7 +193,7 @@ def test_a_process_ends_at_its_deadline_without_a_word_from_anywhere(far: Far) -
 
 def test_deadlines_are_kept_by_the_time_that_is_given() -> None:
     with Agent() as agent:
-        agent.add(Place(name="here", addresses=("127.0.0.1",), interface="lo"))
+        agent.add(ServedHost(name="here", addresses=("127.0.0.1",), interface="lo"))
         assert agent.next_deadline() is None
         message = Start(place=1, argv=("sleep", "600"), role="a", metered=False, deadline_s=1000.0)
         process = agent.ask(message).process

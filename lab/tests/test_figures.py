@@ -11,7 +11,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
-from plimsoll_lab.suite.spec import Place, Point
+from plimsoll_lab.suite.spec import Placement, Point
 from plimsoll_lab.trial.figures import Told, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
 
@@ -47,7 +47,7 @@ def figures(**changed: object) -> dict[str, float]:
         "window": window,
     }
     load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
-    point = Point(number=0, setting={}, server={}, load=load, place=Place(server="h1", load=("h2",)))
+    point = Point(number=0, setting={}, server={}, load=load, place=Placement(server="h1", load=("h2",)))
     return trial_figures(Told(**{**told, **changed}), point)  # type: ignore[arg-type]
 
 

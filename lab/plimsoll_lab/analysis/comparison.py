@@ -152,7 +152,7 @@ def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _PointResult:
     """What one run has at a point: figures of trials, or a capacity."""
 
     point: Settings
@@ -226,14 +226,14 @@ def _pairs(sides: Sequence[Sequence[_Run]], obstacle: str | None) -> tuple[list[
     return pairs, lost, warnings
 
 
-def _mostly(seen: Sequence[_Place], outcomes: frozenset[Outcome | None]) -> bool:
+def _mostly(seen: Sequence[_PointResult], outcomes: frozenset[Outcome | None]) -> bool:
     """Whether more than half of the runs ended so at a point: one transient limit decides
     nothing.
     """
     return 2 * sum(each.outcome in outcomes for each in seen) > len(seen)
 
 
-def _by_place(run: _Run) -> dict[str, _Place]:
+def _by_place(run: _Run) -> dict[str, _PointResult]:
     """Points by what was asked of the server: setting, every load, the links, and of a search its
     limits. The server itself may have changed.
     """
@@ -268,14 +268,14 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
     return (load, others, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
 
 
-def _measured(point: PointSummary) -> _Place:
+def _measured(point: PointSummary) -> _PointResult:
     medians = {name: each.median for name, each in point.figures.items()} if point.outcome in CARRIED else {}
-    return _Place(point=point.point, outcome=point.outcome, reason=point.reason, medians=medians)
+    return _PointResult(point=point.point, outcome=point.outcome, reason=point.reason, medians=medians)
 
 
-def _searched(capacity: CapacityRecord) -> _Place:
+def _searched(capacity: CapacityRecord) -> _PointResult:
     decided = capacity.lower is not None and capacity.finished and capacity.limited_by in {None, "server"}
-    return _Place(
+    return _PointResult(
         point=capacity.point,
         outcome="ok" if decided else "invalid",
         reason=capacity.text,

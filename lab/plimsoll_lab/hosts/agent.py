@@ -78,7 +78,7 @@ LISTEN = "0A"
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
+class ServedHost:
     """A place of this machine where processes run: the machine itself, or a network namespace."""
 
     name: str
@@ -146,7 +146,7 @@ class Agent:
     def __init__(self) -> None:
         self._launcher = Launcher()
         self._stack = contextlib.ExitStack()
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, ServedHost] = {}
         self._running: dict[int, _Running] = {}
         self._numbers = 0
         self._folders: set[str] = set()
@@ -171,7 +171,7 @@ class Agent:
         """Where the cost of a process tree is read from."""
         return self._launcher.metering
 
-    def add(self, place: Place) -> int:
+    def add(self, place: ServedHost) -> int:
         """Serve one more place, on this machine; its number."""
         self._numbers += 1
         self._places[self._numbers] = place

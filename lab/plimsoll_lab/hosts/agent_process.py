@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from plimsoll_lab.hosts.agent import Agent, Place
+from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.messages import Await, Message, ReadClock, ReadUsage, TakeSample
 from plimsoll_lab.hosts.own_addresses import own_addresses
 from plimsoll_lab.problem import LabError
@@ -132,7 +132,7 @@ def main() -> None:
     os.dup2(2, 1)
     with Agent() as agent:
         own = own_addresses(address)
-        agent.add(Place(name=name, addresses=own.addresses, interface=own.interface))
+        agent.add(ServedHost(name=name, addresses=own.addresses, interface=own.interface))
         Server(agent, 0, write).run()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from plimsoll_lab.hosts.agent import Agent, Place
+from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.host import Host
 
 
@@ -18,7 +18,7 @@ class LocalHost(Host):
 
     def __enter__(self) -> Self:
         self.agent.__enter__()
-        super().__init__(self.agent, self.agent.add(Place(name="local", addresses=("127.0.0.1",), interface="lo")))
+        super().__init__(self.agent, self.agent.add(ServedHost(name="local", addresses=("127.0.0.1",), interface="lo")))
         return self
 
     def __exit__(

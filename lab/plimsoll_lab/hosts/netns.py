@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from plimsoll_lab.hosts.agent import Place, enter
+from plimsoll_lab.hosts.agent import ServedHost, enter
 from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import ENVIRONMENT, LabError
@@ -128,7 +128,7 @@ def open_network(
             keeper_pid = local.agent.pid(keeper.number)
             pids.append(keeper_pid)
             _plug(local, pids[0], keeper_pid, name, own)
-            place = Place(name=name, addresses=tuple(own), interface=device_of(name), namespace_pid=keeper_pid)
+            place = ServedHost(name=name, addresses=tuple(own), interface=device_of(name), namespace_pid=keeper_pid)
             number = local.agent.add(place)
             stack.callback(local.agent.remove, number)
             hosts[name] = Host(local.agent, number)

@@ -95,7 +95,7 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RankedContender:
     """How many times worse than the best a contender is; 1 or more whichever direction is
     better.
     """
@@ -121,7 +121,7 @@ class Ranking:
 
     comparison: FigureComparison
     """What was asked."""
-    places: Sequence[Place]
+    places: Sequence[RankedContender]
     """Those that could be compared, the best estimate first."""
     unranked: Mapping[str, str]
     """Those that could not, and why."""
@@ -134,7 +134,7 @@ class Ranking:
         return [place.name for place in self.places if place.may_be_best]
 
     @property
-    def others(self) -> list[Place]:
+    def others(self) -> list[RankedContender]:
         """The contenders that are worse than the best."""
         return [place for place in self.places if not place.may_be_best]
 
@@ -397,8 +397,8 @@ def _ranking(
     return Ranking(comparison=comparison, places=places, unranked=unranked, pairs=pairs)
 
 
-def _place(name: str, against: Sequence[Pair]) -> Place:
-    return Place(
+def _place(name: str, against: Sequence[Pair]) -> RankedContender:
+    return RankedContender(
         name=name,
         ratio=_exp(max((0.0, *(pair.estimate for pair in against)))),
         at_least=_exp(max((0.0, *(pair.low for pair in against)))),

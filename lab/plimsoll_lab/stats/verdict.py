@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, Place, Ranking, compare_with_best
+from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, RankedContender, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor
 from plimsoll_lab.stats.results import Call
 
@@ -35,7 +35,7 @@ class Verdict:
     """Those that cannot be distinguished from the best."""
     best_within: float | None
     """How many times worse than the best any of these may be; None where nothing bounds it."""
-    others: Sequence[Place]
+    others: Sequence[RankedContender]
     """The contenders that are worse, and how many times."""
     unranked: Mapping[str, str]
     """Those with results that could not be compared, and why."""

@@ -14,7 +14,7 @@ from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings, Value
-from plimsoll_lab.suite.spec import Axis, Limit, Place, PlannedTrial, Role, RunSettings
+from plimsoll_lab.suite.spec import Axis, Limit, Placement, PlannedTrial, Role, RunSettings
 
 NOT_TOLD = "not told"
 """A setting of an imported point that its file lacks, where files of other points have it."""
@@ -124,7 +124,7 @@ class PointRecord(Record):
     """Hosts, switches and links; null without a network."""
     addresses: int = 1
     """On a cluster: how many of a host's addresses its generator rotates through."""
-    place: Place = Place()
+    place: Placement = Placement()
     """The hosts of the server and of the generators."""
     roles: Sequence[Role] = ()
     """Further parts."""

@@ -19,7 +19,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE
 from plimsoll_lab.suite.settings import Settings, Value
-from plimsoll_lab.suite.spec import Place, Role, Suite
+from plimsoll_lab.suite.spec import Placement, Role, Suite
 from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, not_tables, refuse_unknown
 from plimsoll_lab.suite.topology import Link, Topology, join, read_addresses, read_shape, read_topology
 from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
@@ -86,7 +86,7 @@ def _link(raw: object, shape: Table) -> Link:
     return Link(ends=(ends[0], ends[1]), shape={**own, "reverse": read_shape(back, where=f"{where} reverse:")})
 
 
-def read_place(table: Table, *, source: str) -> Place:
+def read_place(table: Table, *, source: str) -> Placement:
     """Which hosts the server and the generators run on."""
     with _told(source):
         refuse_unknown(table, PLACE, "[place]")
@@ -100,8 +100,8 @@ def read_place(table: Table, *, source: str) -> Place:
             raise SuiteError(f"[place] load: {load!r} is neither a host's name, a list of such, nor a count: '8 hosts'")
         counted = _COUNT.fullmatch(hosts[0]) if hosts and len(hosts) == 1 else None
         if counted is not None:
-            return Place(server=server, load_count=int(counted[1]), load_label=counted[2] or "")
-        return Place(server=server, load=tuple(hosts) if hosts else ())
+            return Placement(server=server, load_count=int(counted[1]), load_label=counted[2] or "")
+        return Placement(server=server, load=tuple(hosts) if hosts else ())
 
 
 def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
@@ -135,8 +135,8 @@ def _role(table: Table) -> Role:
 
 
 def settle(
-    network: Topology | None, place: Place, roles: Sequence[Role], *, source: str, cluster: bool = False
-) -> tuple[Place, tuple[Role, ...]]:
+    network: Topology | None, place: Placement, roles: Sequence[Role], *, source: str, cluster: bool = False
+) -> tuple[Placement, tuple[Role, ...]]:
     """Give every part its host, and refuse hosts that there are not. Which hosts a cluster has is
     only seen once it has been joined.
     """
@@ -145,7 +145,7 @@ def settle(
     return _settle_on_cluster(place, roles) if cluster else _settle_here(place, roles, source=source)
 
 
-def _settle_here(place: Place, roles: Sequence[Role], *, source: str) -> tuple[Place, tuple[Role, ...]]:
+def _settle_here(place: Placement, roles: Sequence[Role], *, source: str) -> tuple[Placement, tuple[Role, ...]]:
     """Everything on this machine."""
     if place.load_count:
         raise SuiteError(
@@ -157,13 +157,13 @@ def _settle_here(place: Place, roles: Sequence[Role], *, source: str) -> tuple[P
     for where, host in asked:
         if host not in {None, LOCAL}:
             raise SuiteError(f"{source}: {where}: there is no network with a host '{host}'; add [network]")
-    everywhere = Place(server=LOCAL, load=(LOCAL,))
+    everywhere = Placement(server=LOCAL, load=(LOCAL,))
     return everywhere, tuple(role.on_host(LOCAL) for role in roles)
 
 
 def _settle_on_network(
-    network: Topology, place: Place, roles: Sequence[Role], *, source: str
-) -> tuple[Place, tuple[Role, ...]]:
+    network: Topology, place: Placement, roles: Sequence[Role], *, source: str
+) -> tuple[Placement, tuple[Role, ...]]:
     """On the network's hosts: the first is the server's, the second the generator's, unless the
     suite says.
     """
@@ -187,7 +187,7 @@ def _settle_on_network(
     return replace(place, server=server, load=load), tuple(roles)
 
 
-def _settle_on_cluster(place: Place, roles: Sequence[Role]) -> tuple[Place, tuple[Role, ...]]:
+def _settle_on_cluster(place: Placement, roles: Sequence[Role]) -> tuple[Placement, tuple[Role, ...]]:
     """Names for every part's host: those of the suite, and else h1, h2, ..., each a host of its
     own.
     """
@@ -270,7 +270,7 @@ def check_references(server: Settings, load: Settings, roles: Sequence[Role], *,
                 )
 
 
-def paths(place: Place, roles: Sequence[Role], load: Settings) -> list[tuple[str, str]]:
+def paths(place: Placement, roles: Sequence[Role], load: Settings) -> list[tuple[str, str]]:
     """Between which hosts the generators, forwarders and commands talk: from, to, each pair
     once.
     """

@@ -128,7 +128,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Placement:
     """Where the server and the generators run."""
 
     server: str | None = None
@@ -210,7 +210,7 @@ class Suite:
     network: Mapping[str, object] | None = None
     """The network between hosts, before the matrix has been applied; None for the local host
     alone."""
-    place: Place = field(default_factory=Place)
+    place: Placement = field(default_factory=Placement)
     """Where server and generators run, as far as the suite says."""
     roles: tuple[Role, ...] = ()
     """Further parts."""
@@ -258,7 +258,7 @@ class Point:
     """The emulated network of this point; None on a cluster, whose network is what it is."""
     addresses: int = 1
     """On a cluster: how many of a host's addresses its generator rotates through."""
-    place: Place = field(default_factory=Place)
+    place: Placement = field(default_factory=Placement)
     """Where server and generators run."""
     roles: tuple[Role, ...] = ()
     """Further parts, each with its host."""
