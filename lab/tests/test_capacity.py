@@ -22,7 +22,7 @@ from conftest import FAKE, Lab
 from scipy import special
 
 from plimsoll_lab.cli.capacity import VERB
-from plimsoll_lab.cli.capacity_question import read_question
+from plimsoll_lab.cli.capacity_question import read_capacity_question
 from plimsoll_lab.stats.backlog import BATCHES, CONFIDENCE, STUDENT, batch_growth
 from plimsoll_lab.stats.capacity import (
     CONFIRMATIONS,
@@ -364,7 +364,7 @@ def test_a_query_is_a_part_of_what_is_asked_for() -> None:
     VERB.arguments(parser)
     url = "http://127.0.0.1:{port}/find?q=1&n=20#top"
     words = ["http", url, "--command", "x {port}", "--ready", "tcp:{port}", "--limit", "response_time.p99 < 1s"]
-    asked = tomllib.loads(read_question(parser.parse_args(words)).text)
+    asked = tomllib.loads(read_capacity_question(parser.parse_args(words)).text)
     assert asked["load"]["path"] == "/find?q=1&n=20"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import SUITE, Lab
 
-from plimsoll_lab.experiment.plan import Request, reproducing_command
+from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -76,7 +76,7 @@ def test_a_secret_is_found_in_quotes_too(secret: str) -> None:
     header = f"X-Api-Key: {secret}"
     text = json.dumps([header])
     found = plan(header=text)
-    request = Request(suite="one.toml", changes={"load.header": (header,), "load.target": header})
+    request = RunRequest(suite="one.toml", changes={"load.header": (header,), "load.target": header})
     command = reproducing_command(request, found.seed)
     assert "1234" in f"{text}{command}" or "slash" in f"{text}{command}"
     hidden = str(redact([text, command], secrets_of(found)))

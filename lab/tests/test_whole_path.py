@@ -14,7 +14,7 @@ from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
-from plimsoll_lab.experiment.plan import Request, reproducing_command
+from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
 from plimsoll_lab.experiment.run import point_record
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.charts import charts, rows
@@ -37,14 +37,14 @@ connections = 10
 """
 
 
-def asked(folder: Path, text: str, *words: str) -> tuple[Plan, Request]:
+def asked(folder: Path, text: str, *words: str) -> tuple[Plan, RunRequest]:
     """What a command line plans of a suite with these further tables."""
     file = folder / "it.toml"
     file.write_text(HEAD + text)
     return read(str(file), *words)
 
 
-def read(*words: str) -> tuple[Plan, Request]:
+def read(*words: str) -> tuple[Plan, RunRequest]:
     parser = argparse.ArgumentParser()
     add_suite_arguments(parser)
     return read_plan(parser.parse_args(words))

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
-from plimsoll_lab.cli.capacity_question import capacity_arguments, read_question
+from plimsoll_lab.cli.capacity_question import capacity_arguments, read_capacity_question
 from plimsoll_lab.cli.outcome import measure
 from plimsoll_lab.cli.verb import Verb
-from plimsoll_lab.experiment.plan import Request, make_plan
+from plimsoll_lab.experiment.plan import RunRequest, make_plan
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
@@ -20,8 +20,8 @@ from plimsoll_lab.suite.secrets import redact, secrets_of
 
 
 def _capacity(options: argparse.Namespace) -> int:
-    asked = read_question(options)
-    request = Request(suite=CAPACITY_SUITE, out=options.out)
+    asked = read_capacity_question(options)
+    request = RunRequest(suite=CAPACITY_SUITE, out=options.out)
     plan = make_plan(asked.text, source="capacity", directory=str(Path.cwd()), request=request, seed=1)
     binary = find_binary()
     with LocalHost() as host:

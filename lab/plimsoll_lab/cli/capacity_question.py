@@ -24,7 +24,7 @@ Value = str | int | list[str] | list[int] | list[str | int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class CapacityQuestion:
     """How much load a server carries within limits."""
 
     text: str
@@ -57,7 +57,7 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
 
 
-def read_question(options: argparse.Namespace) -> Question:
+def read_capacity_question(options: argparse.Namespace) -> CapacityQuestion:
     """Write the suite; reading it checks the values, so only what a suite cannot say is refused
     here.
     """
@@ -91,7 +91,7 @@ def read_question(options: argparse.Namespace) -> Question:
     lines = [f"name = {_toml(NAME)}", f"question = {_toml(f'How {what} does {subject} carry with {kept}?')}"]
     for table, values in tables.items():
         lines += ["", f"[{table}]", *(f"{_toml(key)} = {_toml(value)}" for key, value in values.items())]
-    return Question(text="\n".join(lines) + "\n", command=_command(options), subject=subject)
+    return CapacityQuestion(text="\n".join(lines) + "\n", command=_command(options), subject=subject)
 
 
 def _toml(value: Value) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from plimsoll_lab.cli.run import run_plan
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan, words_of
 from plimsoll_lab.cli.verb import USAGE, Verb
-from plimsoll_lab.experiment.plan import Request
+from plimsoll_lab.experiment.plan import RunRequest
 from plimsoll_lab.experiment.revision import PREFIX, checked_out, commit_of
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.gate import FILES
@@ -74,7 +74,7 @@ def _command(
     return tuple(word.replace("{dir}", str(folder)) for word in command), PREFIX + commit_of(folder)
 
 
-def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, Request]:
+def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, RunRequest]:
     """The plan, with as many blocks as the stated noise asks for where nobody says how many."""
     from plimsoll_lab.stats.gate import MOST_BLOCKS, blocks_for  # noqa: PLC0415 - loads the statistics
 

@@ -10,7 +10,7 @@ from plimsoll_lab.cli.outcome import enter_networks, measure, open_machines
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
 from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
-from plimsoll_lab.experiment.plan import Request
+from plimsoll_lab.experiment.plan import RunRequest
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.store.folder import new_run
@@ -27,7 +27,7 @@ def _run(options: argparse.Namespace) -> int:
     return run_plan(*read_plan(options), options)
 
 
-def run_plan(plan: Plan, request: Request, options: argparse.Namespace) -> int:
+def run_plan(plan: Plan, request: RunRequest, options: argparse.Namespace) -> int:
     """Measure a plan in a new folder, report it, and return the exit code."""
     binary = find_binary()
     refuse_what_the_binary_refuses(plan, binary)

@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 
-from plimsoll_lab.experiment.plan import CLUSTER, WHOLE_PATH_FLAGS, Request, make_plan
+from plimsoll_lab.experiment.plan import CLUSTER, WHOLE_PATH_FLAGS, RunRequest, make_plan
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.settings import Value
@@ -37,7 +37,7 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None = None) -> tuple[Plan, Request]:
+def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None = None) -> tuple[Plan, RunRequest]:
     """Read and expand the suite as it was asked for; `further` are settings by dotted path."""
     path = shipped.find(options.suite)
     changes: dict[str, Value] = {**(further or {}), **read_settings(options.set)}
@@ -53,7 +53,7 @@ def read_plan(options: argparse.Namespace, further: Mapping[str, Value] | None =
     for text in options.only:
         key, value = _assignment("--only", text)
         only.setdefault(key, []).extend(value.split(","))
-    request = Request(
+    request = RunRequest(
         suite=options.suite,
         changes=changes,
         only=only,

@@ -25,7 +25,7 @@ WHOLE_PATH_FLAGS = {"network.rtt": "--rtt", "network.path_loss": "--loss"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class RunRequest:
     """What a person asked for on the command line, besides the suite itself."""
 
     suite: str
@@ -46,7 +46,7 @@ class Request:
     """The changes that follow from these flags."""
 
 
-def make_plan(text: str, *, source: str, directory: str, request: Request, seed: int) -> Plan:
+def make_plan(text: str, *, source: str, directory: str, request: RunRequest, seed: int) -> Plan:
     """Read and expand a suite as it was asked for; a seed in the suite wins over the drawn one."""
     suite = read_text(text, source=source, directory=directory, changes=request.changes, fast=request.fast)
     return expand(
@@ -57,7 +57,7 @@ def make_plan(text: str, *, source: str, directory: str, request: Request, seed:
     )
 
 
-def reproducing_command(request: Request, seed: int) -> str:
+def reproducing_command(request: RunRequest, seed: int) -> str:
     """The command that makes the same run again, seed included."""
     words = ["plimsoll", "lab", "gate" if request.gate else "run", request.suite, *request.gate]
     for path, value in request.changes.items():
@@ -102,7 +102,7 @@ def _quoted(text: str) -> str:
 def plan_again(record: RunRecord) -> Plan:
     """The plan of a run that has begun, derived anew from its suite and seed."""
     suite, asked = record.suite, record.request
-    request = Request(
+    request = RunRequest(
         suite=asked.suite, changes=asked.changes, only=asked.only, fast=asked.fast, hosts=asked.hosts or ""
     )
     text = suite.text
@@ -126,7 +126,9 @@ def _text_with_secrets(suite: SuiteRecord, asked: RequestRecord) -> str:
     if HIDDEN in json.dumps(asked.to_json()) or not Path(suite.source).is_file():
         raise LabError(f"{begin} does not hold them either; begin a new run")
     text = Path(suite.source).read_text(encoding="utf-8")
-    plain = make_plan(text, source=suite.source, directory=suite.directory, request=Request(suite=suite.source), seed=0)
+    plain = make_plan(
+        text, source=suite.source, directory=suite.directory, request=RunRequest(suite=suite.source), seed=0
+    )
     if redact(text, secrets_of(plain)) != suite.text:
         raise LabError(f"{begin} has changed since; undo the change, or begin a new run")
     return text

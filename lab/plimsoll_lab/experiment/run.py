@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 
 from plimsoll_lab import __version__
 from plimsoll_lab.experiment.events import Events, trial_event
-from plimsoll_lab.experiment.plan import Request, reproducing_command
+from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
 from plimsoll_lab.hosts.binary import binary_digest, binary_version
 from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.hosts.samplers.environment import read_environment
@@ -49,7 +49,7 @@ REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
 
-def begin(folder: RunFolder, plan: Plan, request: Request, binary: str, metering: str) -> RunRecord:
+def begin(folder: RunFolder, plan: Plan, request: RunRequest, binary: str, metering: str) -> RunRecord:
     """Write the run's own record, before the first trial. The folder is one that hides the plan's
     secrets.
     """
