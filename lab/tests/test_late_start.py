@@ -12,7 +12,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.retry import retry_reason
-from plimsoll_lab.trial.stage import alone
+from plimsoll_lab.trial.testbed import local_testbed
 
 SUITE = """
 name = "late"
@@ -39,7 +39,7 @@ repeat = 1
 def test_a_start_that_came_too_late_has_its_code_and_is_made_again() -> None:
     plan = expand(read_text(SUITE, source="late.toml", directory="."), seed=1)
     with LocalHost() as host:
-        late = replace(alone(host), start_in_s=-3600.0)
+        late = replace(local_testbed(host), start_in_s=-3600.0)
         record = run_trial(late, str(FAKE), plan.suite, plan.points[0], plan.trials[0])
     assert record.outcome == "invalid", record.reason
     (doubt,) = record.warnings

@@ -38,7 +38,7 @@ from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.retry import passing_cause, retry_reason
-from plimsoll_lab.trial.stage import Machines, Stage, open_stages
+from plimsoll_lab.trial.testbed import Machines, Testbed, open_testbeds
 
 ATTEMPTS = 2
 """Times a suspect trial is made again: a passing disturbance is over by then, a machine too small
@@ -167,23 +167,23 @@ def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def stages_of(
+def calibrated_testbeds(
     folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str
-) -> Iterator[Mapping[int, Stage]]:
-    """The stage of each point, once the paths of every network have been measured; none where one
-    is untrue.
+) -> Iterator[Mapping[int, Testbed]]:
+    """The testbed of each point, once the paths of every network have been measured. Raises
+    LabError where one is far from what was asked for.
     """
-    with open_stages(machines, binary, plan) as stages:
+    with open_testbeds(machines, binary, plan) as testbeds:
         if isinstance(machines, RayCluster):
             _note_metering(record, machines.metering)
             record.hosts = describe_hosts(machines)
             folder.write_run(record)
-        measured = calibrate(plan, stages)
+        measured = calibrate(plan, testbeds)
         if measured:
             record.calibrations = [*record.calibrations, *measured]
             folder.write_run(record)
             refuse_untrue(measured, plan.points)
-        yield stages
+        yield testbeds
 
 
 def _note_metering(record: RunRecord, metering: str) -> None:
@@ -213,13 +213,13 @@ def describe_hosts(cluster: RayCluster) -> list[HostRecord]:
 
 
 def _measure(
-    folder: RunFolder, stage: Stage, binary: str, plan: Plan, point: Point, planned: PlannedTrial, events: Events
+    folder: RunFolder, testbed: Testbed, binary: str, plan: Plan, point: Point, planned: PlannedTrial, events: Events
 ) -> TrialRecord:
     """Make one measurement, and keep its record, its files and its timeline."""
     records = folder.records(planned.number)
     captures = folder.captures() if plan.suite.capture else None
     outputs = Outputs(captures=captures, records=records, tell=events.tell)
-    trial = run_trial(stage, binary, plan.suite, point, planned, outputs)
+    trial = run_trial(testbed, binary, plan.suite, point, planned, outputs)
     write_timelines(folder.path, records, trial)
     folder.write_trial(trial)
     return trial
@@ -250,14 +250,14 @@ def carry_out(
         left = [planned for planned in plan.trials if planned.number not in done]
         with contextlib.ExitStack() as stack:
             # A run with nothing left to measure needs no network.
-            stages = stack.enter_context(stages_of(folder, record, plan, machines, binary)) if left else {}
+            testbeds = stack.enter_context(calibrated_testbeds(folder, record, plan, machines, binary)) if left else {}
             for place, planned in enumerate(left):
-                point, stage = points[planned.point], stages[planned.point]
+                point, testbed = points[planned.point], testbeds[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
                 started = _started(planned, point, len(plan.trials), coming)
                 events.tell(started)
                 try:
-                    trial = _measure(folder, stage, binary, plan, point, planned, events)
+                    trial = _measure(folder, testbed, binary, plan, point, planned, events)
                 except NoHost as lacking:
                     postponed.append((planned.number, lacking))
                     continue
@@ -271,7 +271,7 @@ def carry_out(
                     budget -= 1
                     events.tell(started | {"again": cause})
                     try:
-                        repeated = _measure(folder, stage, binary, plan, point, planned, events)
+                        repeated = _measure(folder, testbed, binary, plan, point, planned, events)
                     except NoHost:
                         break
                     trial = again(trial, repeated)

@@ -22,7 +22,7 @@ from plimsoll_lab.analysis.search_trial import (
     what_broke,
 )
 from plimsoll_lab.experiment.events import Events, trial_event
-from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, point_record, stages_of
+from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, calibrated_testbeds, point_record
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
@@ -35,7 +35,7 @@ from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.retry import retry_reason
-from plimsoll_lab.trial.stage import Machines, Stage, network_key, place_point
+from plimsoll_lab.trial.testbed import Machines, Testbed, network_key, place_point
 
 CEILING_CONNECTIONS = 64
 """Enough to keep two cores busy, too few to cost anything by their number."""
@@ -82,7 +82,7 @@ class SearchRun:
         self._stored = {trial.number: trial for trial in folder.read_trials()}
         self._stored_null = {trial.number: trial for trial in folder.read_null_trials()}
         self._null_made = 0
-        self._stages: dict[str, Stage] = {}
+        self._testbeds: dict[str, Testbed] = {}
         self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
         self.points: dict[tuple[int, int, float], Point] = {}
@@ -95,8 +95,8 @@ class SearchRun:
         self._write("running")
         bases = {point.number: point for point in self._plan.points}
         try:
-            with stages_of(self._folder, self._record, self._plan, self._host, self._binary) as stages:
-                self._stages = {network_key(base): stages[base.number] for base in self._plan.points}
+            with calibrated_testbeds(self._folder, self._record, self._plan, self._host, self._binary) as testbeds:
+                self._testbeds = {network_key(base): testbeds[base.number] for base in self._plan.points}
                 for number, planned in enumerate(self._plan.trials):
                     self._one(number, bases[planned.point])
             status = "complete"
@@ -205,16 +205,16 @@ class SearchRun:
         load: Settings = {**kept, "connections": SETTLING_CONNECTIONS, "each": 1, "timeout": "30s"}
         suite = replace(self._plan.suite, run=replace(self._plan.suite.run, warm_up=None))
         planned = PlannedTrial(number=0, block=0, point=point.number)
-        run_trial(self._stages[network_key(point)], self._binary, suite, replace(point, load=load), planned)
+        run_trial(self._testbeds[network_key(point)], self._binary, suite, replace(point, load=load), planned)
 
     def _once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
         """One measurement, and how many connections found the listen queue full meanwhile."""
         self._settle(point)
-        stage = place_point(self._stages[network_key(point)], point)
-        server_host = stage.host(point.place.server)
+        testbed = place_point(self._testbeds[network_key(point)], point)
+        server_host = testbed.host(point.place.server)
         before = server_host.counters().get("listen_overflows")
         suite = self._warmed_up(plan.suite, point)
-        trial = run_trial(stage, self._binary, suite, point, planned, Outputs(tell=self._events.tell))
+        trial = run_trial(testbed, self._binary, suite, point, planned, Outputs(tell=self._events.tell))
         after = server_host.counters().get("listen_overflows")
         if before is None or after is None:
             return trial
@@ -277,7 +277,7 @@ class SearchRun:
             server, load = {**server, "synthetic": True}, {**load, "path": "/bytes/64"}
         point = replace(base, server=server, load=load, roles=())
         planned = PlannedTrial(number=self._null_made, block=1, point=base.number)
-        trial = run_trial(self._stages[network_key(point)], self._binary, self._plan.suite, point, planned)
+        trial = run_trial(self._testbeds[network_key(point)], self._binary, self._plan.suite, point, planned)
         self._folder.write_null_trial(trial)
         return trial
 

@@ -19,7 +19,7 @@ from plimsoll_lab.suite.placement import paths
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import FULL_FRAME_BYTES, Topology
 from plimsoll_lab.suite.units import bits_per_s, ratio
-from plimsoll_lab.trial.stage import Stage, network_key
+from plimsoll_lab.trial.testbed import Testbed, network_key
 
 ROUND_TRIP_TOLERATED, GOODPUT_TOLERATED = 0.06, 0.03
 FAR_OFF = 0.1
@@ -30,24 +30,24 @@ ATTEMPTS = 3
 """A passing disturbance of the machine is over by then."""
 
 
-def calibrate(plan: Plan, stages: Mapping[int, Stage]) -> list[CalibrationRecord]:
+def calibrate(plan: Plan, testbeds: Mapping[int, Testbed]) -> list[CalibrationRecord]:
     """A record of each distinct network of a run, with the paths that its parts use."""
     records = []
-    for key, points in _by_network(plan, stages).items():
-        stage = stages[points[0].number]
-        if stage.network is None or stage.topology is None or not key:
+    for key, points in _by_network(plan, testbeds).items():
+        testbed = testbeds[points[0].number]
+        if testbed.network is None or testbed.topology is None or not key:
             continue
         used = dict.fromkeys(pair for point in points for pair in paths(point.place, point.roles, point.load))
-        ready = stage.network.ready
+        ready = testbed.network.ready
         records.append(
             CalibrationRecord.model_validate(
                 {
                     "unix_s": time.time(),
                     "points": [point.number for point in points],
-                    "backend": stage.topology.backend,
+                    "backend": testbed.topology.backend,
                     "large_segments": ready.get("large_segments"),
                     "priority": ready.get("priority"),
-                    "paths": [_calibrate_path(stage, stage.topology, start, end) for start, end in used],
+                    "paths": [_calibrate_path(testbed, testbed.topology, start, end) for start, end in used],
                 }
             )
         )
@@ -74,18 +74,18 @@ def _far_off(path: PathRecord) -> bool:
     return not path.within and (not path.measured.round_trip_us or max(map(abs, off)) >= FAR_OFF)
 
 
-def _by_network(plan: Plan, stages: Mapping[int, Stage]) -> dict[str, list[Point]]:
+def _by_network(plan: Plan, testbeds: Mapping[int, Testbed]) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
     for point in plan.points:
-        if point.number in stages:
+        if point.number in testbeds:
             found.setdefault(network_key(point), []).append(point)
     return found
 
 
-def _calibrate_path(stage: Stage, topology: Topology, start: str, end: str) -> PathRecord:
+def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) -> PathRecord:
     asked_rtt_s = topology.round_trip_s(start, end, frame_bytes=PING_FRAME_BYTES)
     delay_s = topology.round_trip_s(start, end)
-    asked_goodput = asked_goodput_bits_per_s(topology, start, end, whole=_whole(stage))
+    asked_goodput = asked_goodput_bits_per_s(topology, start, end, whole=_whole(testbed))
     asked = AskedRecord(
         one_way_us=topology.one_way_s(start, end) * 1e6,
         round_trip_delay_us=delay_s * 1e6,
@@ -93,8 +93,8 @@ def _calibrate_path(stage: Stage, topology: Topology, start: str, end: str) -> P
         goodput_bits_per_s=asked_goodput,
     )
     for attempt in itertools.count(1):
-        times = stage.hosts[start].round_trips(stage.hosts[end], asked_rtt_s)
-        goodput = _goodput(stage, topology, start, end) if asked_goodput is not None else None
+        times = testbed.hosts[start].round_trips(testbed.hosts[end], asked_rtt_s)
+        goodput = _goodput(testbed, topology, start, end) if asked_goodput is not None else None
         off = OffRecord(
             # Without any delay there is nothing that a round trip could be held against.
             round_trip=statistics.median(times) / asked_rtt_s - 1 if times and delay_s else None,
@@ -133,8 +133,8 @@ def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole:
     return carried * (SEGMENT_BYTES if whole else DATAGRAM_BYTES) / FULL_FRAME_BYTES
 
 
-def _whole(stage: Stage) -> bool:
-    return stage.network is not None and stage.network.ready.get("large_segments") == "whole"
+def _whole(testbed: Testbed) -> bool:
+    return testbed.network is not None and testbed.network.ready.get("large_segments") == "whole"
 
 
 def _told(times: Sequence[float]) -> dict[str, float]:
@@ -149,11 +149,11 @@ def _told(times: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _goodput(stage: Stage, topology: Topology, start: str, end: str) -> float:
-    here, there = stage.hosts[start], stage.hosts[end]
+def _goodput(testbed: Testbed, topology: Topology, start: str, end: str) -> float:
+    here, there = testbed.hosts[start], testbed.hosts[end]
     return here.goodput(
         there,
         round_trip_s=topology.round_trip_s(start, end),
-        rate_bits_per_s=None if _whole(stage) else topology.narrowest_bits_per_s(start, end) or 0.0,
+        rate_bits_per_s=None if _whole(testbed) else topology.narrowest_bits_per_s(start, end) or 0.0,
         lossy=topology.arriving(start, end) < 1,
     )

@@ -25,7 +25,7 @@ from plimsoll_lab.trial.events import events, last_event, unix_s
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live
 from plimsoll_lab.trial.sampling import Sampler
-from plimsoll_lab.trial.stage import Stage
+from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
 
 AFTER_DEATH_S = 2.0
@@ -104,13 +104,13 @@ class Generator:
 
 
 def plan_generators(
-    stage: Stage, binary: str, suite: Suite, point: Point, addresses: Mapping[str, str], records: Path
+    testbed: Testbed, binary: str, suite: Suite, point: Point, addresses: Mapping[str, str], records: Path
 ) -> list[Generator]:
     """Every generator of a trial: those of [load] share it, each of the others has its own."""
     planned = []
     places = point.place.load or (LOCAL,)
     for number, name in enumerate(places):
-        host = stage.host(name)
+        host = testbed.host(name)
         settings = with_log(suite, share(point.load, number, len(places)))
         own = LOAD if number == 0 else f"{LOAD}-{number + 1}"
         command = load_command(host, binary, suite, settings, addresses, own)
@@ -126,7 +126,7 @@ def plan_generators(
         )
     for role in point.roles:
         if role.kind == "load":
-            host = stage.host(role.on)
+            host = testbed.host(role.on)
             settings = with_log(suite, role.settings) if role.measured else role.settings
             command = load_command(host, binary, suite, settings, addresses, role.name)
             command = in_records(with_warm_up(command, suite, settings, role), host, records)
@@ -144,7 +144,7 @@ def plan_generators(
 
 
 def run_loads(
-    stage: Stage,
+    testbed: Testbed,
     server: Process,
     others: Mapping[str, Process],
     generators: Sequence[Generator],
@@ -157,7 +157,7 @@ def run_loads(
     """
     deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as stack:
-        _start(stack, generators, stage.start_in_s)
+        _start(stack, generators, testbed.start_in_s)
         metered = {**others, **{each.name: _process(each) for each in generators if not each.measured}}
         while True:
             now = time.monotonic()
@@ -182,7 +182,7 @@ def run_loads(
                     window.sample(watch.server_host, server, now),
                     watch.sampler.turn({"server": server, **metered}, now),
                 )
-            stage.wait(_watched(server, others, generators, watch.links), pause_s)
+            testbed.wait(_watched(server, others, generators, watch.links), pause_s)
         _stop_rest(generators)
         watch.live.end(window)
 

@@ -54,7 +54,7 @@ from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live, Tell
 from plimsoll_lab.trial.parts import DRAIN_S, Part, Seen, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.sampling import Sampler
-from plimsoll_lab.trial.stage import Stage, as_stage, place_point
+from plimsoll_lab.trial.testbed import Testbed, as_testbed, place_point
 from plimsoll_lab.trial.validity import Judgement, Observation, host_lost, judge, late_start
 from plimsoll_lab.trial.window import Window
 
@@ -72,7 +72,7 @@ class Outputs:
 
 
 def run_trial(
-    place: Host | Stage,
+    place: Host | Testbed,
     binary: str,
     suite: Suite,
     point: Point,
@@ -82,7 +82,7 @@ def run_trial(
     """Make one measurement, whatever comes of it. Raises `NoHost` where a cluster lacks a host for
     it.
     """
-    stage = place_point(as_stage(place), point)
+    testbed = place_point(as_testbed(place), point)
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -91,7 +91,7 @@ def run_trial(
         )
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
-            judgement = _measure(stage, binary, suite, point, seen, file, Live(seen.records, outputs.tell))
+            judgement = _measure(testbed, binary, suite, point, seen, file, Live(seen.records, outputs.tell))
         except TrialFailure as failure:
             judgement = Judgement(outcome="failed", reason=str(failure), warnings=())
         except LateStart as late:
@@ -140,31 +140,31 @@ def run_trial(
 
 
 def _measure(
-    stage: Stage, binary: str, suite: Suite, point: Point, seen: Seen, file: Path | None, live: Live
+    testbed: Testbed, binary: str, suite: Suite, point: Point, seen: Seen, file: Path | None, live: Live
 ) -> Judgement:
     doubts: list[Doubt] = []
-    far = FarHosts(stage.hosts) if stage.cluster is not None else None
+    far = FarHosts(testbed.hosts) if testbed.cluster is not None else None
     with contextlib.ExitStack() as stack:
         if far is not None:
-            refuse_missing_folder(stage.hosts, point, suite.directory)
+            refuse_missing_folder(testbed.hosts, point, suite.directory)
             stack.enter_context(far.prepared(_longest_s(suite, point)))
         addresses: dict[str, str] = {}
         parts: dict[str, Part] = {}
-        for part in start_parts(stack, stage, binary, suite, point, seen, addresses):
+        for part in start_parts(stack, testbed, binary, suite, point, seen, addresses):
             parts[part.name] = part
         server = parts[SERVER].process
-        generators = plan_generators(stage, binary, suite, point, addresses, seen.records)
-        server_host = stage.host(point.place.server)
-        watched = {name: host for name, host in stage.hosts.items() if stage.network is None or name != LOCAL}
+        generators = plan_generators(testbed, binary, suite, point, addresses, seen.records)
+        server_host = testbed.host(point.place.server)
+        watched = {name: host for name, host in testbed.hosts.items() if testbed.network is None or name != LOCAL}
         sampler = Sampler(watched, server_host, addresses[SERVER])
-        watch = Watch(links=LinkMonitor(stage.network), sampler=sampler, server_host=server_host, live=live)
+        watch = Watch(links=LinkMonitor(testbed.network), sampler=sampler, server_host=server_host, live=live)
         capture = stack.enter_context(capturing(server_host, binary, file)) if file is not None else None
         others = {name: part.process for name, part in parts.items() if name != SERVER}
-        if stage.network is not None:
-            others[EMULATOR] = stage.network.emulator
+        if testbed.network is not None:
+            others[EMULATOR] = testbed.network.emulator
         if capture is not None:
             others[CAPTURE] = capture.process
-        run_loads(stage, server, others, generators, _timeout_s(suite, point), seen.window, watch)
+        run_loads(testbed, server, others, generators, _timeout_s(suite, point), seen.window, watch)
         measured = [each for each in generators if each.measured]
         seen.load.update(merge_summaries(binary, measured))
         seen.connections += [each for one in measured for each in _told_connections(one, seen.records)]
@@ -199,7 +199,9 @@ def _measure(
             load_exit=load["exit_code"],
             load_stderr=load["stderr_tail"],
             load_summary=None if printed is None else read_output(LoadSummary, printed, "the generator"),
-            foreign_cores=None if "address" in point.server else _foreign_cores(stage, point, generators, seen.window),
+            foreign_cores=None
+            if "address" in point.server
+            else _foreign_cores(testbed, point, generators, seen.window),
             steal_cores=machine.get("steal_cores"),
             window_s=seen.window.length_s or None,
             lag_s=seen.window.lag_s,
@@ -247,15 +249,15 @@ def _generator_record(generator: Generator, role: Role, window: Window) -> Json:
     }
 
 
-def _foreign_cores(stage: Stage, point: Point, generators: Sequence[Generator], window: Window) -> float | None:
+def _foreign_cores(testbed: Testbed, point: Point, generators: Sequence[Generator], window: Window) -> float | None:
     """CPU of the server's machine that no part of the trial used."""
-    machine = stage.host(point.place.server).machine
+    machine = testbed.host(point.place.server).machine
     here = [
         read_output(LoadSummary, each.summary or {}, each.name)
         for each in generators
         if each.measured and each.host.machine == machine
     ]
-    homes = {role.name: stage.host(role.on) for role in point.roles}
+    homes = {role.name: testbed.host(role.on) for role in point.roles}
     elsewhere = {name for name, host in homes.items() if host.machine != machine}
     return window.foreign_cores(here, elsewhere)
 

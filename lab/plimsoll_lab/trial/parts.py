@@ -22,7 +22,7 @@ from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
 from plimsoll_lab.trial.events import last_event
 from plimsoll_lab.trial.generators import TrialFailure
-from plimsoll_lab.trial.stage import Stage
+from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.validity import ending
 from plimsoll_lab.trial.window import Window
 
@@ -76,7 +76,7 @@ class Part:
 
 def start_parts(
     stack: contextlib.ExitStack,
-    stage: Stage,
+    testbed: Testbed,
     binary: str,
     suite: Suite,
     point: Point,
@@ -87,7 +87,7 @@ def start_parts(
     roles = {role.name: role for role in point.roles}
     for name in start_order(point.server, point.roles, source=suite.source):
         role = roles.get(name)
-        host = stage.host(point.place.server if role is None else role.on)
+        host = testbed.host(point.place.server if role is None else role.on)
         settings = point.server if role is None else role.settings
         command, probe, must_be_ready = _command(host, binary, suite, role, settings, addresses)
         command = in_records(command, host, seen.records)

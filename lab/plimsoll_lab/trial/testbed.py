@@ -1,4 +1,4 @@
-"""Where the parts of a trial run: the local host alone, a rack of hosts with an emulated network
+"""Where the parts of a trial run: the local host alone, several hosts with an emulated network
 between them, or the hosts of a cluster.
 """
 
@@ -24,7 +24,7 @@ has to go there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class Testbed:
     """Hosts by name, and what joins them."""
 
     hosts: Mapping[str, Host]
@@ -51,13 +51,13 @@ Machines = LocalHost | RayCluster
 """What a run has to measure on: this machine, or a cluster."""
 
 
-def place_point(stage: Stage, point: Point) -> Stage:
-    """The stage with the hosts of one point. On a cluster these are given nodes now, as a host may
-    have been lost since; raises `NoHost` where there are too few.
+def place_point(testbed: Testbed, point: Point) -> Testbed:
+    """The testbed with the hosts of one point. On a cluster these are given nodes now, as a host
+    may have been lost since; raises `NoHost` where there are too few.
     """
-    if stage.cluster is None:
-        return stage
-    hosts = stage.cluster.place(names_of(point))
+    if testbed.cluster is None:
+        return testbed
+    hosts = testbed.cluster.place(names_of(point))
     for name, host in hosts.items():
         if len(host.all_addresses) < point.addresses:
             raise LabError(
@@ -66,7 +66,7 @@ def place_point(stage: Stage, point: Point) -> Stage:
                 exit_code=ENVIRONMENT,
             )
         host.addresses = host.all_addresses[: point.addresses]
-    return replace(stage, hosts=hosts)
+    return replace(testbed, hosts=hosts)
 
 
 def names_of(point: Point) -> tuple[str, ...]:
@@ -75,34 +75,34 @@ def names_of(point: Point) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
-def alone(host: Host) -> Stage:
-    """The stage of a suite without a network."""
-    return Stage(hosts={LOCAL: host})
+def local_testbed(host: Host) -> Testbed:
+    """The testbed of a suite without a network."""
+    return Testbed(hosts={LOCAL: host})
 
 
-def as_stage(place: Host | Stage) -> Stage:
-    """A host by itself is a stage."""
-    return place if isinstance(place, Stage) else alone(place)
+def as_testbed(place: Host | Testbed) -> Testbed:
+    """A host by itself is a testbed."""
+    return place if isinstance(place, Testbed) else local_testbed(place)
 
 
 @contextlib.contextmanager
-def open_stages(machines: Machines, binary: str, plan: Plan) -> Iterator[Mapping[int, Stage]]:
-    """A stage for each point, by its number; points whose networks are alike share one."""
+def open_testbeds(machines: Machines, binary: str, plan: Plan) -> Iterator[Mapping[int, Testbed]]:
+    """A testbed for each point, by its number; points whose networks are alike share one."""
     if isinstance(machines, RayCluster):
         names = tuple(dict.fromkeys(name for point in plan.points for name in names_of(point)))
-        stage = Stage(hosts=machines.place(names), cluster=machines, start_in_s=START_FAR_IN_S)
-        yield {point.number: stage for point in plan.points}
+        testbed = Testbed(hosts=machines.place(names), cluster=machines, start_in_s=START_FAR_IN_S)
+        yield {point.number: testbed for point in plan.points}
         return
     local = machines
     with contextlib.ExitStack() as stack:
-        by_network: dict[str, Stage] = {}
-        stages = {}
+        by_network: dict[str, Testbed] = {}
+        testbeds = {}
         for point in plan.points:
             key = network_key(point)
             if key not in by_network:
                 by_network[key] = stack.enter_context(_open(local, binary, point, plan.seed))
-            stages[point.number] = by_network[key]
-        yield stages
+            testbeds[point.number] = by_network[key]
+        yield testbeds
 
 
 def network_key(point: Point) -> str:
@@ -114,13 +114,13 @@ def network_key(point: Point) -> str:
 
 
 @contextlib.contextmanager
-def _open(local: LocalHost, binary: str, point: Point, seed: int) -> Iterator[Stage]:
+def _open(local: LocalHost, binary: str, point: Point, seed: int) -> Iterator[Testbed]:
     topology = point.network
     if topology is None:
-        yield alone(local)
+        yield local_testbed(local)
         return
     addresses = {name: topology.addresses_of(name) for name in topology.hosts}
     # The link's generator takes 64 bits; so does the seed of every run.
     config = topology.link_config(seed=seed)
     with open_network(local, binary, config, addresses, backend=topology.backend) as network:
-        yield Stage(hosts={LOCAL: local, **network.hosts}, network=network, topology=topology)
+        yield Testbed(hosts={LOCAL: local, **network.hosts}, network=network, topology=topology)
