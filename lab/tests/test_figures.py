@@ -12,7 +12,7 @@ from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_l
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Placement, Point
-from plimsoll_lab.trial.figures import Told, sequences, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
 
 SUMMARY: Json = {
@@ -27,7 +27,7 @@ SUMMARY: Json = {
 
 def figures(**changed: object) -> dict[str, float]:
     window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=4.0)
-    told: dict[str, object] = {
+    sources: dict[str, object] = {
         "load": {"summary": SUMMARY},
         "connections": (),
         "server": {"summary": {"peak_connections": 9}},
@@ -48,7 +48,7 @@ def figures(**changed: object) -> dict[str, float]:
     }
     load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
     point = Point(number=0, setting={}, server={}, load=load, place=Placement(server="h1", load=("h2",)))
-    return trial_figures(Told(**{**told, **changed}), point)  # type: ignore[arg-type]
+    return trial_figures(FigureSources(**{**sources, **changed}), point)  # type: ignore[arg-type]
 
 
 def test_what_was_done_stands_beside_what_was_due() -> None:
@@ -72,8 +72,8 @@ def test_the_growth_of_a_backlog_is_told_of_an_open_loop_whose_generators_tell_e
     assert found["backlog_growth.high"] == pytest.approx(0.005)
     twice = figures(load={"summary": summary}, seconds=[growing, growing])
     assert twice["backlog_growth.high"] == pytest.approx(0.01)
-    for seconds, told in (([growing, []], summary), ([growing[:9]], summary), ([growing], SUMMARY)):
-        assert "backlog_growth.high" not in figures(load={"summary": told}, seconds=seconds)
+    for seconds, sources in (([growing, []], summary), ([growing[:9]], summary), ([growing], SUMMARY)):
+        assert "backlog_growth.high" not in figures(load={"summary": sources}, seconds=seconds)
 
 
 def test_a_fetch_bears_its_part_of_what_connecting_took() -> None:

@@ -1,4 +1,4 @@
-"""Every figure of one trial, from what its parts told and what was read of them. Nothing is read
+"""Every figure of one trial, from what its parts printed and what was read of them. Nothing is read
 here.
 """
 
@@ -35,7 +35,7 @@ Figures = dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class FigureSources:
     """The records that a trial's figures are made of."""
 
     load: MeasuredLoadRecord
@@ -58,24 +58,24 @@ class Told:
     """Figures that the suite's limits name."""
 
 
-def trial_figures(told: Told, point: Point) -> Figures:
-    """Each figure by its path; one that nothing told is absent."""
-    printed = _table(told.load, "summary")
+def trial_figures(sources: FigureSources, point: Point) -> Figures:
+    """Each figure by its path; one without a source is absent."""
+    printed = _table(sources.load, "summary")
     figures = pick(printed, (each.name for each in FIGURES))
     summary = read_output(LoadSummary, printed, "the generator")
     if printed:
         figures |= _due(summary, point) | _fetches(summary)
-    figures |= sequences(told.connections) | _backlog(told.seconds, summary)
-    figures |= _statuses(printed, told.asked)
-    figures |= pick({"server": told.server.get("summary")}, (each.name for each in FIGURES))
+    figures |= sequences(sources.connections) | _backlog(sources.seconds, summary)
+    figures |= _statuses(printed, sources.asked)
+    figures |= pick({"server": sources.server.get("summary")}, (each.name for each in FIGURES))
     # Of a server that somebody else runs the cost is not known.
     if "address" not in point.server:
-        figures |= _server_cost(told.window, summary)
+        figures |= _server_cost(sources.window, summary)
     host = point.place.server or LOCAL
-    figures |= _host(told, host) | _network(told, host) | _captured(told.captures)
-    for each in told.roles:
+    figures |= _host(sources, host) | _network(sources, host) | _captured(sources.captures)
+    for each in sources.roles:
         figures |= _part(f"role.{each['name']}", _table(each, "summary"), each)
-    for generator in told.load.get("generators") or ():
+    for generator in sources.load.get("generators") or ():
         own = _table(generator, "summary")
         figures |= _part(f"client.{generator['host']}", own, _table(own, "generator"))
     return figures
@@ -192,17 +192,17 @@ def _server_cost(window: Window, summary: LoadSummary) -> Figures:
     return figures
 
 
-def _host(told: Told, host: str) -> Figures:
+def _host(sources: FigureSources, host: str) -> Figures:
     """Of the server's host: the machine's CPU; the memory of the parts that run there, and of its
     sockets.
     """
     figures: Figures = {}
-    busy = told.window.machine().get("busy_cores")
+    busy = sources.window.machine().get("busy_cores")
     if busy is not None:
         figures["host.cpu_cores"] = busy
-    here = {each["name"] for each in told.roles if (each.get("host") or LOCAL) == host} | {"server"}
+    here = {each["name"] for each in sources.roles if (each.get("host") or LOCAL) == host} | {"server"}
     peaks, loads = [], []
-    for row in (read_output(HostRow, each, "a host") for each in told.hosts.get("timeline") or ()):
+    for row in (read_output(HostRow, each, "a host") for each in sources.hosts.get("timeline") or ()):
         sockets = row.hosts.get(host, {}).get("socket_memory_bytes")
         parts = [row.parts.get(name, {}).get("memory_bytes") for name in here]
         known = [each for each in parts if each is not None]
@@ -217,18 +217,18 @@ def _host(told: Told, host: str) -> Figures:
     return figures
 
 
-def _network(told: Told, host: str) -> Figures:
+def _network(sources: FigureSources, host: str) -> Figures:
     """What TCP and the interface of the server's host counted; on the local host, the whole
     machine's.
     """
-    counters = told.hosts.get("counters", {}).get(host, {})
+    counters = sources.hosts.get("counters", {}).get(host, {})
     figures: Figures = {f"tcp.{name}": counters[name] for name in TCP if name in counters}
     if "packets_sent" in counters:
         # Loopback counts a packet on either side of it.
         received = 0 if host == LOCAL else counters["packets_received"]
         figures["packets"] = counters["packets_sent"] + received
-        if told.window.length_s > 0:
-            figures["packets_per_s"] = figures["packets"] / told.window.length_s
+        if sources.window.length_s > 0:
+            figures["packets_per_s"] = figures["packets"] / sources.window.length_s
     return figures
 
 

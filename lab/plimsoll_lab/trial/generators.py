@@ -36,7 +36,7 @@ message to another machine takes less."""
 BEGIN_S = 0.1
 """The same, whatever their number."""
 STOP_S = 5.0
-"""A generator that is told to stop writes its summary within this."""
+"""A generator that is asked to stop writes its summary within this."""
 TOO_LATE = "that instant has passed"
 """What a generator says that was started after the instant it was to start at."""
 EMULATOR = "link"
@@ -56,8 +56,8 @@ class LateStart(Exception):  # noqa: N818 - an outcome, not an error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watch:
-    """Who watches while the generators run."""
+class Monitors:
+    """What is monitored while the generators run."""
 
     links: LinkMonitor
     """The emulator."""
@@ -66,7 +66,7 @@ class Watch:
     server_host: Host
     """Where the server runs, and the window's clock is read."""
     live: Live
-    """Who looks on."""
+    """Events of the trial."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -96,8 +96,8 @@ class Generator:
     ended: bool = False
     """Whether it has ended."""
     window: dict[str, float] = field(default_factory=dict)
-    """The ends of its window that it has told, by the lab's clock, in seconds since 1970."""
-    seen: Json = field(default_factory=dict)
+    """The ends of its window that it has reported, by the lab's clock, in seconds since 1970."""
+    record: Json = field(default_factory=dict)
     """Its record."""
     connections: list[Json] = field(default_factory=list)
     """What became of each of its connections, where that is asked for."""
@@ -150,7 +150,7 @@ def run_loads(
     generators: Sequence[Generator],
     timeout_s: float,
     window: Window,
-    watch: Watch,
+    monitors: Monitors,
 ) -> None:
     """Run the generators until every measured one has ended, reading usage at the window's ends and
     in between.
@@ -161,30 +161,30 @@ def run_loads(
         metered = {**others, **{each.name: _process(each) for each in generators if not each.measured}}
         while True:
             now = time.monotonic()
-            server.take_lines()  # a foreign server may talk; unread, its pipe would fill and stop it
+            server.take_lines()  # a foreign server may print; a full pipe would stop it
             for process in others.values():
-                if process is not watch.links.emulator:
+                if process is not monitors.links.emulator:
                     process.take_lines()
-            watch.links.listen()
-            _take_turn(generators, server, metered, window, watch)
-            watch.live.turn(window, now)
+            monitors.links.listen()
+            _process_events(generators, server, metered, window, monitors)
+            monitors.live.turn(window, now)
             if all(each.ended for each in generators if each.measured):
                 break
             if server.exit_code() is not None:
                 deadline = min(deadline, now + AFTER_DEATH_S)
             if now > deadline:
-                _give_up(generators, server, timeout_s)
+                _stop_overdue(generators, server, timeout_s)
                 break
             pause_s = deadline - now
             if window.open:
                 pause_s = min(
                     pause_s,
-                    window.sample(watch.server_host, server, now),
-                    watch.sampler.turn({"server": server, **metered}, now),
+                    window.sample(monitors.server_host, server, now),
+                    monitors.sampler.turn({"server": server, **metered}, now),
                 )
-            testbed.wait(_watched(server, others, generators, watch.links), pause_s)
-        _stop_rest(generators)
-        watch.live.end(window)
+            testbed.wait(_awaited(server, others, generators, monitors.links), pause_s)
+        _stop_unmeasured(generators)
+        monitors.live.end(window)
 
 
 def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_in_s: float) -> None:
@@ -196,7 +196,7 @@ def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_i
         each.awaits_start = together and each.measured
         if each.awaits_start:
             command = [*command, "--await-start"]
-        each.seen["command"] = command
+        each.record["command"] = command
         started = each.host.start(command, role=each.name, metered=not each.measured, takes_lines=each.awaits_start)
         each.process = stack.enter_context(started)
 
@@ -225,10 +225,10 @@ def _process(generator: Generator) -> HostProcess:
     return generator.process
 
 
-def _take_turn(
-    generators: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, watch: Watch
+def _process_events(
+    generators: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, monitors: Monitors
 ) -> None:
-    """Hear what each has said, and end those that have ended."""
+    """Process the events of each generator; complete the record of one that has ended."""
     measured = [each for each in generators if each.measured]
     for each in generators:
         if each.ended:
@@ -242,12 +242,12 @@ def _take_turn(
                 at = each.host.own_time(unix_s(event))
                 each.window[kind] = at
                 if kind == "window_opened" and all(kind in one.window for one in measured):
-                    watch.links.begin()
-                    window.begin(watch.server_host, server, metered, at)
-                    watch.sampler.begin({"server": server, **metered})
+                    monitors.links.begin()
+                    window.begin(monitors.server_host, server, metered, at)
+                    monitors.sampler.begin({"server": server, **metered})
                 elif kind == "window_closed" and window.open:
-                    window.end(watch.server_host, server, metered, at)
-                    watch.sampler.end({"server": server, **metered})
+                    window.end(monitors.server_host, server, metered, at)
+                    monitors.sampler.end({"server": server, **metered})
         if code is not None:
             _end(each, code)
     give_start(generators, time.time())
@@ -266,12 +266,12 @@ def _end(generator: Generator, code: int) -> None:
     process = _process(generator)
     generator.ended = True
     stderr = process.stderr_tail()
-    generator.seen.update(exit_code=code, summary=generator.summary, stderr_tail=stderr)
+    generator.record.update(exit_code=code, summary=generator.summary, stderr_tail=stderr)
     if TOO_LATE in stderr:
         raise LateStart(generator.name)
 
 
-def _give_up(generators: Sequence[Generator], server: Process, timeout_s: float) -> None:
+def _stop_overdue(generators: Sequence[Generator], server: Process, timeout_s: float) -> None:
     for each in generators:
         if not each.ended:
             code = _process(each).stop(grace_s=1.0)
@@ -281,8 +281,8 @@ def _give_up(generators: Sequence[Generator], server: Process, timeout_s: float)
         raise TrialFailure(f"the generator did not end within {timeout_s:.0f} s; it was killed")
 
 
-def _stop_rest(generators: Sequence[Generator]) -> None:
-    """Those that are not measured have done their part."""
+def _stop_unmeasured(generators: Sequence[Generator]) -> None:
+    """Stop the generators that are not measured."""
     for each in generators:
         if not each.ended:
             process = _process(each)
@@ -291,10 +291,10 @@ def _stop_rest(generators: Sequence[Generator]) -> None:
             _end(each, code)
 
 
-def _watched(
+def _awaited(
     server: Process, others: Mapping[str, Process], generators: Sequence[Generator], links: LinkMonitor
 ) -> list[Process]:
-    """Who may have something to say; one that has ended would wake the loop for ever."""
+    """The processes to wait for. One that has ended would wake the loop without end."""
     running = [_process(each) for each in generators if not each.ended]
     alive = [each for each in (server, *others.values()) if each is not links.emulator and each.exit_code() is None]
     return running + alive
@@ -306,23 +306,23 @@ def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
     """
     first = generators[0]
     if len(generators) == 1:
-        return first.seen
+        return first.record
     summaries = [_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
     # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what
     # went wrong.
-    told = next((each for each in generators if each.seen["exit_code"] not in {0, 3, 4}), first)
+    decisive = next((each for each in generators if each.record["exit_code"] not in {0, 3, 4}), first)
     return {
-        "command": first.seen["command"],
-        "exit_code": told.seen["exit_code"],
+        "command": first.record["command"],
+        "exit_code": decisive.record["exit_code"],
         "summary": _merge(binary, summaries) if len(summaries) == len(generators) else None,
-        "stderr_tail": told.seen["stderr_tail"],
+        "stderr_tail": decisive.record["stderr_tail"],
         "generators": [
             {
                 "name": each.name,
                 "host": each.host.name,
-                "command": each.seen["command"],
-                "exit_code": each.seen["exit_code"],
-                "stderr_tail": each.seen["stderr_tail"],
+                "command": each.record["command"],
+                "exit_code": each.record["exit_code"],
+                "stderr_tail": each.record["stderr_tail"],
                 "summary": each.summary,
             }
             for each in generators
@@ -345,8 +345,8 @@ def windows_record(generators: Sequence[Generator]) -> Json:
     """When each measured generator's window opened and closed, by the lab's clock, and how far
     apart they opened.
     """
-    told = [each for each in generators if each.measured and each.window]
-    opened = [each.window["window_opened"] for each in told if "window_opened" in each.window]
+    with_window = [each for each in generators if each.measured and each.window]
+    opened = [each.window["window_opened"] for each in with_window if "window_opened" in each.window]
     rows = [
         {
             "generator": each.name,
@@ -354,7 +354,7 @@ def windows_record(generators: Sequence[Generator]) -> Json:
             "opened_unix_s": each.window.get("window_opened"),
             "closed_unix_s": each.window.get("window_closed"),
         }
-        for each in told
+        for each in with_window
     ]
     return {"windows": rows, "start_spread_s": max(opened) - min(opened)} if len(opened) > 1 else {}
 

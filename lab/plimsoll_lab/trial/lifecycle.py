@@ -38,13 +38,13 @@ from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.far_hosts import FarHosts, refuse_missing_folder
-from plimsoll_lab.trial.figures import Told, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
     Generator,
     LateStart,
+    Monitors,
     TrialFailure,
-    Watch,
     merge_summaries,
     plan_generators,
     run_loads,
@@ -52,7 +52,7 @@ from plimsoll_lab.trial.generators import (
 )
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live, Tell
-from plimsoll_lab.trial.parts import DRAIN_S, Part, Seen, cost_of, ended_role, start_parts, stop_parts
+from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.testbed import Testbed, as_testbed, place_point
 from plimsoll_lab.trial.validity import Judgement, Observation, host_lost, judge, late_start
@@ -86,34 +86,34 @@ def run_trial(
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        seen = Seen(
+        partial = PartialRecord(
             records=outputs.records or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-trial-")))
         )
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
-            judgement = _measure(testbed, binary, suite, point, seen, file, Live(seen.records, outputs.tell))
+            judgement = _measure(testbed, binary, suite, point, partial, file, Live(partial.records, outputs.tell))
         except TrialFailure as failure:
             judgement = Judgement(outcome="failed", reason=str(failure), warnings=())
         except LateStart as late:
             judgement = late_start(late.generator)
         except HostLost as lost:
             judgement = host_lost(lost.host, lost.reason)
-    told = Told(
-        load=record_of(MeasuredLoadRecord, seen.load),
-        connections=seen.connections,
-        seconds=seen.seconds,
-        server=record_of(ServerRecord, seen.server),
-        roles=tuple(record_of(RoleRecord, each) for each in seen.roles),
-        hosts=record_of(HostsRecord, seen.hosts | ({"captures": seen.captures} if seen.captures else {})),
-        captures=seen.captures,
-        window=seen.window,
+    sources = FigureSources(
+        load=record_of(MeasuredLoadRecord, partial.load),
+        connections=partial.connections,
+        seconds=partial.seconds,
+        server=record_of(ServerRecord, partial.server),
+        roles=tuple(record_of(RoleRecord, each) for each in partial.roles),
+        hosts=record_of(HostsRecord, partial.hosts | ({"captures": partial.captures} if partial.captures else {})),
+        captures=partial.captures,
+        window=partial.window,
         asked=tuple(limit.figure for limit in suite.limits),
     )
-    every = trial_figures(told, point)
-    figures = without_cut(every, seen.cut)
+    every = trial_figures(sources, point)
+    figures = without_cut(every, partial.cut)
     if judgement.outcome == "ok":
-        summaries = {"load": seen.load.get("summary"), "server": seen.server.get("summary")}
-        captured = {"capture": seen.captures[0].get("summary")} if seen.captures else {}
+        summaries = {"load": partial.load.get("summary"), "server": partial.server.get("summary")}
+        captured = {"capture": partial.captures[0].get("summary")} if partial.captures else {}
         unmet = first_unmet(suite, point, figures, summaries | captured, every.keys() - figures.keys())
         if unmet is not None:
             judgement = Judgement(outcome="failed", reason=unmet, warnings=judgement.warnings)
@@ -128,19 +128,19 @@ def run_trial(
         figures=figures,
         started_unix_s=started_unix_s,
         elapsed_s=time.monotonic() - started,
-        server=told.server,
-        load=told.load,
-        machine=seen.window.machine(),
-        samples=tuple(seen.window.samples),
-        roles=told.roles,
-        network=seen.network or None,
-        cut=seen.cut,
-        hosts=told.hosts,
+        server=sources.server,
+        load=sources.load,
+        machine=partial.window.machine(),
+        samples=tuple(partial.window.samples),
+        roles=sources.roles,
+        network=partial.network or None,
+        cut=partial.cut,
+        hosts=sources.hosts,
     )
 
 
 def _measure(
-    testbed: Testbed, binary: str, suite: Suite, point: Point, seen: Seen, file: Path | None, live: Live
+    testbed: Testbed, binary: str, suite: Suite, point: Point, partial: PartialRecord, file: Path | None, live: Live
 ) -> Judgement:
     doubts: list[Doubt] = []
     far = FarHosts(testbed.hosts) if testbed.cluster is not None else None
@@ -150,47 +150,49 @@ def _measure(
             stack.enter_context(far.prepared(_longest_s(suite, point)))
         addresses: dict[str, str] = {}
         parts: dict[str, Part] = {}
-        for part in start_parts(stack, testbed, binary, suite, point, seen, addresses):
+        for part in start_parts(stack, testbed, binary, suite, point, partial, addresses):
             parts[part.name] = part
         server = parts[SERVER].process
-        generators = plan_generators(testbed, binary, suite, point, addresses, seen.records)
+        generators = plan_generators(testbed, binary, suite, point, addresses, partial.records)
         server_host = testbed.host(point.place.server)
         watched = {name: host for name, host in testbed.hosts.items() if testbed.network is None or name != LOCAL}
         sampler = Sampler(watched, server_host, addresses[SERVER])
-        watch = Watch(links=LinkMonitor(testbed.network), sampler=sampler, server_host=server_host, live=live)
+        monitors = Monitors(links=LinkMonitor(testbed.network), sampler=sampler, server_host=server_host, live=live)
         capture = stack.enter_context(capturing(server_host, binary, file)) if file is not None else None
         others = {name: part.process for name, part in parts.items() if name != SERVER}
         if testbed.network is not None:
             others[EMULATOR] = testbed.network.emulator
         if capture is not None:
             others[CAPTURE] = capture.process
-        run_loads(testbed, server, others, generators, _timeout_s(suite, point), seen.window, watch)
+        run_loads(testbed, server, others, generators, _timeout_s(suite, point), partial.window, monitors)
         measured = [each for each in generators if each.measured]
-        seen.load.update(merge_summaries(binary, measured))
-        seen.connections += [each for one in measured for each in _told_connections(one, seen.records)]
-        seen.roles += [_generator_record(each, each.role, seen.window) for each in generators if each.role is not None]
+        partial.load.update(merge_summaries(binary, measured))
+        partial.connections += [each for one in measured for each in _save_connections(one, partial.records)]
+        partial.roles += [
+            _generator_record(each, each.role, partial.window) for each in generators if each.role is not None
+        ]
         died = server.exit_code()
         if capture is not None:
-            seen.captures.append(capture.stop())
-            doubts += capture_doubts(seen.captures[-1])
+            partial.captures.append(capture.stop())
+            doubts += capture_doubts(partial.captures[-1])
         fallen = ended_role(parts)
-        stop_parts(parts, seen.window)
-        seen.network.update(watch.links.record(seen.window))
-        seen.hosts.update(watch.sampler.record(seen.window.length_s) | windows_record(generators))
+        stop_parts(parts, partial.window)
+        partial.network.update(monitors.links.record(partial.window))
+        partial.hosts.update(monitors.sampler.record(partial.window.length_s) | windows_record(generators))
         if far is not None:
-            doubts += far.collect(seen.records, file)
-            seen.hosts["clocks"], moved = far.clocks()
+            doubts += far.collect(partial.records, file)
+            partial.hosts["clocks"], moved = far.clocks()
             doubts += moved
         # The files of generators on other machines are here only now.
-        seen.seconds += [seconds_of(each.name, seen.records) for each in measured]
-        links = read_output(LinkWindow, seen.network, "the emulator") if seen.network else None
+        partial.seconds += [seconds_of(each.name, partial.records) for each in measured]
+        links = read_output(LinkWindow, partial.network, "the emulator") if partial.network else None
         if links is not None:
-            seen.cut = _cut(seen, point, links, [each.name for each in measured])
+            partial.cut = _cut(partial, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
-    load, ended = record_of(MeasuredLoadRecord, seen.load), record_of(ServerRecord, seen.server)
+    load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
     printed, totals = load["summary"], ended["summary"]
-    machine = seen.window.machine()
+    machine = partial.window.machine()
     return judge(
         Observation(
             server_exit=died,
@@ -201,13 +203,13 @@ def _measure(
             load_summary=None if printed is None else read_output(LoadSummary, printed, "the generator"),
             foreign_cores=None
             if "address" in point.server
-            else _foreign_cores(testbed, point, generators, seen.window),
+            else _foreign_cores(testbed, point, generators, partial.window),
             steal_cores=machine.get("steal_cores"),
-            window_s=seen.window.length_s or None,
-            lag_s=seen.window.lag_s,
+            window_s=partial.window.length_s or None,
+            lag_s=partial.window.lag_s,
             think_s=_think_s(point),
             throttled_s=machine.get("throttled_s"),
-            samples=() if seen.server["metering"] == "proc" else tuple(seen.window.samples),
+            samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
             network=links,
             closed=_is_closed(point),
             doubts=tuple(doubts),
@@ -220,17 +222,17 @@ def _is_closed(point: Point) -> bool:
     return "rate" not in point.load
 
 
-def _cut(seen: Seen, point: Point, links: LinkWindow, generators: Sequence[str]) -> CutRecord | None:
+def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Sequence[str]) -> CutRecord | None:
     """What is known of a trial whose links were at fault; None where they were not."""
-    log = take_log(seen.records, generators, keep=bool(point.load.get("request_log")))
-    window = (seen.window.opened_unix_s, seen.window.closed_unix_s)
-    summary = read_output(LoadSummary, seen.load.get("summary") or {}, "the generator")
+    log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
+    window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
+    summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
     return cut_record(links, window, log, closed=_is_closed(point)) or loss_record(
         links, summary, summary.requests.completed if _is_closed(point) else 0
     )
 
 
-def _told_connections(generator: Generator, records: Path) -> list[Json]:
+def _save_connections(generator: Generator, records: Path) -> list[Json]:
     """What became of each connection of a generator; a line each in the trial's folder too."""
     if generator.connections:
         lines = "".join(json.dumps(each) + "\n" for each in generator.connections)
@@ -244,7 +246,7 @@ def _generator_record(generator: Generator, role: Role, window: Window) -> Json:
         "kind": role.kind,
         "host": generator.host.name,
         "measured": generator.measured,
-        **generator.seen,
+        **generator.record,
         **cost_of(generator.name, window),
     }
 

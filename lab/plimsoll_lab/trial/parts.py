@@ -33,8 +33,8 @@ CONNECT_EVERY_S = 0.005
 
 
 @dataclass(kw_only=True, slots=True)
-class Seen:
-    """What is seen of a trial as it goes on: it is recorded however the trial ends."""
+class PartialRecord:
+    """What is known of a trial while it runs: it is recorded however the trial ends."""
 
     records: Path
     """Where its parts write their files."""
@@ -70,7 +70,7 @@ class Part:
     """None for the server under test."""
     process: Process
     """Its process."""
-    seen: Json
+    record: Json
     """Its record."""
 
 
@@ -80,7 +80,7 @@ def start_parts(
     binary: str,
     suite: Suite,
     point: Point,
-    seen: Seen,
+    partial: PartialRecord,
     addresses: dict[str, str],
 ) -> Iterator[Part]:
     """Start every part but the generators, each once those that it names are ready."""
@@ -90,11 +90,11 @@ def start_parts(
         host = testbed.host(point.place.server if role is None else role.on)
         settings = point.server if role is None else role.settings
         command, probe, must_be_ready = _command(host, binary, suite, role, settings, addresses)
-        command = in_records(command, host, seen.records)
-        record: Json = seen.server if role is None else {"name": name, "kind": role.kind, "host": host.name}
+        command = in_records(command, host, partial.records)
+        record: Json = partial.server if role is None else {"name": name, "kind": role.kind, "host": host.name}
         record["command"] = command
         if role is not None:
-            seen.roles.append(record)
+            partial.roles.append(record)
         started: AbstractContextManager[Process] = (
             host.start(command, role=name, metered=True) if command else external_server()
         )
@@ -110,7 +110,7 @@ def start_parts(
         if must_be_ready:
             who = "the server" if role is None else f"the role {name}"
             addresses[name] = _await_ready(host, process, probe, suite.run.ready_timeout, record, who)
-        yield Part(name=name, role=role, process=process, seen=record)
+        yield Part(name=name, role=role, process=process, record=record)
 
 
 def _command(
@@ -128,16 +128,16 @@ def _command(
     return (*server_command(host, binary, suite, settings, addresses, name), True)
 
 
-def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: float, seen: Json, who: str) -> str:
+def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: float, record: Json, who: str) -> str:
     """The address a part can be connected to."""
     deadline = time.monotonic() + timeout_s
     while (left_s := deadline - time.monotonic()) > 0:
         if probe is not None and host.accepts(probe):
-            seen["ready"] = {"addresses": [probe]}
+            record["ready"] = {"addresses": [probe]}
             return probe
         ready = last_event(process.take_lines(), "ready")
         if ready is not None and probe is None:
-            seen["ready"] = ready
+            record["ready"] = ready
             return _reachable(read_output(Ready, ready, who).addresses[0], host)
         code = process.exit_code()
         if code is not None:
@@ -169,11 +169,11 @@ def stop_parts(parts: Mapping[str, Part], window: Window) -> None:
         lines = part.process.take_lines()
         if code is None:
             code = part.process.stop(grace_s=DRAIN_S)
-        part.seen["exit_code"] = code
-        part.seen["summary"] = last_event(lines + part.process.take_lines(), "summary")
-        part.seen["stderr_tail"] = part.process.stderr_tail()
+        part.record["exit_code"] = code
+        part.record["summary"] = last_event(lines + part.process.take_lines(), "summary")
+        part.record["stderr_tail"] = part.process.stderr_tail()
         if part.role is not None:
-            part.seen.update(cost_of(name, window))
+            part.record.update(cost_of(name, window))
 
 
 def cost_of(name: str, window: Window) -> Json:
