@@ -37,7 +37,6 @@ from plimsoll_lab.trial.capturing import capture_doubts, capturing
 from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
-from plimsoll_lab.trial.far_hosts import FarHosts, refuse_missing_folder
 from plimsoll_lab.trial.figures import FigureSources, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
@@ -53,6 +52,7 @@ from plimsoll_lab.trial.generators import (
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import Live, Tell
 from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
+from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.testbed import Testbed, as_testbed, place_point
 from plimsoll_lab.trial.validity import Judgement, Observation, host_lost, judge, late_start
@@ -143,11 +143,11 @@ def _measure(
     testbed: Testbed, binary: str, suite: Suite, point: Point, partial: PartialRecord, file: Path | None, live: Live
 ) -> Judgement:
     doubts: list[Doubt] = []
-    far = FarHosts(testbed.hosts) if testbed.cluster is not None else None
+    remote = RemoteHosts(testbed.hosts) if testbed.cluster is not None else None
     with contextlib.ExitStack() as stack:
-        if far is not None:
+        if remote is not None:
             refuse_missing_folder(testbed.hosts, point, suite.directory)
-            stack.enter_context(far.prepared(_longest_s(suite, point)))
+            stack.enter_context(remote.prepared(_longest_s(suite, point)))
         addresses: dict[str, str] = {}
         parts: dict[str, Part] = {}
         for part in start_parts(stack, testbed, binary, suite, point, partial, addresses):
@@ -179,9 +179,9 @@ def _measure(
         stop_parts(parts, partial.window)
         partial.network.update(monitors.links.record(partial.window))
         partial.hosts.update(monitors.sampler.record(partial.window.length_s) | windows_record(generators))
-        if far is not None:
-            doubts += far.collect(partial.records, file)
-            partial.hosts["clocks"], moved = far.clocks()
+        if remote is not None:
+            doubts += remote.collect(partial.records, file)
+            partial.hosts["clocks"], moved = remote.clocks()
             doubts += moved
         # The files of generators on other machines are here only now.
         partial.seconds += [seconds_of(each.name, partial.records) for each in measured]

@@ -18,7 +18,7 @@ from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import Topology
 
-START_IN_S, START_FAR_IN_S = 0.6, 2.0
+START_IN_S, START_REMOTE_IN_S = 0.6, 2.0
 """A process is up within some 20 ms, on a busy machine ten times that; on another machine a message
 has to go there."""
 
@@ -90,7 +90,7 @@ def open_testbeds(machines: Machines, binary: str, plan: Plan) -> Iterator[Mappi
     """A testbed for each point, by its number; points whose networks are alike share one."""
     if isinstance(machines, RayCluster):
         names = tuple(dict.fromkeys(name for point in plan.points for name in names_of(point)))
-        testbed = Testbed(hosts=machines.place(names), cluster=machines, start_in_s=START_FAR_IN_S)
+        testbed = Testbed(hosts=machines.place(names), cluster=machines, start_in_s=START_REMOTE_IN_S)
         yield {point.number: testbed for point in plan.points}
         return
     local = machines

@@ -27,7 +27,7 @@ GRACE_S = 10.0
 IN_FOLDER = "{dir}"
 
 
-class FarHosts:
+class RemoteHosts:
     """The hosts of one trial on other machines."""
 
     def __init__(self, hosts: Mapping[str, Host]) -> None:
