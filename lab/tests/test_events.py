@@ -12,7 +12,7 @@ from plimsoll_lab.cli.progress import second
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.store.records import Json, Sample
-from plimsoll_lab.trial.live import Live
+from plimsoll_lab.trial.live import LiveEvents
 from plimsoll_lab.trial.window import Window
 
 SEARCH = """
@@ -44,13 +44,13 @@ def line(second: int, completed: int) -> str:
 
 def test_every_second_is_told_once_and_half_a_line_waits(tmp_path: Path) -> None:
     told: list[Json] = []
-    live, file = Live(tmp_path, told.append), tmp_path / "load.timeseries.jsonl"
+    live, file = LiveEvents(tmp_path, told.append), tmp_path / "load.timeseries.jsonl"
     one, other = line(0, 10), line(1, 0)
     file.write_text(one + other[:20])
-    live.turn(Window(), now=1.0)
-    live.turn(Window(), now=1.1)
+    live.poll(Window(), now=1.0)
+    live.poll(Window(), now=1.1)
     file.write_text(one + other)
-    live.turn(Window(), now=1.6)
+    live.poll(Window(), now=1.6)
     live.end(Window())
     assert [(each["at_s"], each["completed"], each["failed"]) for each in told] == [(0, 10, 3), (1, 0, 3)]
     assert [each["p99_us"] for each in told] == [900.0, None], "a second without a reply has no response time"
@@ -65,7 +65,7 @@ def test_a_second_in_words_is_a_count_as_it_may_be_a_part_of_one() -> None:
 
 def test_the_cost_is_what_was_used_since_the_last_time(tmp_path: Path) -> None:
     told: list[Json] = []
-    live, window = Live(tmp_path, told.append), Window()
+    live, window = LiveEvents(tmp_path, told.append), Window()
     window.samples.append(Sample(at_s=0.0, cpu_s=4.0, memory_bytes=None))
     live.end(window)
     assert told == []
@@ -81,7 +81,7 @@ def test_an_event_is_in_the_folder_without_secrets_and_reaches_every_listener(tm
     heard: list[Json] = []
     folder = new_run(tmp_path, hide=lambda event: json.loads(json.dumps(event).replace("hunter2", "[hidden]")))
     with Events(folder, [heard.append]) as events:
-        events.tell({"event": "trial_started", "point": {"load.header": "hunter2"}})
+        events.publish({"event": "trial_started", "point": {"load.header": "hunter2"}})
         stored = folder.events.read_text()
     assert "hunter2" not in stored
     assert json.loads(stored)["point"] == {"load.header": "[hidden]"}
@@ -93,7 +93,7 @@ def test_a_folder_that_takes_no_events_stops_no_run(tmp_path: Path) -> None:
     folder.events.mkdir()
     heard: list[Json] = []
     with Events(folder, [heard.append]) as events:
-        events.tell({"event": "end", "status": "complete"})
+        events.publish({"event": "end", "status": "complete"})
     assert heard == [{"event": "end", "status": "complete"}]
 
 

@@ -175,7 +175,7 @@ def test_what_is_expensive_is_read_so_seldom_that_it_keeps_to_its_share(monkeypa
     apart = round(0.01 / EXPENSIVE_SHARE)
     asked = []
     for second in range(1, 2 * apart + 1):
-        sampler.turn(parts, 100.0 + second)
+        sampler.poll(parts, 100.0 + second)
         asked.append(agent.expensive)
     assert apart > 2
     assert asked == [1] * (apart - 1) + [2] * apart + [3]

@@ -50,8 +50,8 @@ def measure(
         progress = SearchProgress(plan.suite.search, quiet=quiet)
     else:
         progress = Progress(plan, folder, quiet=quiet, json_lines=options.json)
-    with Events(folder, [progress.hear]) as events:
-        events.tell(_begins(plan, folder))
+    with Events(folder, [progress.on_event]) as events:
+        events.publish(_begins(plan, folder))
         if plan.suite.search is not None:
             from plimsoll_lab.experiment.search_run import SearchRun  # noqa: PLC0415 - loads the search
 
@@ -61,7 +61,7 @@ def measure(
         if isinstance(progress, Progress):
             progress.close()
         code = report_run(folder, options)
-        events.tell({"event": "reported", "report": folder.report.name})
+        events.publish({"event": "reported", "report": folder.report.name})
     _write_gate(folder, options)
     return code if interrupted is None else 128 + interrupted.number
 

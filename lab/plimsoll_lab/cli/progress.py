@@ -46,7 +46,7 @@ class SecondEvent(BaseModel):
 
 
 class Progress:
-    """Hears every event; writes to stderr, and with `--json` an event a trial to stdout."""
+    """Takes every event; writes to stderr, and with `--json` an event a trial to stdout."""
 
     def __init__(self, plan: Plan, folder: RunFolder, *, quiet: bool, json_lines: bool) -> None:
         self._plan = plan
@@ -62,7 +62,7 @@ class Progress:
                 f"{folder.path}: {plan.suite.name}, {about}, {formatting.duration(predicted_s(plan))}", file=sys.stderr
             )
 
-    def hear(self, event: Json) -> None:
+    def on_event(self, event: Json) -> None:
         """Show what an event says."""
         if event["event"] == "trial":
             self._trial(event)
@@ -103,7 +103,7 @@ class SearchProgress:
     def __init__(self, search: SearchSettings, *, quiet: bool) -> None:
         self._key, self._over, self._quiet = search.key, search.over, quiet
 
-    def hear(self, event: Json) -> None:
+    def on_event(self, event: Json) -> None:
         """Say that a trial is on disk, and what it missed."""
         if self._quiet or event["event"] != "trial":
             return

@@ -54,7 +54,7 @@ class Events:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def tell(self, event: Json) -> None:
+    def publish(self, event: Json) -> None:
         """Write one event, and pass it on."""
         if self._file is not None:
             line = json.dumps(self._hide(event | {"unix_s": time.time()}), ensure_ascii=False)

@@ -218,7 +218,7 @@ def _measure(
     """Make one measurement, and keep its record, its files and its timeline."""
     records = folder.records(planned.number)
     captures = folder.captures() if plan.suite.capture else None
-    outputs = Outputs(captures=captures, records=records, tell=events.tell)
+    outputs = Outputs(captures=captures, records=records, notify=events.publish)
     trial = run_trial(testbed, binary, plan.suite, point, planned, outputs)
     write_timelines(folder.path, records, trial)
     folder.write_trial(trial)
@@ -255,7 +255,7 @@ def carry_out(
                 point, testbed = points[planned.point], testbeds[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
                 started = _started(planned, point, len(plan.trials), coming)
-                events.tell(started)
+                events.publish(started)
                 try:
                     trial = _measure(folder, testbed, binary, plan, point, planned, events)
                 except NoHost as lacking:
@@ -269,7 +269,7 @@ def carry_out(
                     and budget > 0
                 ):
                     budget -= 1
-                    events.tell(started | {"again": cause})
+                    events.publish(started | {"again": cause})
                     try:
                         repeated = _measure(folder, testbed, binary, plan, point, planned, events)
                     except NoHost:
@@ -277,7 +277,7 @@ def carry_out(
                     trial = again(trial, repeated)
                     folder.write_trial(trial)
                 made.append(trial)
-                events.tell(trial_event(trial, len(plan.trials)))
+                events.publish(trial_event(trial, len(plan.trials)))
         if postponed:
             numbers = ", ".join(str(number) for number, _ in postponed)
             raise NoHost(f"trials {numbers} could not be made: {postponed[-1][1]}", exit_code=ENVIRONMENT)
@@ -288,7 +288,7 @@ def carry_out(
     finally:
         record.status, record.finished_unix_s = status, time.time()
         folder.write_run(record)
-        events.tell({"event": "end", "status": status})
+        events.publish({"event": "end", "status": status})
     return interrupted
 
 

@@ -104,7 +104,7 @@ class SearchRun:
             status, interrupted = "interrupted", signal
         finally:
             self._write(status)
-            self._events.tell({"event": "end", "status": status})
+            self._events.publish({"event": "end", "status": status})
         return interrupted
 
     def _one(self, number: int, base: Point) -> None:
@@ -180,12 +180,12 @@ class SearchRun:
             )
         if trial is None:
             about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
-            self._events.tell({"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []})
+            self._events.publish({"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []})
             trial = self._trial(self._plan, point, planned, made)
             missed = broken_by(trial, self._plan.suite) if loss_ratio(trial, self._plan.suite) else ""
             self.trials.append(trial)
             left_s = self._left_s(hunt)
-            self._events.tell(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
+            self._events.publish(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
         else:
             self.trials.append(trial)
         self.searches[search].trials = made + 1
@@ -214,7 +214,7 @@ class SearchRun:
         server_host = testbed.host(point.place.server)
         before = server_host.counters().get("listen_overflows")
         suite = self._warmed_up(plan.suite, point)
-        trial = run_trial(testbed, self._binary, suite, point, planned, Outputs(tell=self._events.tell))
+        trial = run_trial(testbed, self._binary, suite, point, planned, Outputs(notify=self._events.publish))
         after = server_host.counters().get("listen_overflows")
         if before is None or after is None:
             return trial

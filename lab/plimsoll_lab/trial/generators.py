@@ -23,7 +23,7 @@ from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_log, with_warm_up
 from plimsoll_lab.trial.events import events, last_event, unix_s
 from plimsoll_lab.trial.link_monitor import LinkMonitor
-from plimsoll_lab.trial.live import Live
+from plimsoll_lab.trial.live import LiveEvents
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
@@ -65,7 +65,7 @@ class Monitors:
     """The hosts."""
     server_host: Host
     """Where the server runs, and the window's clock is read."""
-    live: Live
+    live: LiveEvents
     """Events of the trial."""
 
 
@@ -167,7 +167,7 @@ def run_loads(
                     process.take_lines()
             monitors.links.listen()
             _process_events(generators, server, metered, window, monitors)
-            monitors.live.turn(window, now)
+            monitors.live.poll(window, now)
             if all(each.ended for each in generators if each.measured):
                 break
             if server.exit_code() is not None:
@@ -180,7 +180,7 @@ def run_loads(
                 pause_s = min(
                     pause_s,
                     window.sample(monitors.server_host, server, now),
-                    monitors.sampler.turn({"server": server, **metered}, now),
+                    monitors.sampler.poll({"server": server, **metered}, now),
                 )
             testbed.wait(_awaited(server, others, generators, monitors.links), pause_s)
         _stop_unmeasured(generators)

@@ -50,7 +50,7 @@ from plimsoll_lab.trial.generators import (
     windows_record,
 )
 from plimsoll_lab.trial.link_monitor import LinkMonitor
-from plimsoll_lab.trial.live import Live, Tell
+from plimsoll_lab.trial.live import LiveEvents, Notify
 from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
@@ -67,8 +67,8 @@ class Outputs:
     """A folder that packets are captured into; without it, none are."""
     records: Path | None = None
     """A folder for the files that the trial's parts write; without it, they are not kept."""
-    tell: Tell | None = None
-    """Hears of every second while the trial runs."""
+    notify: Notify | None = None
+    """Takes an event for every second while the trial runs."""
 
 
 def run_trial(
@@ -91,7 +91,9 @@ def run_trial(
         )
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
-            judgement = _measure(testbed, binary, suite, point, partial, file, Live(partial.records, outputs.tell))
+            judgement = _measure(
+                testbed, binary, suite, point, partial, file, LiveEvents(partial.records, outputs.notify)
+            )
         except TrialFailure as failure:
             judgement = Judgement(outcome="failed", reason=str(failure), warnings=())
         except LateStart as late:
@@ -140,7 +142,13 @@ def run_trial(
 
 
 def _measure(
-    testbed: Testbed, binary: str, suite: Suite, point: Point, partial: PartialRecord, file: Path | None, live: Live
+    testbed: Testbed,
+    binary: str,
+    suite: Suite,
+    point: Point,
+    partial: PartialRecord,
+    file: Path | None,
+    live: LiveEvents,
 ) -> Judgement:
     doubts: list[Doubt] = []
     remote = RemoteHosts(testbed.hosts) if testbed.cluster is not None else None

@@ -10,7 +10,7 @@ from plimsoll_lab.store.program_output import Second, read_output
 from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.trial.window import Window
 
-Tell = Callable[[Json], None]
+Notify = Callable[[Json], None]
 """Takes an event: a record with the key `event`."""
 EVERY_S = 0.5
 """Between two looks at the files: generators write a line a second."""
@@ -18,31 +18,31 @@ SUFFIX = ".timeseries.jsonl"
 """The end of the name of a generator's file of seconds."""
 
 
-class Live:
-    """Follows one trial, and tells of each second once."""
+class LiveEvents:
+    """Follows one trial, and sends an event for each second once."""
 
-    def __init__(self, records: Path, tell: Tell | None) -> None:
-        self._records, self._tell = records, tell
+    def __init__(self, records: Path, notify: Notify | None) -> None:
+        self._records, self._notify = records, notify
         self._due_at = 0.0
         self._read: dict[Path, int] = {}
         self._sample = Sample(at_s=0.0, cpu_s=0.0, memory_bytes=None)
 
-    def turn(self, window: Window, now: float) -> None:
-        """Tell what is new, where it is time to look. `now` is in seconds."""
-        if self._tell is None or now < self._due_at:
+    def poll(self, window: Window, now: float) -> None:
+        """Send what is new, where it is time to look. `now` is in seconds."""
+        if self._notify is None or now < self._due_at:
             return
         self._due_at = now + EVERY_S
         self.end(window)
 
     def end(self, window: Window) -> None:
-        """Tell what is new."""
-        if self._tell is None:
+        """Send what is new."""
+        if self._notify is None:
             return
         for file in sorted(self._records.glob(f"*{SUFFIX}")):
             for line in self._lines(file):
-                self._tell(second_event(read_output(Second, line, "a generator"), file.name.removesuffix(SUFFIX)))
+                self._notify(second_event(read_output(Second, line, "a generator"), file.name.removesuffix(SUFFIX)))
         if window.samples:
-            self._cost(window.samples, self._tell)
+            self._cost(window.samples, self._notify)
 
     def _lines(self, file: Path) -> list[Json]:
         """The whole lines that a generator has added; half a line waits for its other half."""
@@ -53,7 +53,7 @@ class Live:
         self._read[file] = self._read.get(file, 0) + len(whole)
         return [json.loads(line) for line in whole.splitlines()]
 
-    def _cost(self, samples: list[Sample], tell: Tell) -> None:
+    def _cost(self, samples: list[Sample], notify: Notify) -> None:
         """The server's CPU since the last time, in cores."""
         if self._sample.at_s == 0.0:
             self._sample = samples[0]
@@ -61,7 +61,7 @@ class Live:
         if last.at_s - before.at_s >= EVERY_S:
             cores = (last.cpu_s - before.cpu_s) / (last.at_s - before.at_s)
             cost = {"at_s": last.at_s, "server_cpu_cores": cores, "server_memory_bytes": last.memory_bytes}
-            tell({"event": "cost", **cost})
+            notify({"event": "cost", **cost})
             self._sample = last
 
 

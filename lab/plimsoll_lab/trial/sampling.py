@@ -48,7 +48,7 @@ class Sampler:
         self._own_s = time.process_time()
         self._first = self._sample(parts, self._opened_at, counters=True, expensive=True)
 
-    def turn(self, parts: Mapping[str, Process], now: float) -> float:
+    def poll(self, parts: Mapping[str, Process], now: float) -> float:
         """Read where it is due; seconds until the next."""
         if now >= self._due_at:
             self._due_at = now + EVERY_S
