@@ -62,7 +62,7 @@ class Process(Protocol):
 
 
 @runtime_checkable
-class Watching(Connection, Protocol):
+class NotifyingConnection(Connection, Protocol):
     """A connection to another machine: what processes do there is told as it happens, and not asked
     for again and again.
     """
@@ -73,7 +73,7 @@ class Watching(Connection, Protocol):
     def is_watched(self, process: int) -> bool:
         """Whether news of a process would be delivered; takes what has come meanwhile."""
 
-    def wait_any(self, others: Sequence[Watching], timeout_s: float) -> None:
+    def wait_any(self, others: Sequence[NotifyingConnection], timeout_s: float) -> None:
         """Sleep until news has been delivered of one of several connections, or the time is
         over.
         """
@@ -94,18 +94,18 @@ class HostProcess:
 
     def take_lines(self) -> list[str]:
         """The whole lines it has printed to stdout since the last call."""
-        self._look()
+        self._poll()
         lines, self._lines = self._lines, []
         return lines
 
     def exit_code(self) -> int | None:
         """None while it runs; a negative number is the signal that ended it."""
-        self._look()
+        self._poll()
         return self._code
 
     def stderr_tail(self) -> str:
         """The end of what it has printed to stderr."""
-        self._look()
+        self._poll()
         return self._stderr
 
     def stop(self, *, grace_s: float) -> int:
@@ -133,9 +133,9 @@ class HostProcess:
         """Whether it has lines that were not taken, or has ended."""
         return bool(self._lines) or self._code is not None
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         # The report of its end holds every line that was left, so there is nothing more to ask for.
-        if isinstance(self.connection, Watching) and self.connection.is_watched(self.number):
+        if isinstance(self.connection, NotifyingConnection) and self.connection.is_watched(self.number):
             return
         if self._code is None:
             for report in self.connection.ask(Await(processes=(self.number,), timeout_s=0.0)):
@@ -279,7 +279,7 @@ def wait_for_any(processes: Sequence[Process], timeout_s: float) -> None:
 def _watch_all(groups: Iterable[Sequence[HostProcess]], timeout_s: float) -> bool:
     """Wait for news from other machines; whether all of these agents can tell any."""
     far = [(group[0].connection, tuple(group)) for group in groups]
-    watching = [connection for connection, _ in far if isinstance(connection, Watching)]
+    watching = [connection for connection, _ in far if isinstance(connection, NotifyingConnection)]
     if len(watching) < len(far):
         return False
     for connection, (_, group) in zip(watching, far, strict=True):
@@ -294,7 +294,7 @@ def _deliver(processes: Sequence[HostProcess], reports: Sequence[Report]) -> Non
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class UsageSnapshot:
     """What the parts of a trial and the server's machine have used, at one moment."""
 
     at_unix_s: float
@@ -309,7 +309,7 @@ class Reading:
     """The whole machine."""
 
 
-def read_usage(host: Host, server: Process, others: Mapping[str, Process], *, thorough: bool) -> Reading:
+def read_usage(host: Host, server: Process, others: Mapping[str, Process], *, thorough: bool) -> UsageSnapshot:
     """Read the server's tree first, then its machine and the other parts, with one message to each
     agent.
     """
@@ -329,7 +329,7 @@ def read_usage(host: Host, server: Process, others: Mapping[str, Process], *, th
         found |= {name: reading.usages[number] for number, name in names.items()}
     if first is None:
         raise AssertionError("the server's host has an agent")
-    return Reading(
+    return UsageSnapshot(
         at_unix_s=first.at_unix_s - host.clock_offset_s,
         at_s=first.at_s,
         server=first.usages[own] if own is not None else Usage(cpu_s=0.0, memory_bytes=None),

@@ -44,7 +44,7 @@ SO_TIMESTAMPNS = 35
 """asm-generic/socket.h; the same on x86-64 and AArch64."""
 
 
-class End(Protocol):
+class PathEnd(Protocol):
     """One end of a path."""
 
     name: str
@@ -101,7 +101,7 @@ def _echo_request(identity: int, number: int) -> bytes:
     return struct.pack("!BBHHH", 8, 0, ~(total + (total >> 16)) & 0xFFFF, identity, number) + body
 
 
-def udp_goodput(here: End, there: End, rate: float, round_trip_s: float, *, lossy: bool) -> float:
+def udp_goodput(here: PathEnd, there: PathEnd, rate: float, round_trip_s: float, *, lossy: bool) -> float:
     """Payload bits a second that reach the other host's interface, while more is sent than fits."""
     datagram = bytes(DATAGRAM_BYTES)
     per_s = OVERLOAD * rate / (8 * FULL_FRAME_BYTES)
@@ -136,7 +136,7 @@ def udp_goodput(here: End, there: End, rate: float, round_trip_s: float, *, loss
     return (last - first) * DATAGRAM_BYTES * 8 / (last_at - first_at)
 
 
-def _next_arrival(there: End, meanwhile: Callable[[], None]) -> tuple[int, float]:
+def _next_arrival(there: PathEnd, meanwhile: Callable[[], None]) -> tuple[int, float]:
     """How many packets have arrived, at the moment that one has: a slow link lets few through."""
     before = _arrived(there)
     while True:
@@ -146,7 +146,7 @@ def _next_arrival(there: End, meanwhile: Callable[[], None]) -> tuple[int, float
             return now, time.monotonic()
 
 
-def _arrived(there: End) -> int:
+def _arrived(there: PathEnd) -> int:
     """Packets that the host's interface has received (proc_net_dev: the second figure)."""
     for line in Path(f"/proc/{there.namespace_pid or 'self'}/net/dev").read_text(encoding="ascii").splitlines():
         name, _, figures = line.partition(":")
@@ -155,7 +155,7 @@ def _arrived(there: End) -> int:
     raise LabError(f"{there.name} has no interface {there.interface}: it was taken away; run again")
 
 
-def tcp_goodput(here: End, there: End, round_trip_s: float) -> float:
+def tcp_goodput(here: PathEnd, there: PathEnd, round_trip_s: float) -> float:
     """Payload bits a second that several connections carry together."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(there.socket(socket.AF_INET, socket.SOCK_STREAM))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plimsoll_lab.hosts.host import Watching
+from plimsoll_lab.hosts.host import NotifyingConnection
 from plimsoll_lab.hosts.messages import AnswerT, Await, Message, ReadClock, ReadUsage, Report, Stop, TakeSample
 from plimsoll_lab.problem import HostLost, LabError
 
@@ -92,7 +92,7 @@ class RayConnection:
         self._take_ready([self])
         return True
 
-    def wait_any(self, others: Sequence[Watching], timeout_s: float) -> None:
+    def wait_any(self, others: Sequence[NotifyingConnection], timeout_s: float) -> None:
         """Sleep until news has been delivered of one of several connections, or the time is over.
         Raises `HostLost` where one of them has gone.
         """
@@ -100,7 +100,7 @@ class RayConnection:
         deadline = time.monotonic() + timeout_s
         while True:
             for each in connections:
-                each._look_for_a_sign()  # noqa: SLF001 - of the same class
+                each._probe_liveness()  # noqa: SLF001 - of the same class
             left_s = deadline - time.monotonic()
             opened = [each._open for each in connections if each._open is not None]  # noqa: SLF001
             pause_s = max(0.0, min(left_s, LOOK_S))
@@ -148,17 +148,17 @@ class RayConnection:
             ready, _ = self._ray.wait([reference], timeout=LOOK_S)
             if ready:
                 break
-            self._look_for_a_sign()
+            self._probe_liveness()
             if time.monotonic() > deadline:
-                raise self._lose(f"its agent did not answer within {most_s:.0f} s")
+                raise self._mark_lost(f"its agent did not answer within {most_s:.0f} s")
         try:
             result: object = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            raise self._lose(_in_a_line(error)) from None
+            raise self._mark_lost(_in_a_line(error)) from None
         self._heard_at = time.monotonic()
         return result
 
-    def _look_for_a_sign(self) -> None:
+    def _probe_liveness(self) -> None:
         if self._lost is not None:
             raise self._lost
         now = time.monotonic()
@@ -168,11 +168,11 @@ class RayConnection:
                 sign, self._sign = self._sign, None
                 self._result(sign, ANSWER_S)
             elif now - self._sign_asked_at > LOST_S:
-                raise self._lose(f"no answer for {now - self._heard_at:.1f} s")
+                raise self._mark_lost(f"no answer for {now - self._heard_at:.1f} s")
         elif now - self._heard_at > SILENT_S:
             self._sign, self._sign_asked_at = self._actor.ping.remote(), now
 
-    def _lose(self, reason: str) -> HostLost:
+    def _mark_lost(self, reason: str) -> HostLost:
         self._lost = HostLost(self.name, reason)
         return self._lost
 

@@ -55,7 +55,7 @@ _SYNTHETIC = re.compile(r"/(?:bytes|burn/(?P<burn>[^/]+))/(?P<size>\d+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exchange:
+class RequestCost:
     """What one request of a load asks of links and server."""
 
     sent_bytes: int
@@ -129,7 +129,7 @@ def requests_per_s(point: Point) -> float:
     if "rate" in load:
         low, _, high = str(load["rate"]).partition(":")
         return max(1e-3, (units.count(low) + units.count(high or low)) / 2)
-    count, asked, other = connections(load), _exchange(point, load), _saturation(point)
+    count, asked, other = connections(load), _request_cost(point, load), _saturation(point)
     think_s = duration_s(str(load.get("think", "0")).removeprefix("exp:"))
     alone_s = think_s + _alone_s(point, asked)
     rates = [_cpu_rate(point, asked, other, count, think_s)]
@@ -144,7 +144,7 @@ def requests_per_s(point: Point) -> float:
     return min(rates)
 
 
-def _cpu_rate(point: Point, asked: Exchange, other: Saturation, count: int, think_s: float) -> float:
+def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, think_s: float) -> float:
     """What the CPUs leave to the measured load."""
     bytes_per_s = BYTES_PER_S if point.network is None else LINKED_BYTES_PER_S
     base_s = 1 / BUSY_RATE + (asked.sent_bytes + asked.received_bytes) / bytes_per_s
@@ -163,16 +163,16 @@ def _loops(point: Point) -> int:
     return min(CORES, units.count(str(point.server.get("workers", CORES))))
 
 
-def _exchange(point: Point, load: Settings) -> Exchange:
+def _request_cost(point: Point, load: Settings) -> RequestCost:
     work_s = duration_s(str(point.server.get("work", "0")))
     if load.get("protocol", point.server.get("protocol")) == "http":
         found = _SYNTHETIC.fullmatch(str(load.get("path", "")))
         if found is None:
-            return Exchange(sent_bytes=0, received_bytes=0, work_s=work_s)
+            return RequestCost(sent_bytes=0, received_bytes=0, work_s=work_s)
         burnt_s = duration_s(found["burn"]) if found["burn"] else 0.0
-        return Exchange(sent_bytes=0, received_bytes=int(found["size"]), work_s=work_s + burnt_s)
+        return RequestCost(sent_bytes=0, received_bytes=int(found["size"]), work_s=work_s + burnt_s)
     size = units.size_bytes(str(load.get("size", 64)))
-    return Exchange(sent_bytes=size, received_bytes=size, work_s=work_s)
+    return RequestCost(sent_bytes=size, received_bytes=size, work_s=work_s)
 
 
 def _saturation(point: Point) -> Saturation:
@@ -182,7 +182,7 @@ def _saturation(point: Point) -> Saturation:
         if role.kind != LOAD or role.measured or not {"rate", "think"}.isdisjoint(role.settings):
             continue
         aims = [name for name, _ in references(role.settings)] or [SERVER]
-        asked, count = _exchange(point, role.settings), connections(role.settings)
+        asked, count = _request_cost(point, role.settings), connections(role.settings)
         if SERVER in aims and asked.work_s:
             found = Saturation(
                 connections=found.connections + count,
@@ -192,7 +192,7 @@ def _saturation(point: Point) -> Saturation:
     return found
 
 
-def _alone_s(point: Point, asked: Exchange) -> float:
+def _alone_s(point: Point, asked: RequestCost) -> float:
     """What a request takes with the links and the server to itself."""
     forth, back = _path(point), _path(point, back=True)
     round_trip_s = sum(duration_s(str(shape.get("delay", "0"))) for shape in (*forth, *back))
@@ -204,7 +204,7 @@ def _alone_s(point: Point, asked: Exchange) -> float:
     return _trips(point, asked) * round_trip_s + sending_s + asked.work_s
 
 
-def _trips(point: Point, asked: Exchange) -> float:
+def _trips(point: Point, asked: RequestCost) -> float:
     """Round trips of a request; a new connection each has a handshake too, and its window grows
     from the first one again.
     """
