@@ -18,7 +18,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.flags import Flag
 from plimsoll_lab.suite.key import REQUIRED, Kind
 from plimsoll_lab.suite.network_keys import LINK, WHOLE_PATH
-from plimsoll_lab.suite.program_help import Told, keys_of, read_help
+from plimsoll_lab.suite.program_help import FlagHelp, keys_of, read_help
 from plimsoll_lab.suite.read import TABLES, read_text
 from plimsoll_lab.suite.reference import PAGE, WRITTEN, Section, page, sections
 from plimsoll_lab.suite.whole_path import REPLACED
@@ -146,10 +146,10 @@ def test_help_of_either_form_is_read() -> None:
         "\nExamples:\n      --not-a-flag   of an example\n"
     )
     assert told.keys() == {"header", "work", "burn"}
-    assert told["header"] == Told(
+    assert told["header"] == FlagHelp(
         flag="-H, --header <FIELD>", text="A field (repeatable). See --work path", default="none at all", letter="H"
     )
-    assert told["work"] == Told(flag="--work <D>", text="Burn with -H so long as told", default="0")
+    assert told["work"] == FlagHelp(flag="--work <D>", text="Burn with -H so long as told", default="0")
     keys = keys_of({"header": Flag(kind="texts"), "work": Flag(kind="duration")}, told)
     assert keys["header"].means == "A field. See `work` path."
     assert (keys["work"].means, keys["work"].default) == ("Burn with `header` so long as told.", '"0"')

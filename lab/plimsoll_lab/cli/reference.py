@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from plimsoll_lab.cli.program import VERBS
-from plimsoll_lab.suite.program_help import Help, Told, help_of_binary, read_help, wrapped
+from plimsoll_lab.suite.program_help import FlagHelp, Help, help_of_binary, read_help, wrapped
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "commands.md"
 """Where the page is kept."""
@@ -78,7 +78,7 @@ def _of_binary(command: str, text: str) -> list[str]:
 
 
 def _of_verb(parser: argparse.ArgumentParser) -> list[str]:
-    told: dict[str, Told] = {}
+    told: dict[str, FlagHelp] = {}
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
         name = action.metavar if isinstance(action.metavar, str) else action.dest
         if action.choices and action.metavar is None:
@@ -87,11 +87,13 @@ def _of_verb(parser: argparse.ArgumentParser) -> list[str]:
         flag = ", ".join(action.option_strings) + taken if action.option_strings else name
         text = (action.help or "") % {**vars(action), "prog": parser.prog}
         default = re.search(r"\s*\(default: (.*)\)$", text)
-        told[flag] = Told(text=text) if default is None else Told(text=text[: default.start()], default=default[1])
+        told[flag] = (
+            FlagHelp(text=text) if default is None else FlagHelp(text=text[: default.start()], default=default[1])
+        )
     return _table(told) if told else ["It has no flags of its own."]
 
 
-def _table(told: Mapping[str, Told]) -> list[str]:
+def _table(told: Mapping[str, FlagHelp]) -> list[str]:
     lines = ["| flag | default | what it does |", "|---|---|---|"]
     for flag, each in told.items():
         lines.append(f"| `{_bars(flag)}` | {_cell(each.default)} | {_cell(_sentence(each.text))} |")

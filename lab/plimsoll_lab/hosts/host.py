@@ -63,8 +63,8 @@ class Process(Protocol):
 
 @runtime_checkable
 class NotifyingConnection(Connection, Protocol):
-    """A connection to another machine: what processes do there is told as it happens, and not asked
-    for again and again.
+    """A connection to another machine, which reports what processes do there without being asked
+    again.
     """
 
     def watch(self, processes: Sequence[int], deliver: Callable[[Sequence[Report]], None]) -> None:

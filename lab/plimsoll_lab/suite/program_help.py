@@ -72,7 +72,7 @@ _KINDS: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class FlagHelp:
     """What help says of one flag."""
 
     flag: str = ""
@@ -102,7 +102,7 @@ def wrapped(text: str) -> list[str]:
     return lines
 
 
-def read_help(text: str) -> dict[str, Told]:
+def read_help(text: str) -> dict[str, FlagHelp]:
     """Every flag of a command's help, by its name in a suite; an alias too."""
     words: dict[str, list[str]] = {}
     options: dict[str, re.Match[str]] = {}
@@ -116,11 +116,11 @@ def read_help(text: str) -> dict[str, Told]:
             words[name].append(line.strip())
         elif line and not line.startswith(" "):
             name = ""
-    found: dict[str, Told] = {}
+    found: dict[str, FlagHelp] = {}
     for flag, lines in words.items():
         said = " ".join(line for line in lines if line).partition(" Possible values:")[0]
         remarks = {match[1]: match[2] for match in _REMARK.finditer(said)}
-        found[flag] = Told(
+        found[flag] = FlagHelp(
             flag=options[flag]["flag"],
             text=_REMARK.sub("", said).strip(),
             default=remarks.get("default", ""),
@@ -128,17 +128,17 @@ def read_help(text: str) -> dict[str, Told]:
         )
         alias = remarks.get("alias", "").removeprefix("--").replace("-", "_")
         if alias:
-            found[alias] = Told(text=f"Another name of --{flag}")
+            found[alias] = FlagHelp(text=f"Another name of --{flag}")
     return found
 
 
-def keys_of(flags: Mapping[str, Flag], told: Mapping[str, Told]) -> Keys:
+def keys_of(flags: Mapping[str, Flag], told: Mapping[str, FlagHelp]) -> Keys:
     """The keys of flags, with what help says of them; KeyError where it says nothing."""
     letters = {each.letter: name for name, each in told.items() if each.letter}
     return {name: _key(name, flag, _in_a_suite(told[name], letters)) for name, flag in flags.items()}
 
 
-def _in_a_suite(told: Told, letters: Mapping[str, str]) -> Told:
+def _in_a_suite(told: FlagHelp, letters: Mapping[str, str]) -> FlagHelp:
     """Flags as keys: `--each` and `-H` are `each` and `header` in a suite, and a list replaces
     repetition.
     """
@@ -150,7 +150,7 @@ def _in_a_suite(told: Told, letters: Mapping[str, str]) -> Told:
     return replace(told, text=keys(told.text.replace(" (repeatable)", "")), default=keys(told.default))
 
 
-def _key(name: str, flag: Flag, told: Told) -> Key:
+def _key(name: str, flag: Flag, told: FlagHelp) -> Key:
     other = next((f'"{each}"' for each in reversed(flag.choices) if each != told.default), "")
     example = _EXAMPLES.get(name) or _OF_KIND.get(flag.kind) or other
     means = told.text.rstrip(".") + "."

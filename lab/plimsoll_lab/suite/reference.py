@@ -28,7 +28,7 @@ from plimsoll_lab.suite.keys import (
     VERDICT,
 )
 from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE, WHOLE_PATH
-from plimsoll_lab.suite.program_help import Help, Told, help_of_binary, keys_of, read_help, wrapped
+from plimsoll_lab.suite.program_help import FlagHelp, Help, help_of_binary, keys_of, read_help, wrapped
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "suite.md"
 """Where the page is kept."""
@@ -80,13 +80,15 @@ _OF_THE_LAB: Mapping[str, Mapping[str, str]] = {
 }
 """Defaults that the lab has in place of the binary's."""
 _DESTINATION = {
-    "target": Told(text="An address, a URL, or `role:NAME`, in place of the server's address", default="the server"),
-    "path": Told(text="The path that is asked for", default="/"),
+    "target": FlagHelp(
+        text="An address, a URL, or `role:NAME`, in place of the server's address", default="the server"
+    ),
+    "path": FlagHelp(text="The path that is asked for", default="/"),
 }
 _FORWARD = {
-    "target": Told(text="The part that a port of the lab's choice leads to"),
-    "mappings": Told(text="The command's own mappings, in place of `target`", default=""),
-    "connection_log": Told(text="Write a CSV row for each closed connection", default=""),
+    "target": FlagHelp(text="The part that a port of the lab's choice leads to"),
+    "mappings": FlagHelp(text="The command's own mappings, in place of `target`", default=""),
+    "connection_log": FlagHelp(text="Write a CSV row for each closed connection", default=""),
 }
 
 
