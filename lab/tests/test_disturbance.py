@@ -16,7 +16,7 @@ from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
-from plimsoll_lab.store.records import CutRecord, Doubt, TrialRecord
+from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import read_limit
@@ -27,7 +27,7 @@ from plimsoll_lab.trial.disturbance import (
     Logged,
     cut_record,
     loss_record,
-    network_doubts,
+    network_warnings,
     read_log,
     unknown_moments,
     without_cut,
@@ -92,9 +92,9 @@ def test_response_times_are_known_as_far_as_those_of_lost_packets_do_not_matter(
 
 
 def test_losses_are_told() -> None:
-    (doubt,) = network_doubts(network(lost=7))
-    assert doubt.code == "links_lost"
-    assert "lost 7 packets" in doubt.message
+    (warning,) = network_warnings(network(lost=7))
+    assert warning.code == "links_lost"
+    assert "lost 7 packets" in warning.message
 
 
 def told_times() -> LoadSummary:
@@ -265,11 +265,11 @@ def test_a_percentile_with_bounds_is_judged_by_them_and_unlike_cuts_by_nothing()
 
 
 def test_moments_are_a_doubt_with_the_worst_of_them() -> None:
-    assert network_doubts(network()) == []
-    (doubt,) = network_doubts(network(late=5, moments=2))
-    assert doubt.code == "link_disturbed"
-    assert "late 2 times" in doubt.message
-    assert "2.5 ms at worst" in doubt.message
+    assert network_warnings(network()) == []
+    (warning,) = network_warnings(network(late=5, moments=2))
+    assert warning.code == "link_disturbed"
+    assert "late 2 times" in warning.message
+    assert "2.5 ms at worst" in warning.message
 
 
 def test_what_a_path_carries_is_what_its_links_leave_of_a_tenth_too_much() -> None:
@@ -350,13 +350,15 @@ def test_a_generator_at_its_limit_bounds_the_rate_and_leaves_what_is_the_servers
     assert value_of(limited, "response_time_us.p50") is None
     assert value_of(limited, "server.cpu_us_per_request") == 7.0
     # Other programs that took the generator's CPU make it no more than late.
-    doubts = [Doubt(code=code, message="so it was", remedy="less") for code in ("machine_busy", "generator_late")]
-    busy = replace(limited, outcome="invalid", warnings=doubts)
+    warnings = [
+        ResultWarning(code=code, message="so it was", remedy="less") for code in ("machine_busy", "generator_late")
+    ]
+    busy = replace(limited, outcome="invalid", warnings=warnings)
     assert value_of(busy, "completed_rate") == (100.0, math.inf)
     assert (value_of(busy, "response_time_us.p50"), value_of(busy, "server.cpu_us_per_request")) == (None, 7.0)
-    for spoilt in (replace(limited, outcome="invalid"), replace(limited, outcome="failed", warnings=doubts)):
+    for spoilt in (replace(limited, outcome="invalid"), replace(limited, outcome="failed", warnings=warnings)):
         assert value_of(spoilt, "server.cpu_us_per_request") is None
-    assert value_of(replace(busy, warnings=doubts[:1]), "completed_rate") is None
+    assert value_of(replace(busy, warnings=warnings[:1]), "completed_rate") is None
 
 
 @pytest.mark.parametrize("figure", ["connections.established", "server.peak_connections", "host.memory_bytes"])

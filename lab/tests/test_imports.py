@@ -191,7 +191,7 @@ def times(result: Result) -> dict[str, float]:
 
 
 def codes(result: Result) -> set[str]:
-    return {each.code for each in result.doubts}
+    return {each.code for each in result.warnings}
 
 
 @pytest.mark.parametrize("document", [k6_export(), k6_handled(), k6_readable()], ids=["export", "handled", "readable"])

@@ -20,7 +20,7 @@ from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
-from plimsoll_lab.store.records import Doubt, Json, Outcome, Sample, TrialRecord
+from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
 from plimsoll_lab.trial.retry import retry_reason
 from plimsoll_lab.trial.validity import Observation, judge
 
@@ -137,16 +137,16 @@ def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:
 
 
 def test_doubts_about_the_machine_are_data_with_a_remedy() -> None:
-    doubts = judge(but(foreign_cores=0.8, steal_cores=0.5, lag_s=0.2)).warnings
-    assert [doubt.code for doubt in doubts] == ["machine_busy", "steal", "late_sample"]
-    assert all(doubt.message and doubt.remedy for doubt in doubts)
+    warnings = judge(but(foreign_cores=0.8, steal_cores=0.5, lag_s=0.2)).warnings
+    assert [warning.code for warning in warnings] == ["machine_busy", "steal", "late_sample"]
+    assert all(warning.message and warning.remedy for warning in warnings)
 
 
 def test_a_few_failed_requests_are_a_doubt() -> None:
     summary = GOOD_LOAD | {"requests": {"completed": 99_999, "failed": 1, "timed_out": 0}, "errors": {"read": 1}}
     judgement = judge(but(load_summary=summary))
     assert judgement.outcome == "ok"
-    assert [doubt.code for doubt in judgement.warnings] == ["failed_requests"]
+    assert [warning.code for warning in judgement.warnings] == ["failed_requests"]
 
 
 def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:
@@ -154,7 +154,7 @@ def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:
     # 100 connections at 200 a second: half a second each, of which the window of 0.4 s cannot have
     # seen any.
     short = but(load_summary=summary, window_s=0.4, think_s=0.0)
-    assert [doubt.code for doubt in judge(short).warnings] == ["window_too_short"]
+    assert [warning.code for warning in judge(short).warnings] == ["window_too_short"]
     assert judge(replace(short, window_s=4.0)).warnings == ()
     assert judge(replace(short, think_s=0.4)).warnings == ()
     assert judge(replace(short, think_s=None)).warnings == ()
@@ -178,11 +178,11 @@ STEADINESS = {
 @pytest.mark.parametrize("name", STEADINESS)
 def test_a_window_without_a_steady_state_is_told(name: str) -> None:
     samples, codes = STEADINESS[name]
-    assert [doubt.code for doubt in judge(but(samples=samples)).warnings] == codes
+    assert [warning.code for warning in judge(but(samples=samples)).warnings] == codes
 
 
 def test_a_quota_that_held_threads_back_is_told() -> None:
-    assert [doubt.code for doubt in judge(but(throttled_s=0.2)).warnings] == ["throttled"]
+    assert [warning.code for warning in judge(but(throttled_s=0.2)).warnings] == ["throttled"]
     assert judge(but(throttled_s=0.001)).warnings == ()
 
 
@@ -203,7 +203,7 @@ def test_throttling_is_read_from_either_version_of_control_groups(tmp_path: Path
 def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
     return TrialRecord(
         number=1, block=1, point=0, setting={}, outcome=outcome, reason="it was so", started_unix_s=0, elapsed_s=1,
-        warnings=[Doubt(code=code, message=f"{code} was seen", remedy="less of it") for code in codes],
+        warnings=[ResultWarning(code=code, message=f"{code} was seen", remedy="less of it") for code in codes],
         figures={}, server={}, load={}, machine={"window_s": window_s},
     )  # fmt: skip
 
@@ -259,7 +259,7 @@ def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> 
     assert repeats_that_decide(one, verdict_of(one), verdict_of) == []
     stolen = trial("ok", "steal").warnings
     slowed = [again(replace(made(1, each.block, 100), warnings=stolen), each) for each in trials[8:]]
-    [doubt] = repeats_that_decide([*trials[:8], *slowed], verdict_of(trials), verdict_of)
-    assert doubt.code == "repeats_decide"
-    assert "8 trials that were made again change 1 of 1 verdicts" in doubt.message
-    assert "better (a best) with them, equivalent (a, b best) without" in doubt.message
+    [warning] = repeats_that_decide([*trials[:8], *slowed], verdict_of(trials), verdict_of)
+    assert warning.code == "repeats_decide"
+    assert "8 trials that were made again change 1 of 1 verdicts" in warning.message
+    assert "better (a best) with them, equivalent (a, b best) without" in warning.message

@@ -42,8 +42,8 @@ def test_a_start_that_came_too_late_has_its_code_and_is_made_again() -> None:
         late = replace(local_testbed(host), start_in_s=-3600.0)
         record = run_trial(late, str(FAKE), plan.suite, plan.points[0], plan.trials[0])
     assert record.outcome == "invalid", record.reason
-    (doubt,) = record.warnings
-    assert doubt.code == "late_start"
-    assert "load was up only after the instant" in doubt.message or "second was up" in doubt.message
-    assert retry_reason(record) == record.reason == doubt.message
+    (warning,) = record.warnings
+    assert warning.code == "late_start"
+    assert "load was up only after the instant" in warning.message or "second was up" in warning.message
+    assert retry_reason(record) == record.reason == warning.message
     assert [each.severity for each in graded(record.warnings)] == ["widens"]

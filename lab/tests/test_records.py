@@ -10,10 +10,10 @@ from pydantic import ValidationError, field_serializer
 
 from plimsoll_lab.problem import Interrupted
 from plimsoll_lab.store.form import Record, record_of
-from plimsoll_lab.store.records import Doubt
+from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.store.schemas import RECORDS, path_of, schema_of
 
-DOUBT = {"code": "steal", "message": "seen", "remedy": "wait"}
+WARNING = {"code": "steal", "message": "seen", "remedy": "wait"}
 
 
 @pytest.mark.parametrize("kind", RECORDS)
@@ -30,9 +30,9 @@ def test_a_schema_is_valid_and_describes_every_field(kind: str) -> None:
 
 @pytest.mark.parametrize("changed", [{"message": 7}, {"further": "key"}], ids=["another type", "an unknown key"])
 def test_a_record_of_another_form_is_refused(changed: dict[str, object]) -> None:
-    assert record_of(Doubt, DOUBT) == Doubt(code="steal", message="seen", remedy="wait")
+    assert record_of(ResultWarning, WARNING) == ResultWarning(code="steal", message="seen", remedy="wait")
     with pytest.raises(ValidationError):
-        record_of(Doubt, DOUBT | changed)
+        record_of(ResultWarning, WARNING | changed)
 
 
 class Short(Record):

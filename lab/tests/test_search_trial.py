@@ -10,7 +10,7 @@ import pytest
 from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, reading_of, what_broke
-from plimsoll_lab.store.records import CutRecord, Doubt, Json, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Json, ResultWarning, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_file, read_text
@@ -103,7 +103,7 @@ def test_requests_that_were_due_and_not_answered_are_lost() -> None:
 
 
 def test_a_window_that_saw_only_the_quick_requests_is_a_loss() -> None:
-    short = replace(GOOD, warnings=(Doubt(code="window_too_short", message="too short", remedy="longer"),))
+    short = replace(GOOD, warnings=(ResultWarning(code="window_too_short", message="too short", remedy="longer"),))
     assert loss_ratio(short, SUITE) == 0.5
     assert broken_by(short, SUITE) == "too short"
 

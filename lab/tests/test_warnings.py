@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.report.warning_lines import warning_lines
-from plimsoll_lab.store.records import Doubt
+from plimsoll_lab.store.records import ResultWarning
 
 
-def doubt(code: str) -> Doubt:
-    return Doubt(code=code, message="seen", remedy="wait")
+def warning(code: str) -> ResultWarning:
+    return ResultWarning(code=code, message="seen", remedy="wait")
 
 
 def test_the_gravest_stands_first_and_each_has_its_severity_and_its_trials() -> None:
-    found = graded([doubt("repeated"), doubt("steal"), doubt("incomplete")], {"steal": 3})
+    found = graded([warning("repeated"), warning("steal"), warning("incomplete")], {"steal": 3})
     assert [(each.code, each.severity, each.trials) for each in found] == [
         ("incomplete", "voids", None),
         ("steal", "widens", 3),
@@ -21,7 +21,7 @@ def test_the_gravest_stands_first_and_each_has_its_severity_and_its_trials() -> 
 
 
 def test_a_line_says_how_much_a_warning_matters_with_and_without_colour() -> None:
-    found = graded([doubt("steal"), doubt("incomplete")])
+    found = graded([warning("steal"), warning("incomplete")])
     assert warning_lines(found) == [
         "warning, voids results  incomplete: seen; wait",
         "warning, less certain results  steal: seen; wait",

@@ -15,7 +15,7 @@ from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.comparison_summary import ComparisonSummary, LostPoint
 from plimsoll_lab.store.folder import RunFolder, refuse_twice
-from plimsoll_lab.store.records import Doubt, Outcome
+from plimsoll_lab.store.records import Outcome, ResultWarning
 from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY
@@ -69,7 +69,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     if any(each.record.versions != first.versions for each in every):
         told = "; ".join(dict.fromkeys(_versions(each.record) for each in every))
         remedy = "if the generator changed with it, measure A again with B's generator"
-        warnings.append(Doubt(code="versions_differ", message=f"the runs were made with {told}", remedy=remedy))
+        warnings.append(ResultWarning(code="versions_differ", message=f"the runs were made with {told}", remedy=remedy))
     if any(each.record.imported is not None for each in every):
         warnings.append(_IMPORTED)
     warnings += _unsound(every)
@@ -96,7 +96,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     )
 
 
-_IMPORTED = Doubt(
+_IMPORTED = ResultWarning(
     code="imported",
     message="imported files tell neither the machine nor whether the generator or the machine was the limit",
     remedy="make sure that both sides ran on one machine; plimsoll lab gate checks it",
@@ -111,19 +111,19 @@ class _Run:
     summary: RunSummary
 
 
-def _unsound(every: Sequence[_Run]) -> list[Doubt]:
+def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
     """Runs that are no more than a part, and figures that their own run calls doubtful."""
     warnings = []
     parts = [each.summary for each in every if each.summary.status != "complete"]
     if parts:
         told = ", ".join(f"{each.run} has {each.trials.measured} of {each.trials.planned} trials" for each in parts)
         remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
-        warnings.append(Doubt(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
+        warnings.append(ResultWarning(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
     doubtful = [each.summary.run for each in every if any(point.doubtful for point in each.summary.points)]
     if doubtful:
         message = f"figures of {', '.join(doubtful)} are doubtful, as the pages of these runs say"
         remedy = "measure these runs again; a difference may be that of their networks"
-        warnings.append(Doubt(code="doubtful_figures", message=message, remedy=remedy))
+        warnings.append(ResultWarning(code="doubtful_figures", message=message, remedy=remedy))
     return warnings
 
 
@@ -136,7 +136,7 @@ def _first_measured(run: _Run, folder: RunFolder) -> _Run:
     return _Run(run.record, run.summary.model_copy(update={"points": points}))
 
 
-def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Difference]) -> list[Doubt]:
+def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Difference]) -> list[ResultWarning]:
     """What the first measurements alone would say, where that is something else."""
     said = {(each.figure, repr(each.at)): f"{each.call} ({each.winner or 'nobody'} ahead)" for each in without}
     told = {(each.figure, repr(each.at)): f"{each.call} ({each.winner or 'nobody'} ahead)" for each in verdicts}
@@ -148,7 +148,7 @@ def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Differ
     if not differing:
         return []
     remedy = "more repetitions, or a quieter machine, on which no trial has to be made again"
-    return [Doubt(code="repeats_decide", message="; ".join(differing), remedy=remedy)]
+    return [ResultWarning(code="repeats_decide", message="; ".join(differing), remedy=remedy)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,9 @@ def _versions(run: RunRecord) -> str:
     return ", ".join(f"{name} {version}" for name, version in run.versions.items())
 
 
-def _pairs(sides: Sequence[Sequence[_Run]], obstacle: str | None) -> tuple[list[Pair], list[LostPoint], list[Doubt]]:
+def _pairs(
+    sides: Sequence[Sequence[_Run]], obstacle: str | None
+) -> tuple[list[Pair], list[LostPoint], list[ResultWarning]]:
     """Every figure of the family at every point that all runs have; points that B lost; and
     warnings.
     """
@@ -222,7 +224,9 @@ def _pairs(sides: Sequence[Sequence[_Run]], obstacle: str | None) -> tuple[list[
     warnings = []
     if alone:
         message = f"{len(alone)} points are not in every run, or have another load, network or limit, and were left out"
-        warnings.append(Doubt(code="unmatched_points", message=message, remedy="measure the same suite each time"))
+        warnings.append(
+            ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
+        )
     return pairs, lost, warnings
 
 

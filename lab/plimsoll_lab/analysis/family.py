@@ -13,7 +13,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.cut import QUANTILES
-from plimsoll_lab.store.records import GENERATOR_DOUBTS, MACHINE_DOUBTS, TrialRecord
+from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.settings import Settings
@@ -130,9 +130,9 @@ def fell_behind(trial: TrialRecord) -> bool:
     """Whether the generator did not keep up: it was at its own limit, or others took its CPU."""
     if trial.outcome == "generator_limited":
         return True
-    codes = [doubt.code for doubt in trial.warnings]
-    late = any(code.startswith(GENERATOR_DOUBTS) for code in codes)
-    return trial.outcome == "invalid" and late and any(code in MACHINE_DOUBTS for code in codes)
+    codes = [warning.code for warning in trial.warnings]
+    late = any(code.startswith(GENERATOR_WARNINGS) for code in codes)
+    return trial.outcome == "invalid" and late and any(code in MACHINE_WARNINGS for code in codes)
 
 
 def control_of(

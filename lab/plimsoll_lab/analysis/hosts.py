@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plimsoll_lab.store.records import Doubt
+from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.store.run_record import RunRecord
 
 PASSING = {"load_average"}
@@ -34,13 +34,13 @@ def host_rows(run: RunRecord) -> list[HostRow]:
     return rows
 
 
-def host_warnings(run: RunRecord) -> list[Doubt]:
+def host_warnings(run: RunRecord) -> list[ResultWarning]:
     """Where hosts differ, or share a machine that the figures treat as several."""
-    found: list[Doubt] = []
+    found: list[ResultWarning] = []
     differing = [row.name.replace("_", " ") for row in host_rows(run) if row.differs]
     if differing:
         found.append(
-            Doubt(
+            ResultWarning(
                 code="hosts_differ",
                 message=f"the hosts differ in {', '.join(differing)}",
                 remedy="compare only what ran on the same hosts, or make them alike; the page lists each host",
@@ -50,7 +50,7 @@ def host_warnings(run: RunRecord) -> list[Doubt]:
     for host in run.hosts:
         by_machine.setdefault(host.machine, []).append(host.name)
     found.extend(
-        Doubt(
+        ResultWarning(
             code="hosts_share_machine",
             message=f"{', '.join(names)} are one machine: they take each other's CPU",
             remedy="give each host a machine of its own, or read CPU per request and not rates",

@@ -68,7 +68,7 @@ def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
     for trial in trials:
         whole = {"completed_rate", "response_time_us.mean"} <= trial.figures.keys()
         # A window too short for its responses has seen only the quick ones of them.
-        if whole and not any(doubt.code == "window_too_short" for doubt in trial.warnings):
+        if whole and not any(warning.code == "window_too_short" for warning in trial.warnings):
             at.setdefault(connections_of(trial), []).append(trial)
     return [
         Load(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.verdict import Verdict
-from plimsoll_lab.store.records import Doubt, TrialRecord
+from plimsoll_lab.store.records import ResultWarning, TrialRecord
 
 Judge = Callable[[Sequence[TrialRecord]], Sequence[Verdict]]
 """The verdicts of a run, from its trials."""
@@ -25,8 +25,10 @@ def as_first_measured(trial: TrialRecord) -> TrialRecord:
     return replace(trial, outcome=first.outcome, reason=first.reason, figures=first.figures, attempts=(), cut=None)
 
 
-def repeats_that_decide(trials: Sequence[TrialRecord], verdicts: Sequence[Verdict], judge: Judge) -> list[Doubt]:
-    """A doubt for the verdicts that the first measurements alone would not give."""
+def repeats_that_decide(
+    trials: Sequence[TrialRecord], verdicts: Sequence[Verdict], judge: Judge
+) -> list[ResultWarning]:
+    """A warning for the verdicts that the first measurements alone would not give."""
     repeated = sum(bool(trial.attempts) for trial in trials)
     if not repeated:
         return []
@@ -39,7 +41,7 @@ def repeats_that_decide(trials: Sequence[TrialRecord], verdicts: Sequence[Verdic
     if not differing:
         return []
     return [
-        Doubt(
+        ResultWarning(
             code="repeats_decide",
             message=f"{repeated} trials that were made again change {len(differing)} of {len(verdicts)} verdicts: "
             + "; ".join(differing),

@@ -9,14 +9,14 @@ from pathlib import Path
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything
 from plimsoll_lab.stats.results import Control
-from plimsoll_lab.store.records import Doubt, TrialRecord
+from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
 
 
 def run_warnings(
     run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int, folder: Path
-) -> list[Doubt]:
+) -> list[ResultWarning]:
     """Of a run that ended early, of repetitions that are too few, of trials that were left out."""
     warnings = []
     planned, searching = len(run.trials), run.search is not None
@@ -58,33 +58,35 @@ def run_warnings(
     return warnings if searching else [*warnings, *_discarded(points, trials)]
 
 
-def warnings_by_code(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, Doubt]]]:
+def warnings_by_code(
+    run: RunRecord, trials: Sequence[TrialRecord]
+) -> dict[str, list[tuple[TrialRecord, ResultWarning]]]:
     """The warnings of single trials, by their code."""
-    seen: dict[str, list[tuple[TrialRecord, Doubt]]] = {}
+    seen: dict[str, list[tuple[TrialRecord, ResultWarning]]] = {}
     # Of a trial that is a finding about the server, the finding says all there is to say.
     # A search goes where there are no results on purpose.
     silent = {"hard_limit", "failed", *(("generator_limited", "invalid") if run.search is not None else ())}
     for trial in (each for each in trials if each.outcome not in silent):
-        for doubt in trial.warnings:
-            seen.setdefault(doubt.code, []).append((trial, doubt))
+        for warning in trial.warnings:
+            seen.setdefault(warning.code, []).append((trial, warning))
     return seen
 
 
 def warnings_of_trials(
-    seen: Mapping[str, Sequence[tuple[TrialRecord, Doubt]]], trials: Sequence[TrialRecord]
-) -> list[Doubt]:
+    seen: Mapping[str, Sequence[tuple[TrialRecord, ResultWarning]]], trials: Sequence[TrialRecord]
+) -> list[ResultWarning]:
     """One warning of the run for all trials that have it."""
     warnings = []
     for code, found in seen.items():
         # The middle one of them stands for all: neither the first nor the last.
-        example, doubt = found[len(found) // 2]
+        example, warning = found[len(found) // 2]
         affected = len({each.number for each, _ in found})
-        message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {doubt.message}"
-        warnings.append(_warning(code, message, doubt.remedy))
+        message = f"in {affected} of {len(trials)} trials; in trial {example.number}, {warning.message}"
+        warnings.append(_warning(code, message, warning.remedy))
     return warnings
 
 
-def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Doubt]:
+def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[ResultWarning]:
     """Why figures over a network are marked as doubtful."""
     doubtful = [point for point in points if point.doubtful]
     if not doubtful:
@@ -108,8 +110,8 @@ def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Dou
     ]
 
 
-def control_warnings(controls: Sequence[Control]) -> list[Doubt]:
-    """A control that differs from itself puts every verdict on its figure in doubt."""
+def control_warnings(controls: Sequence[Control]) -> list[ResultWarning]:
+    """A control that differs from itself makes every verdict on its figure doubtful."""
     differing = [each for each in controls if each.differs and each.ratio is not None]
     if not differing:
         return []
@@ -125,7 +127,7 @@ def control_warnings(controls: Sequence[Control]) -> list[Doubt]:
     ]
 
 
-def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[Doubt]:
+def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ResultWarning]:
     """Trials left out of points that have results all the same."""
     valid = {point.number for point in points if point.outcome == "ok"}
     again = sum(len(trial.attempts) for trial in trials)
@@ -149,8 +151,8 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     return [*warnings, _warning("discarded", message, remedy)]
 
 
-def too_few_repetitions(repeat: int) -> Doubt:
-    """The doubt that a suite can never show a difference, however clear it is."""
+def too_few_repetitions(repeat: int) -> ResultWarning:
+    """Warn that a suite can never show a difference, however clear it is."""
     return _warning(
         "too_few_repetitions",
         f"{repeat} repetitions cannot show any difference, however large",
@@ -158,8 +160,8 @@ def too_few_repetitions(repeat: int) -> Doubt:
     )
 
 
-def _warning(code: str, message: str, remedy: str) -> Doubt:
-    return Doubt(code=code, message=message, remedy=remedy)
+def _warning(code: str, message: str, remedy: str) -> ResultWarning:
+    return ResultWarning(code=code, message=message, remedy=remedy)
 
 
 def _words(setting: Mapping[str, object]) -> str:

@@ -163,7 +163,7 @@ def _kind(trial: TrialRecord, suite: Suite) -> str:
 
 def _truncated(trial: TrialRecord) -> str | None:
     """Why the response times of this trial are none: most requests outlasted the window."""
-    return next((doubt.message for doubt in trial.warnings if doubt.code == "window_too_short"), None)
+    return next((warning.message for warning in trial.warnings if warning.code == "window_too_short"), None)
 
 
 def _off(trial: TrialRecord, limit: Limit) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from plimsoll_lab.store.records import Doubt, Severity, WarningRecord
+from plimsoll_lab.store.records import ResultWarning, Severity, WarningRecord
 
 CONSEQUENCES: dict[Severity, str] = {
     "voids": "some results cannot be used",
@@ -31,7 +31,7 @@ def severity(code: str) -> Severity:
     return "note" if code in NOTES else "widens"
 
 
-def graded(doubts: Iterable[Doubt], trials: Mapping[str, int] | None = None) -> list[WarningRecord]:
+def graded(warnings: Iterable[ResultWarning], trials: Mapping[str, int] | None = None) -> list[WarningRecord]:
     """The warnings of a summary, the gravest first; `trials` has, by code, how many trials showed
     it.
     """
@@ -44,6 +44,6 @@ def graded(doubts: Iterable[Doubt], trials: Mapping[str, int] | None = None) -> 
             severity=severity(each.code),
             trials=(trials or {}).get(each.code),
         )
-        for each in doubts
+        for each in warnings
     ]
     return sorted(found, key=lambda each: ranks.index(each.severity))

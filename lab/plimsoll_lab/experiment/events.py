@@ -77,5 +77,5 @@ def trial_event(trial: TrialRecord, total: int | None) -> Json:
         "reason": trial.reason,
         "figures": {name: trial.figures[name] for name in FIGURES if name in trial.figures},
         "repeated": len(trial.attempts),
-        "warnings": sorted({doubt.code for doubt in trial.warnings}),
+        "warnings": sorted({warning.code for warning in trial.warnings}),
     }

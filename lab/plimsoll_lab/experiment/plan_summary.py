@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
 from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything, detectable_ratio
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary
-from plimsoll_lab.store.records import Doubt
+from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.expand import as_text, contender_path
 from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.foresight import too_short
@@ -44,11 +44,11 @@ def describe_plan(plan: Plan) -> PlanSummary:
     figures = plan.suite.verdict.figures if plan.suite.search is None else (CAPACITY,)
     family = len(settings) * len(figures) if len(contenders) > 1 else 0
     repeat = plan.suite.run.repeat
-    warnings: list[Doubt] = []
+    warnings: list[ResultWarning] = []
     if family and not can_say_anything(repeat):
         warnings.append(too_few_repetitions(repeat))
     warnings += [
-        Doubt(
+        ResultWarning(
             code="window_too_short_for_limit",
             message=f"'{limit.text}' needs {needed:,} requests in each window to be told from luck, "
             f"and the smallest load here brings about {fewest:,.0f}",
@@ -59,7 +59,7 @@ def describe_plan(plan: Plan) -> PlanSummary:
     most = max(connections(point.load) for point in plan.points)
     for what in lacks(most, read_environment("")):
         message, _, remedy = what.partition("; ")
-        warnings.append(Doubt(code="machine_lacks", message=message, remedy=remedy))
+        warnings.append(ResultWarning(code="machine_lacks", message=message, remedy=remedy))
     return PlanSummary(
         suite=plan.suite.name,
         question=plan.suite.question,

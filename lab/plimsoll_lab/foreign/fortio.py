@@ -25,7 +25,7 @@ from plimsoll_lab.foreign.result import (
     read_form,
     unjudged,
 )
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.suite.settings import Value
 
 TOOL = "fortio"
@@ -85,9 +85,9 @@ def read_document(document: Mapping[str, object], path: Path) -> Result:
     if failed is not None:
         summary |= {"failed_ratio": failed / count if count else 0.0}
         summary["requests"] = {"completed": completed, "failed": failed}
-    doubts = [unjudged(TOOL), actual_sends(TOOL), _INTERPOLATED]
-    doubts += [failures_included(TOOL, failed)] if failed else []
-    doubts += [_NO_FAILURES] if failed is None else []
+    warnings = [unjudged(TOOL), actual_sends(TOOL), _INTERPOLATED]
+    warnings += [failures_included(TOOL, failed)] if failed else []
+    warnings += [_NO_FAILURES] if failed is None else []
     load = _load(found)
     if "rate" in load:
         summary["intended_rate"] = load["rate"]
@@ -99,7 +99,7 @@ def read_document(document: Mapping[str, object], path: Path) -> Result:
         started_unix_s=None if found.started is None else found.started.timestamp(),
         elapsed_s=elapsed_s,
         summary=summary,
-        doubts=doubts,
+        warnings=warnings,
     )
 
 
@@ -145,12 +145,12 @@ def _load(found: _Document) -> Mapping[str, Value]:
     return load
 
 
-_INTERPOLATED = Doubt(
+_INTERPOLATED = ResultWarning(
     code="percentiles_interpolated",
     message="fortio interpolates percentiles within the buckets of its histogram",
     remedy="run fortio with a smaller -r (the width of the first buckets) for finer percentiles",
 )
-_NO_FAILURES = Doubt(
+_NO_FAILURES = ResultWarning(
     code="failures_unknown",
     message="the file does not tell how many requests failed",
     remedy="use a newer fortio, which writes ErrorsDurationHistogram",

@@ -16,16 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plimsoll_lab.foreign.result import (
-    ForeignFileError,
-    Options,
-    Result,
-    Second,
-    check_order,
-    percentile_key,
-    unjudged,
-)
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.foreign.result import ForeignFileError, Options, Result, Second, check_order, percentile_key, unjudged
+from plimsoll_lab.store.records import Json, ResultWarning
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -81,12 +73,12 @@ def read_distribution(text: str, path: Path, options: Options) -> Result:
         times |= {"mean": float(found[1]) * factor, "stdev": float(found[2]) * factor}
     check_order(times, path)
     summary: Json = {"requests": {"completed": total}, "response_time_us": times if total else {}}
-    doubts = [unjudged("a histogram"), _ORIGIN, _ROWS]
+    warnings = [unjudged("a histogram"), _ORIGIN, _ROWS]
     if options.duration_s:
         summary |= {"elapsed_s": options.duration_s, "completed_rate": total / options.duration_s}
     else:
-        doubts.append(_NO_RATE)
-    return Result(tool="hdrhistogram", elapsed_s=options.duration_s, summary=summary, doubts=doubts)
+        warnings.append(_NO_RATE)
+    return Result(tool="hdrhistogram", elapsed_s=options.duration_s, summary=summary, warnings=warnings)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +128,7 @@ def read_log(text: str, path: Path, options: Options) -> Result:
         elapsed_s=elapsed_s,
         summary=summary,
         seconds=_seconds(intervals, factor),
-        doubts=[unjudged("a histogram"), _ORIGIN],
+        warnings=[unjudged("a histogram"), _ORIGIN],
     )
 
 
@@ -211,18 +203,18 @@ def _statistics(histogram: HdrHistogram, factor: float) -> dict[str, float]:
     return {"count": count, **{name: value * factor for name, value in own.items()}}
 
 
-_ORIGIN = Doubt(
+_ORIGIN = ResultWarning(
     code="origin_unknown",
     message="a histogram does not say who measured it, at what load, from which instant a response time runs, "
     "or how many requests failed",
     remedy="state the load with --set; know the rest before comparing",
 )
-_ROWS = Doubt(
+_ROWS = ResultWarning(
     code="percentiles_rounded_up",
     message="a percentile is the value of the first row of the distribution that reaches it",
     remedy="import the log of histograms (.hlog) for exact percentiles",
 )
-_NO_RATE = Doubt(
+_NO_RATE = ResultWarning(
     code="rate_unknown",
     message="the file does not tell how long the measurement lasted, so no rate can be computed",
     remedy="state it with --duration 30s",

@@ -31,7 +31,7 @@ from plimsoll_lab.foreign.result import (
     read_form,
     unjudged,
 )
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 
 TOOL = "k6"
 US = 1000.0
@@ -123,12 +123,12 @@ def read_summary(document: Mapping[str, object], path: Path) -> Result:
     apart = EXPECTED in metrics
     times = _times(metrics.get(EXPECTED if apart else DURATION, {}), count - failed if apart else count)
     check_order(times, path)
-    doubts = [unjudged(TOOL), actual_sends(TOOL)]
-    doubts += [_NO_FAILURES] if told_failed is None else []
-    doubts += [failures_included(TOOL, failed)] if failed and not apart else []
-    doubts += [] if "p99" in times else [_NO_P99]
+    warnings = [unjudged(TOOL), actual_sends(TOOL)]
+    warnings += [_NO_FAILURES] if told_failed is None else []
+    warnings += [failures_included(TOOL, failed)] if failed and not apart else []
+    warnings += [] if "p99" in times else [_NO_P99]
     dropped = int(metrics.get("dropped_iterations", {}).get("count", 0))
-    doubts += [_dropped(dropped)] if dropped else []
+    warnings += [_dropped(dropped)] if dropped else []
     users = metrics.get("vus_max", {})
     load = {"virtual_users": int(users["max"])} if "max" in users else {}
     return Result(
@@ -137,7 +137,7 @@ def read_summary(document: Mapping[str, object], path: Path) -> Result:
         load=load,
         elapsed_s=elapsed_s,
         summary=_summary(count - failed, told_failed, elapsed_s, times),
-        doubts=doubts,
+        warnings=warnings,
     )
 
 
@@ -186,20 +186,20 @@ def _summary(completed: int, failed: int | None, elapsed_s: float, times: Mappin
     return summary
 
 
-_NO_FAILURES = Doubt(
+_NO_FAILURES = ResultWarning(
     code="failures_unknown",
     message="the file does not tell how many requests failed",
     remedy="use a newer k6, which has the metric http_req_failed",
 )
-_NO_P99 = Doubt(
+_NO_P99 = ResultWarning(
     code="percentiles_missing",
     message="the file has no p99: k6 writes p(90) and p(95) unless it is asked for more",
     remedy="run k6 with --summary-trend-stats 'min,avg,med,max,p(90),p(95),p(99),p(99.9)', or import --out json",
 )
 
 
-def _dropped(count: int) -> Doubt:
-    return Doubt(
+def _dropped(count: int) -> ResultWarning:
+    return ResultWarning(
         code="dropped_iterations",
         message=f"k6 dropped {count:,} iterations for want of virtual users: the load was lighter than asked for",
         remedy="give k6 more preAllocatedVUs",
@@ -261,8 +261,8 @@ def read_lines(lines: Iterable[str], path: Path) -> Result:
         raise ForeignFileError(path, "its requests took no time")
     ordered = sorted(points.times_us)
     times = _exact(ordered, PERCENTS)
-    doubts = [unjudged(TOOL), actual_sends(TOOL)]
-    doubts += [_dropped(points.dropped)] if points.dropped else []
+    warnings = [unjudged(TOOL), actual_sends(TOOL)]
+    warnings += [_dropped(points.dropped)] if points.dropped else []
     return Result(
         tool=TOOL,
         load={"virtual_users": points.users} if points.users else {},
@@ -270,7 +270,7 @@ def read_lines(lines: Iterable[str], path: Path) -> Result:
         elapsed_s=elapsed_s,
         summary=_summary(len(ordered), failed, elapsed_s, times),
         seconds=_seconds(points),
-        doubts=doubts,
+        warnings=warnings,
     )
 
 

@@ -156,7 +156,7 @@ def _trial(number: int, placed: _Placed, setting: Settings) -> TrialRecord:
         setting=setting,
         outcome="ok" if completed else "failed",
         reason=None if completed else "no request was completed",
-        warnings=tuple(result.doubts),
+        warnings=tuple(result.warnings),
         figures=figures if completed else {},
         started_unix_s=result.started_unix_s or 0.0,
         elapsed_s=result.elapsed_s or 0.0,

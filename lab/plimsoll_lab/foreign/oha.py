@@ -24,7 +24,7 @@ from plimsoll_lab.foreign.result import (
     read_form,
     unjudged,
 )
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 
 TOOL = "oha"
 US = 1e6
@@ -68,8 +68,8 @@ def read_document(document: Mapping[str, object], path: Path) -> Result:
     elapsed_s = found.summary.total
     times = _times(found, completed, answered)
     check_order(times, path)
-    doubts = [unjudged(TOOL), actual_sends(TOOL), _LOAD]
-    doubts += [failures_included(TOOL, failing)] if failing and found.successful is None else []
+    warnings = [unjudged(TOOL), actual_sends(TOOL), _LOAD]
+    warnings += [failures_included(TOOL, failing)] if failing and found.successful is None else []
     summary: Json = {
         "elapsed_s": elapsed_s,
         "failed_ratio": failed / (completed + failed) if completed + failed else 0.0,
@@ -80,7 +80,7 @@ def read_document(document: Mapping[str, object], path: Path) -> Result:
     }
     if elapsed_s > 0:
         summary["completed_rate"] = completed / elapsed_s
-    return Result(tool=TOOL, elapsed_s=elapsed_s, summary=summary, doubts=doubts)
+    return Result(tool=TOOL, elapsed_s=elapsed_s, summary=summary, warnings=warnings)
 
 
 def _times(found: _Document, completed: int, answered: int) -> dict[str, float]:
@@ -97,7 +97,7 @@ def _times(found: _Document, completed: int, answered: int) -> dict[str, float]:
     return {"count": completed if apart else answered, **times} if times else {}
 
 
-_LOAD = Doubt(
+_LOAD = ResultWarning(
     code="load_unknown",
     message="oha does not write down the load that it was asked for",
     remedy="state it with --set, such as --set load.connections=50: only runs of one load are compared",

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.suite.settings import Value
 
 USAGE = 2
@@ -76,7 +76,7 @@ class Result:
     """In the form of the summary of `plimsoll load`; what the file lacks is absent."""
     seconds: Sequence[Second] = ()
     """The measurement over time, where the file has it."""
-    doubts: Sequence[Doubt] = ()
+    warnings: Sequence[ResultWarning] = ()
     """What the file lacks, and where its figures mean something else than ours."""
 
 
@@ -140,9 +140,9 @@ def nearest_rank(ordered: Sequence[float], percent: float) -> float:
     return ordered[max(0, rank - 1)]
 
 
-def unjudged(tool: str) -> Doubt:
+def unjudged(tool: str) -> ResultWarning:
     """What no foreign file has."""
-    return Doubt(
+    return ResultWarning(
         code="imported",
         message=f"{tool} records neither the server's CPU and memory nor whether the generator or the machine "
         "was the limit",
@@ -150,18 +150,18 @@ def unjudged(tool: str) -> Doubt:
     )
 
 
-def actual_sends(tool: str) -> Doubt:
+def actual_sends(tool: str) -> ResultWarning:
     """Response times that miss what a stall delays."""
-    return Doubt(
+    return ResultWarning(
         code="coordinated_omission",
         message=f"response times of {tool} run from the actual send: requests that a stall delayed do not count it",
         remedy="compare its percentiles only with those of the same tool",
     )
 
 
-def failures_included(tool: str, failed: int) -> Doubt:
+def failures_included(tool: str, failed: int) -> ResultWarning:
     """Response times of failed requests among the others."""
-    return Doubt(
+    return ResultWarning(
         code="failures_included",
         message=f"the response times of {tool} include those of {failed:,} failed requests",
         remedy="ours are of completed requests alone: look at the failures first",

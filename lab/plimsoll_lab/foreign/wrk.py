@@ -19,7 +19,7 @@ from plimsoll_lab.foreign.result import (
     percentile_key,
     unjudged,
 )
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.suite.settings import Value
 
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
@@ -78,19 +78,19 @@ def read_text(text: str, path: Path) -> Result:
     elapsed_s = answered / per_s if per_s > 0 else None
     if elapsed_s is not None:
         summary |= {"elapsed_s": elapsed_s, "completed_rate": completed / elapsed_s}
-    doubts = [unjudged(tool)]
-    doubts += [] if tool == "wrk2" else [actual_sends(tool)]
-    doubts += [failures_included(tool, failing)] if failing else []
-    doubts += [_NO_PERCENTILES] if "p50" not in times else []
-    doubts += [_RATE_UNKNOWN, _CALIBRATION] if tool == "wrk2" else []
-    doubts += [_TIMEOUTS] if timed_out else []
+    warnings = [unjudged(tool)]
+    warnings += [] if tool == "wrk2" else [actual_sends(tool)]
+    warnings += [failures_included(tool, failing)] if failing else []
+    warnings += [_NO_PERCENTILES] if "p50" not in times else []
+    warnings += [_RATE_UNKNOWN, _CALIBRATION] if tool == "wrk2" else []
+    warnings += [_TIMEOUTS] if timed_out else []
     return Result(
         tool=tool,
         load=_load(text, running[1]),
         target=without_secrets(running[2]),
         elapsed_s=elapsed_s,
         summary=summary,
-        doubts=doubts,
+        warnings=warnings,
     )
 
 
@@ -126,22 +126,22 @@ def _load(text: str, duration: str) -> Mapping[str, Value]:
     return ({"connections": int(found[1])} if found else {}) | {"duration": duration}
 
 
-_NO_PERCENTILES = Doubt(
+_NO_PERCENTILES = ResultWarning(
     code="percentiles_missing",
     message="the file has no percentiles",
     remedy="run it with --latency",
 )
-_RATE_UNKNOWN = Doubt(
+_RATE_UNKNOWN = ResultWarning(
     code="load_unknown",
     message="wrk2 does not print the rate that it was asked for",
     remedy="state it with --set load.rate=2000: only runs of one load are compared",
 )
-_CALIBRATION = Doubt(
+_CALIBRATION = ResultWarning(
     code="calibration_left_out",
     message="wrk2 drops the response times of its first ten seconds, and counts their requests in the rate",
     remedy="run it for much longer than ten seconds",
 )
-_TIMEOUTS = Doubt(
+_TIMEOUTS = ResultWarning(
     code="timeouts_counted_again",
     message="wrk counts a connection that waits too long at each of its checks, not once",
     remedy="read the failures as more than nothing, not as a number of requests",

@@ -71,7 +71,7 @@ class GeneratorCost(Output):
 
 
 class GeneratorWarning(Output):
-    """A doubt of the generator's own."""
+    """A warning of the generator's own."""
 
     code: str = "generator"
     message: str = ""

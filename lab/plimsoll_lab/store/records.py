@@ -31,7 +31,7 @@ def counts(summary: Mapping[str, object] | None, key: str) -> Counts:
 
 Outcome = Literal["ok", "hard_limit", "failed", "generator_limited", "invalid"]
 """`ok`, or why this is no result: the server's own limit, its failure, the generator's limit,
-another doubt."""
+or another warning."""
 
 Severity = Literal["voids", "widens", "note"]
 """How much a warning matters: some results cannot be used, some are less certain than their
@@ -41,28 +41,28 @@ _FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_se
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Doubt:
+class ResultWarning:
     """A reason to mistrust a result: data, carried to every output."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _FORM
 
     code: str
-    """What kind of doubt, for scripts: `generator_limited`."""
+    """Its kind, for scripts: `generator_limited`."""
     message: str
     """What was seen, with the evidence."""
     remedy: str
     """What to do about it."""
 
 
-GENERATOR_DOUBTS = ("generator_", "schedule_")
-"""How the codes of doubts begin that are the generator's own doing."""
-MACHINE_DOUBTS = ("machine_busy", "steal")
-"""Doubts that, where there are any, explain a generator's own."""
+GENERATOR_WARNINGS = ("generator_", "schedule_")
+"""How the codes begin of warnings about the generator itself."""
+MACHINE_WARNINGS = ("machine_busy", "steal")
+"""Where one of these is given, it explains a warning about the generator."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WarningRecord(Doubt):
-    """A doubt in a summary, with what it means for the results."""
+class WarningRecord(ResultWarning):
+    """A warning in a summary, with what it means for the results."""
 
     severity: Severity
     """`voids`: some results cannot be used; `widens`: some are less certain than their intervals
@@ -259,8 +259,8 @@ class TrialRecord:
     """`ok`, or why this is no result."""
     reason: str | None
     """In words, where the outcome is not `ok`."""
-    warnings: Sequence[Doubt]
-    """Doubts about this trial."""
+    warnings: Sequence[ResultWarning]
+    """Warnings about this trial."""
     figures: Mapping[str, float]
     """Every figure by name, in the unit its name carries; of an `ok` trial only these are
     results."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import ENVIRONMENT, LabError
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.trial.events import events, last_event
 from plimsoll_lab.trial.validity import ending
 
@@ -56,14 +56,16 @@ def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
         yield Capture(host, process, file)
 
 
-def capture_doubts(record: Json) -> list[Doubt]:
+def capture_warnings(record: Json) -> list[ResultWarning]:
     """A capture with gaps, or none at all."""
     summary = record["summary"]
     if not isinstance(summary, dict):
         what = str(record["stderr_tail"]) or f"exit code {record['exit_code']}"
-        return [Doubt(code="capture_failed", message=f"the capture ended early: {what}", remedy="look at the disk")]
+        return [
+            ResultWarning(code="capture_failed", message=f"the capture ended early: {what}", remedy="look at the disk")
+        ]
     drops = summary.get("kernel_drops") or 0
     if not drops:
         return []
     message = f"the capture on {record['host']} missed {drops} packets: its retransmissions and gaps are not all real"
-    return [Doubt(code="capture_drops", message=message, remedy="a lighter load, or a machine with more CPUs")]
+    return [ResultWarning(code="capture_drops", message=message, remedy="a lighter load, or a machine with more CPUs")]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out, without_slowest
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
-from plimsoll_lab.store.records import CutRecord, Doubt
+from plimsoll_lab.store.records import CutRecord, ResultWarning
 
 TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
 """Figures that a moment may have moved; of the first the request log has each request."""
@@ -214,7 +214,7 @@ def _is_disturbed(name: str, cut: CutRecord) -> bool:
     return own in FETCHES or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
 
 
-def network_doubts(network: LinkWindow | None) -> list[Doubt]:
+def network_warnings(network: LinkWindow | None) -> list[ResultWarning]:
     """The moments that are marked in a trial, and what the links lost without one."""
     if network is None:
         return []
@@ -222,7 +222,7 @@ def network_doubts(network: LinkWindow | None) -> list[Doubt]:
     delivered, late, lost = _sums(network)
     if lost and not moments:
         return [
-            Doubt(
+            ResultWarning(
                 code="links_lost",
                 message=(
                     f"the links lost {lost} packets that they were to carry, and nothing says when: response times are "
@@ -239,7 +239,7 @@ def network_doubts(network: LinkWindow | None) -> list[Doubt]:
     worst_us = max(each.worst_us for each in moments)
     dropped = f", and lost {lost}" if lost else ""
     return [
-        Doubt(
+        ResultWarning(
             code="link_disturbed",
             message=(
                 f"the emulator of the links was late {len(moments)} times during the window, for {late} of {delivered} "

@@ -20,10 +20,10 @@ from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary, read_output
 from plimsoll_lab.store.records import (
     CutRecord,
-    Doubt,
     HostsRecord,
     Json,
     MeasuredLoadRecord,
+    ResultWarning,
     RoleRecord,
     ServerRecord,
     TrialRecord,
@@ -33,7 +33,7 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
-from plimsoll_lab.trial.capturing import capture_doubts, capturing
+from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
@@ -150,7 +150,7 @@ def _measure(
     file: Path | None,
     live: LiveEvents,
 ) -> Judgement:
-    doubts: list[Doubt] = []
+    warnings: list[ResultWarning] = []
     remote = RemoteHosts(testbed.hosts) if testbed.cluster is not None else None
     with contextlib.ExitStack() as stack:
         if remote is not None:
@@ -182,15 +182,15 @@ def _measure(
         died = server.exit_code()
         if capture is not None:
             partial.captures.append(capture.stop())
-            doubts += capture_doubts(partial.captures[-1])
+            warnings += capture_warnings(partial.captures[-1])
         fallen = ended_role(parts)
         stop_parts(parts, partial.window)
         partial.network.update(monitors.links.record(partial.window))
         partial.hosts.update(monitors.sampler.record(partial.window.length_s) | windows_record(generators))
         if remote is not None:
-            doubts += remote.collect(partial.records, file)
+            warnings += remote.collect(partial.records, file)
             partial.hosts["clocks"], moved = remote.clocks()
-            doubts += moved
+            warnings += moved
         # The files of generators on other machines are here only now.
         partial.seconds += [seconds_of(each.name, partial.records) for each in measured]
         links = read_output(LinkWindow, partial.network, "the emulator") if partial.network else None
@@ -220,7 +220,7 @@ def _measure(
             samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
             network=links,
             closed=_is_closed(point),
-            doubts=tuple(doubts),
+            warnings=tuple(warnings),
         )
     )
 

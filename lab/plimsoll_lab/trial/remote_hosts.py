@@ -12,7 +12,7 @@ from plimsoll_lab.hosts.clock import Offset, moved
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.messages import HasFolder, ListFolder, MakeFolder, ReadFile, RemoveFolder
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError
-from plimsoll_lab.store.records import Doubt, Json
+from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.suite.spec import Point
 
 FILES_MOST_BYTES = 1 << 30
@@ -21,7 +21,7 @@ seven million of them."""
 PART_BYTES = 4 << 20
 """Read in one message: it crosses Ray's store, which may be as small as 75 MB."""
 CLOCK_MOVED_S = 0.001
-"""A clock that certainly moved more than this against the lab's during a trial is worth a doubt."""
+"""A clock that moved by more than this against the lab's during a trial gives a warning."""
 GRACE_S = 10.0
 """More than a trial takes at most, after which a host ends what runs there by itself."""
 IN_FOLDER = "{dir}"
@@ -51,10 +51,10 @@ class RemoteHosts:
                     with contextlib.suppress(HostLost):
                         host.connection.ask(RemoveFolder(path=folder))
 
-    def clocks(self) -> tuple[list[Json], list[Doubt]]:
+    def clocks(self) -> tuple[list[Json], list[ResultWarning]]:
         """How far each clock was from the lab's before the trial and is now; which has moved."""
         rows: list[Json] = []
-        doubts = []
+        warnings = []
         for name, host in self._hosts.items():
             before, after = self._before[name], host.compare_clock()
             told = {"before": before, "after": after}
@@ -63,14 +63,14 @@ class RemoteHosts:
             if by_s > CLOCK_MOVED_S:
                 message = f"the clock of {name} moved by {by_s * 1e3:.1f} ms against the lab's during the trial"
                 remedy = "have the hosts' clocks kept by one time service, such as chrony"
-                doubts.append(Doubt(code="clock_moved", message=message, remedy=remedy))
-        return rows, doubts
+                warnings.append(ResultWarning(code="clock_moved", message=message, remedy=remedy))
+        return rows, warnings
 
-    def collect(self, records: Path, capture: Path | None) -> list[Doubt]:
+    def collect(self, records: Path, capture: Path | None) -> list[ResultWarning]:
         """Bring back the files of the trial; a capture goes to its own place. A host's files beyond
-        FILES_MOST_BYTES stay away, and a doubt names each.
+        FILES_MOST_BYTES are not brought back, and a warning names each.
         """
-        doubts = []
+        warnings = []
         for name, host in self._hosts.items():
             if host.records is None:
                 continue
@@ -81,12 +81,14 @@ class RemoteHosts:
                         f"{file} of {name} has {size} bytes, and at most {FILES_MOST_BYTES} a host are brought back: "
                         "it is not kept"
                     )
-                    doubts.append(Doubt(code="file_too_large", message=message, remedy="use a shorter window"))
+                    warnings.append(
+                        ResultWarning(code="file_too_large", message=message, remedy="use a shorter window")
+                    )
                     continue
                 left -= size
                 there = capture if capture is not None and file == capture.name else records / file
                 _fetch(host, f"{host.records}/{file}", there)
-        return doubts
+        return warnings
 
 
 def refuse_missing_folder(hosts: Mapping[str, Host], point: Point, directory: str) -> None:

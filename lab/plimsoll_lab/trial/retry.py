@@ -24,7 +24,7 @@ def retry_reason(trial: TrialRecord) -> str | None:
         return None
     if trial.outcome == "invalid":
         return trial.reason or cause
-    return next(doubt.message for doubt in trial.warnings if doubt.code == cause)
+    return next(warning.message for warning in trial.warnings if warning.code == cause)
 
 
 def passing_cause(trial: TrialRecord) -> str | None:
@@ -34,4 +34,4 @@ def passing_cause(trial: TrialRecord) -> str | None:
         return None
     if trial.outcome == "ok" and (not isinstance(window_s, float) or window_s < SHORTEST_S):
         return None
-    return next((doubt.code for doubt in trial.warnings if doubt.code in PASSING), None)
+    return next((warning.code for warning in trial.warnings if warning.code in PASSING), None)

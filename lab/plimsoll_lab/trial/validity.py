@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary
-from plimsoll_lab.store.records import GENERATOR_DOUBTS, MACHINE_DOUBTS, Doubt, Outcome, Sample
-from plimsoll_lab.trial.disturbance import network_doubts, unknown_moments
+from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, Outcome, ResultWarning, Sample
+from plimsoll_lab.trial.disturbance import network_warnings, unknown_moments
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
@@ -81,7 +81,7 @@ class Observation:
     """What the emulated links did over the window; None without a network."""
     closed: bool = False
     """Whether the load is a closed loop."""
-    doubts: tuple[Doubt, ...] = ()
+    warnings: tuple[ResultWarning, ...] = ()
     """Doubts that others have raised."""
 
 
@@ -93,8 +93,8 @@ class Judgement:
     """`ok`, or why it is no result."""
     reason: str | None
     """In words, where it is not `ok`."""
-    warnings: tuple[Doubt, ...]
-    """Doubts that remain."""
+    warnings: tuple[ResultWarning, ...]
+    """Warnings that remain."""
 
 
 def host_lost(host: str, reason: str) -> Judgement:
@@ -102,7 +102,7 @@ def host_lost(host: str, reason: str) -> Judgement:
     message = f"the host {host} was lost during the trial: {reason}"
     remedy = "look at that host and the network to it; another host that joins the cluster takes its place"
     return Judgement(
-        outcome="invalid", reason=message, warnings=(Doubt(code="host_lost", message=message, remedy=remedy),)
+        outcome="invalid", reason=message, warnings=(ResultWarning(code="host_lost", message=message, remedy=remedy),)
     )
 
 
@@ -111,25 +111,25 @@ def late_start(generator: str) -> Judgement:
     message = f"{generator} was up only after the instant at which all generators were to start"
     remedy = "close what else runs on its machine; a trial like this one is made again"
     return Judgement(
-        outcome="invalid", reason=message, warnings=(Doubt(code="late_start", message=message, remedy=remedy),)
+        outcome="invalid", reason=message, warnings=(ResultWarning(code="late_start", message=message, remedy=remedy),)
     )
 
 
 def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
-    doubts = (*_machine_doubts(seen), *_load_doubts(seen), *network_doubts(seen.network), *seen.doubts)
-    outcome, reason = _outcome(seen, doubts)
-    return Judgement(outcome=outcome, reason=reason, warnings=doubts)
+    warnings = (*_machine_warnings(seen), *_load_warnings(seen), *network_warnings(seen.network), *seen.warnings)
+    outcome, reason = _outcome(seen, warnings)
+    return Judgement(outcome=outcome, reason=reason, warnings=warnings)
 
 
-def _outcome(seen: Observation, doubts: tuple[Doubt, ...]) -> tuple[Outcome, str | None]:
+def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Outcome, str | None]:
     summary = seen.load_summary or LoadSummary()
     findings: tuple[tuple[Outcome, str | None], ...] = (
         ("failed", _death(seen)),
         ("hard_limit", _server_limit(seen.server_summary)),
         ("failed", _missing_summary(seen)),
         ("invalid", unknown_moments(seen.network, summary.requests.completed if seen.closed else 0)),
-        *_invalid(seen, doubts),
+        *_invalid(seen, warnings),
         ("generator_limited", _unsent(summary)),
         ("failed", _shortfall(summary)),
     )
@@ -148,20 +148,23 @@ def _missing_summary(seen: Observation) -> str | None:
     return f"the generator ended without a summary: {ending(seen.load_exit, seen.load_stderr)}"
 
 
-def _invalid(seen: Observation, doubts: tuple[Doubt, ...]) -> list[tuple[Outcome, str | None]]:
+def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tuple[Outcome, str | None]]:
     """The generator's own word on its measurement: it knows whether it, or something else, was in
     the way.
     """
     if seen.load_summary is None or seen.load_summary.valid:
         return []
-    own = [doubt.message for doubt in doubts if doubt.code.startswith(GENERATOR_DOUBTS)]
-    others = [doubt.message for doubt in doubts if doubt.code in MACHINE_DOUBTS]
+    own = [warning.message for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)]
+    others = [warning.message for warning in warnings if warning.code in MACHINE_WARNINGS]
     if own and others:
         return [("invalid", f"{others[0]}, and {own[0]}")]
     if own:
         return [("generator_limited", own[0])]
     return [
-        ("invalid", doubts[0].message if doubts else "the generator calls its measurement invalid, without a reason")
+        (
+            "invalid",
+            warnings[0].message if warnings else "the generator calls its measurement invalid, without a reason",
+        )
     ]
 
 
@@ -215,23 +218,23 @@ def _causes(summary: LoadSummary) -> str:
     return ", ".join(f"{count} {code}" for code, count in summary.errors.items() if count) or "no cause given"
 
 
-def _load_doubts(seen: Observation) -> list[Doubt]:
+def _load_warnings(seen: Observation) -> list[ResultWarning]:
     summary = seen.load_summary or LoadSummary()
-    doubts = [Doubt(code=each.code, message=each.message, remedy=each.remedy) for each in summary.warnings]
-    doubts += _truncated(seen)
+    warnings = [ResultWarning(code=each.code, message=each.message, remedy=each.remedy) for each in summary.warnings]
+    warnings += _truncated(seen)
     failed = summary.requests.lost
     if failed:
-        doubts.append(
-            Doubt(
+        warnings.append(
+            ResultWarning(
                 code="failed_requests",
                 message=f"{failed} requests failed: {_causes(summary)}",
                 remedy="look at the server's errors in the trial's record",
             )
         )
-    return doubts
+    return warnings
 
 
-def _truncated(seen: Observation) -> list[Doubt]:
+def _truncated(seen: Observation) -> list[ResultWarning]:
     """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, knows of
     them all the same.
     """
@@ -244,7 +247,7 @@ def _truncated(seen: Observation) -> list[Doubt]:
     if implied_s < seen.window_s / 2 or implied_s < TRUNCATED * mean_us / 1e6:
         return []
     return [
-        Doubt(
+        ResultWarning(
             code="window_too_short",
             message=f"{established} connections that complete {rate:.0f} requests a second wait {implied_s:.2f} s for "
             f"each (Little's law), but a window of {seen.window_s:.2f} s saw only those answered in it, "
@@ -254,7 +257,7 @@ def _truncated(seen: Observation) -> list[Doubt]:
     ]
 
 
-def _unstable(seen: Observation) -> list[Doubt]:
+def _unstable(seen: Observation) -> list[ResultWarning]:
     """Whether the server worked as hard in the first half of the window as in the second."""
     samples = seen.samples
     if len(samples) < LEAST_SAMPLES:
@@ -268,7 +271,7 @@ def _unstable(seen: Observation) -> list[Doubt]:
     if len(halves) < 2 or max(halves) < LEAST_CORES or max(halves) < UNSTABLE * min(halves):  # noqa: PLR2004
         return []
     return [
-        Doubt(
+        ResultWarning(
             code="unstable_window",
             message=f"the server used {halves[0]:.2f} cores in the first half of the window and {halves[1]:.2f} in "
             "the second",
@@ -277,40 +280,40 @@ def _unstable(seen: Observation) -> list[Doubt]:
     ]
 
 
-def _machine_doubts(seen: Observation) -> list[Doubt]:
-    doubts = []
+def _machine_warnings(seen: Observation) -> list[ResultWarning]:
+    warnings = []
     if seen.foreign_cores is not None and seen.foreign_cores > FOREIGN_CORES_TOLERATED:
-        doubts.append(
-            Doubt(
+        warnings.append(
+            ResultWarning(
                 code="machine_busy",
                 message=f"other programs used {seen.foreign_cores:.2f} cores during the window",
                 remedy="close what else runs on this machine, and run again",
             )
         )
     if seen.steal_cores is not None and seen.steal_cores > FOREIGN_CORES_TOLERATED:
-        doubts.append(
-            Doubt(
+        warnings.append(
+            ResultWarning(
                 code="steal",
                 message=f"the hypervisor withheld {seen.steal_cores:.2f} cores during the window",
                 remedy="use a machine, or an hour, with less contention",
             )
         )
     if seen.window_s and seen.throttled_s and seen.throttled_s > THROTTLED_TOLERATED * seen.window_s:
-        doubts.append(
-            Doubt(
+        warnings.append(
+            ResultWarning(
                 code="throttled",
                 message=f"a CPU quota held threads back for {seen.throttled_s:.2f} s in a window of "
                 f"{seen.window_s:.2f} s",
                 remedy="raise the quota of this container (cpu.max, cpu.cfs_quota_us), or use a smaller load",
             )
         )
-    doubts += _unstable(seen)
+    warnings += _unstable(seen)
     if seen.window_s and seen.lag_s > SAMPLE_LAG_TOLERATED * seen.window_s:
-        doubts.append(
-            Doubt(
+        warnings.append(
+            ResultWarning(
                 code="late_sample",
                 message=f"the server was read {seen.lag_s * 1e3:.0f} ms late in a window of {seen.window_s:.2f} s",
                 remedy="use a longer window, or a quieter machine",
             )
         )
-    return doubts
+    return warnings
