@@ -12,7 +12,7 @@ from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
 from plimsoll_lab.report.over import axes_over, panels
-from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.network_record import PathTargetRecord, CalibrationRecord, PathMeasurementRecord, PathDeviationRecord, PathRecord
 from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
@@ -311,9 +311,9 @@ def test_a_claim_about_a_network_that_was_another_cannot_be_told() -> None:
     path = PathRecord(
         start="h1",
         end="h2",
-        asked=AskedRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
-        measured=MeasuredRecord(round_trip_us={"p50": 30_000}, goodput_bits_per_s=None),
-        off=OffRecord(round_trip=2.0, goodput=None),
+        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=PathMeasurementRecord(round_trip_us={"p50": 30_000}, goodput_bits_per_s=None),
+        off=PathDeviationRecord(round_trip=2.0, goodput=None),
         within=False,
         attempts=3,
     )

@@ -18,7 +18,13 @@ from made_records import ENVIRONMENT, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs, environment_differences
 from plimsoll_lab.stats.two_runs import Pair, compare_sides
-from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.store.run_record import EnvironmentRecord
 
 ALIKE = int(os.environ.get("PLIMSOLL_ALIKE_RUNS", "40"))
@@ -82,9 +88,9 @@ def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: 
     path = PathRecord(
         start="h1",
         end="h2",
-        asked=AskedRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
-        measured=MeasuredRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
-        off=OffRecord(round_trip=0.09, goodput=None),
+        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=PathMeasurementRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
+        off=PathDeviationRecord(round_trip=0.09, goodput=None),
         within=False,
         attempts=3,
     )

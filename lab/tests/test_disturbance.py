@@ -14,7 +14,13 @@ from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
@@ -22,7 +28,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.topology import Link, join
-from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_untrue
+from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_far_off
 from plimsoll_lab.trial.disturbance import (
     Logged,
     cut_record,
@@ -285,9 +291,11 @@ def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() 
     path = PathRecord(
         start="h2",
         end="h1",
-        asked=AskedRecord(one_way_us=2000.0, round_trip_delay_us=4000.0, round_trip_us=4000.0, goodput_bits_per_s=1e8),
-        measured=MeasuredRecord(round_trip_us={"p50": 4500.0}, goodput_bits_per_s=9.9e7),
-        off=OffRecord(round_trip=0.125, goodput=-0.01),
+        asked=PathTargetRecord(
+            one_way_us=2000.0, round_trip_delay_us=4000.0, round_trip_us=4000.0, goodput_bits_per_s=1e8
+        ),
+        measured=PathMeasurementRecord(round_trip_us={"p50": 4500.0}, goodput_bits_per_s=9.9e7),
+        off=PathDeviationRecord(round_trip=0.125, goodput=-0.01),
         within=False,
         attempts=3,
     )
@@ -295,14 +303,14 @@ def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() 
         "a round trip of 4.500 ms for 4.000 ms asked, a goodput of 99.00 Mbit/s for 100.00 Mbit/s asked"
     )
     with pytest.raises(LabError, match=r"from h2 to h1 is not what was asked for.*4\.500 ms") as refusal:
-        refuse_untrue([calibration(path)], [])
+        refuse_far_off([calibration(path)], [])
     assert refusal.value.exit_code == 5
-    refuse_untrue([calibration(path.model_copy(update={"within": True}))], [])
-    near = path.model_copy(update={"off": OffRecord(round_trip=0.05, goodput=-0.05)})
-    refuse_untrue([calibration(near)], [])
-    silent = near.model_copy(update={"measured": MeasuredRecord(round_trip_us={}, goodput_bits_per_s=None)})
+    refuse_far_off([calibration(path.model_copy(update={"within": True}))], [])
+    near = path.model_copy(update={"off": PathDeviationRecord(round_trip=0.05, goodput=-0.05)})
+    refuse_far_off([calibration(near)], [])
+    silent = near.model_copy(update={"measured": PathMeasurementRecord(round_trip_us={}, goodput_bits_per_s=None)})
     with pytest.raises(LabError):
-        refuse_untrue([calibration(silent)], [])
+        refuse_far_off([calibration(silent)], [])
 
 
 def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> None:
@@ -315,13 +323,13 @@ def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> No
     names = ("response_time.p50", "response_time.p99", "establishment_time.p99")
     limits = [read_limit(name, "<5ms", source="it.toml") for name in names]
     point = PointRecord(number=0, setting={}, server={}, load={})
-    found = summarise_point(point, [trial], limits, untrue=False)
+    found = summarise_point(point, [trial], limits, paths_off=False)
     assert [(each.limit, each.met) for each in found.limits] == [("response_time.p50 < 5ms", True)]
     assert found.doubtful
     run = run_record().model_copy(update={"limits": tuple(limits)})
     [warning] = doubtful_figures(run, [found])
     assert "'response_time.p99 < 5ms' cannot be judged" in warning.message
-    whole = summarise_point(point, [trial, replace(trial, cut=None)], limits, untrue=False)
+    whole = summarise_point(point, [trial, replace(trial, cut=None)], limits, paths_off=False)
     assert [each.met for each in whole.limits] == [True, False, False], "an undisturbed trial has every figure"
 
 
@@ -331,7 +339,7 @@ def test_over_a_path_that_is_a_little_off_figures_are_marked() -> None:
         figures={"completed_rate": 100.0}, server={}, load={}, machine={},
     )  # fmt: skip
     point = PointRecord(number=0, setting={}, server={}, load={})
-    found = [summarise_point(point, [trial], (), untrue=untrue) for untrue in (False, True)]
+    found = [summarise_point(point, [trial], (), paths_off=paths_off) for paths_off in (False, True)]
     assert [each.doubtful for each in found] == [False, True]
     assert [each.figures["completed_rate"].median for each in found] == [100.0, 100.0]
 

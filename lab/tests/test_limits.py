@@ -38,7 +38,7 @@ def test_the_median_meets_an_order_and_every_trial_an_exact_value(
     condition: str, values: tuple[float | None, ...], *, met: bool
 ) -> None:
     limit = read_limit("statuses.404", condition, source="it.toml")
-    [found] = summarise_point(POINT, [trial(each) for each in values], [limit], untrue=False).limits
+    [found] = summarise_point(POINT, [trial(each) for each in values], [limit], paths_off=False).limits
     assert found.met is met
 
 

@@ -19,11 +19,17 @@ from plimsoll_lab.experiment.run import point_record
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.drawing import draw
-from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan
-from plimsoll_lab.trial.calibration import refuse_untrue
+from plimsoll_lab.trial.calibration import refuse_far_off
 
 HEAD = """
 name = "it"
@@ -136,9 +142,9 @@ def test_a_path_that_cannot_be_is_refused_in_one_line(tmp_path: Path, name: str)
 
 def test_a_path_of_one_line_that_is_not_what_was_asked_for_does_not_stop_the_run(tmp_path: Path) -> None:
     plan, _ = asked(tmp_path, "", "--rtt", "50ms")
-    refuse_untrue([UNTRUE], plan.points)
+    refuse_far_off([PATHS_OFF], plan.points)
     with pytest.raises(LabError, match=r"55\.000 ms for 50\.000 ms asked"):
-        refuse_untrue([UNTRUE], asked(tmp_path, '[network]\ntopology = "single,2"\ndelay = "12ms"\n')[0].points)
+        refuse_far_off([PATHS_OFF], asked(tmp_path, '[network]\ntopology = "single,2"\ndelay = "12ms"\n')[0].points)
 
 
 def test_charts_mark_a_point_whose_figures_are_doubtful(tmp_path: Path) -> None:
@@ -154,7 +160,7 @@ def test_charts_mark_a_point_whose_figures_are_doubtful(tmp_path: Path) -> None:
         assert row["doubtful"] == bool(marks)
 
 
-UNTRUE = CalibrationRecord(
+PATHS_OFF = CalibrationRecord(
     unix_s=0.0,
     points=[0],
     backend="tap",
@@ -164,9 +170,11 @@ UNTRUE = CalibrationRecord(
         PathRecord(
             start="h2",
             end="h1",
-            asked=AskedRecord(one_way_us=25e3, round_trip_delay_us=50e3, round_trip_us=50e3, goodput_bits_per_s=None),
-            measured=MeasuredRecord(round_trip_us={"p50": 55e3}, goodput_bits_per_s=None),
-            off=OffRecord(round_trip=0.1, goodput=None),
+            asked=PathTargetRecord(
+                one_way_us=25e3, round_trip_delay_us=50e3, round_trip_us=50e3, goodput_bits_per_s=None
+            ),
+            measured=PathMeasurementRecord(round_trip_us={"p50": 55e3}, goodput_bits_per_s=None),
+            off=PathDeviationRecord(round_trip=0.1, goodput=None),
             within=False,
             attempts=3,
         )
@@ -193,7 +201,7 @@ def trial(outcome: Outcome, rate: float) -> TrialRecord:
 
 
 @pytest.mark.parametrize(
-    ("words", "outcomes", "untrue", "doubtful", "median"),
+    ("words", "outcomes", "paths_off", "doubtful", "median"),
     [
         (("--rtt", "50ms"), ("invalid", "invalid"), False, True, 15.0),
         (("--rtt", "50ms"), ("invalid", "generator_limited"), False, True, 15.0),
@@ -207,17 +215,17 @@ def test_over_a_network_in_one_line_there_are_figures_and_doubtful_ones_are_mark
     tmp_path: Path,
     words: tuple[str, ...],
     outcomes: tuple[Outcome, Outcome],
-    untrue: Literal[True, False],
+    paths_off: Literal[True, False],
     doubtful: Literal[True, False],
     median: float | None,
 ) -> None:
     plan, _ = asked(tmp_path, '[network]\ntopology = "single,2"\n', *words)
     trials = [trial(outcome, rate) for outcome, rate in zip(outcomes, (10.0, 20.0), strict=True)]
-    found = summarise_point(point_record(plan.points[0]), trials, (), untrue=untrue)
+    found = summarise_point(point_record(plan.points[0]), trials, (), paths_off=paths_off)
     assert found.doubtful == doubtful
     assert (found.figures["completed_rate"].median if found.figures else None) == median
-    run = run_record().model_copy(update={"calibrations": [UNTRUE] if untrue else []})
+    run = run_record().model_copy(update={"calibrations": [PATHS_OFF] if paths_off else []})
     warnings = doubtful_figures(run, [found])
     assert [each.code for each in warnings] == (["doubtful_figures"] if doubtful else [])
     for each in warnings:
-        assert ("55.000 ms" if untrue else "late") in each.message
+        assert ("55.000 ms" if paths_off else "late") in each.message

@@ -101,23 +101,23 @@ def _judge(
     changes: Callable[[Settings], str | None],
 ) -> ClaimRecord:
     series = []
-    untrue = None
+    paths_off = None
     for place in settings_of(claim):
         here = _matching(points, place)
         why = changes(place) or _unreached(here, claim.figure)
         values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
             return _answer(claim, UNREACHED, None, None, why or _without_figure(here[0], trials))
-        untrue = untrue or network.untrue(run, here[0].number)
+        paths_off = paths_off or network.paths_off(run, here[0].number)
         series.append(values)
     value, interval, none = _value(series)
     most = math.inf if claim.most is None else claim.most
-    outcome = UNTOLD if untrue else decide_claim(interval, claim.least, most, portable=claim.portable)
+    outcome = UNTOLD if paths_off else decide_claim(interval, claim.least, most, portable=claim.portable)
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",
         ELSEWHERE: "it lies in the claimed range, and such a figure belongs to its hardware",
-        UNTOLD: untrue or none or "the interval reaches beyond the claimed range",
+        UNTOLD: paths_off or none or "the interval reaches beyond the claimed range",
     }
     told = len(set.intersection(*(set(each) for each in series)))
     some = f"; {told} of {run.settings.repeat} blocks tell it" if interval and told < run.settings.repeat else ""

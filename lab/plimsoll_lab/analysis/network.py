@@ -29,7 +29,7 @@ def latest(run: RunRecord) -> list[CalibrationRecord]:
     return list({tuple(each.points): each for each in run.calibrations}.values())
 
 
-def untrue(run: RunRecord, point: int) -> str | None:
+def paths_off(run: RunRecord, point: int) -> str | None:
     """Why the network of a point is not the one that was asked for; None where it is."""
     paths = (path for record in latest(run) if point in record.points for path in record.paths)
     return next(

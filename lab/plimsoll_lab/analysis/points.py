@@ -19,9 +19,9 @@ SPOILT = ("invalid", "generator_limited")
 
 
 def summarise_point(
-    point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit], *, untrue: bool
+    point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit], *, paths_off: bool
 ) -> PointSummary:
-    """A point over its trials; `untrue` where a path that it uses is not what was asked for."""
+    """A point over its trials; `paths_off` where a path that it uses is not what was asked for."""
     valid = [trial for trial in trials if trial.outcome == "ok"]
     outcome, reason = _point_outcome(trials, valid)
     shown = valid
@@ -44,7 +44,7 @@ def summarise_point(
         outcome=outcome,
         reason=reason,
         figures=figures,
-        doubtful=bool(figures) and (spoilt or untrue or len(judged) < len(limits)),
+        doubtful=bool(figures) and (spoilt or paths_off or len(judged) < len(limits)),
         limits=[_limit(limit, valid, point) for limit in judged] if valid else [],
     )
 

@@ -91,8 +91,8 @@ def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Res
     doubtful = [point for point in points if point.doubtful]
     if not doubtful:
         return []
-    untrue = [path for record in network.latest(run) for path in record.paths if not path.within]
-    causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in untrue[:1]]
+    paths_off = [path for record in network.latest(run) for path in record.paths if not path.within]
+    causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in paths_off[:1]]
     causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
     causes += [
         f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"

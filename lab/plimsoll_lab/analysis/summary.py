@@ -47,7 +47,9 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
         by_point.setdefault(trial.point, []).append(trial)
     limits = run.limits if run.search is None else ()
     every = [
-        summarise_point(point, by_point.get(point.number, []), limits, untrue=bool(network.untrue(run, point.number)))
+        summarise_point(
+            point, by_point.get(point.number, []), limits, paths_off=bool(network.paths_off(run, point.number))
+        )
         for point in run.points
     ]
     controls = {point.number for point in run.points if point.control}

@@ -35,7 +35,7 @@ from plimsoll_lab.suite.expand import contender_path
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
-from plimsoll_lab.trial.calibration import calibrate, refuse_untrue
+from plimsoll_lab.trial.calibration import calibrate, refuse_far_off
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.retry import passing_cause, retry_reason
 from plimsoll_lab.trial.testbed import Machines, Testbed, open_testbeds
@@ -182,7 +182,7 @@ def calibrated_testbeds(
         if measured:
             record.calibrations = [*record.calibrations, *measured]
             folder.write_run(record)
-            refuse_untrue(measured, plan.points)
+            refuse_far_off(measured, plan.points)
         yield testbeds
 
 

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field
 from plimsoll_lab.store.form import Record
 
 
-class AskedRecord(Record):
+class PathTargetRecord(Record):
     """What was asked of a path."""
 
     one_way_us: float
@@ -22,7 +22,7 @@ class AskedRecord(Record):
     """Payload a second; null without a rate."""
 
 
-class MeasuredRecord(Record):
+class PathMeasurementRecord(Record):
     """What was measured of a path."""
 
     round_trip_us: Mapping[str, int | float]
@@ -31,7 +31,7 @@ class MeasuredRecord(Record):
     """Payload a second; null where it was not measured."""
 
 
-class OffRecord(Record):
+class PathDeviationRecord(Record):
     """Relative differences of measured from asked."""
 
     round_trip: float | None
@@ -47,11 +47,11 @@ class PathRecord(Record):
     """The host it begins at."""
     end: str = Field(validation_alias=AliasChoices("to", "end"), serialization_alias="to")
     """The host it ends at."""
-    asked: AskedRecord
+    asked: PathTargetRecord
     """What was asked for."""
-    measured: MeasuredRecord
+    measured: PathMeasurementRecord
     """What the last measurement found."""
-    off: OffRecord
+    off: PathDeviationRecord
     """How far it is off."""
     within: bool
     """Whether that is near enough."""

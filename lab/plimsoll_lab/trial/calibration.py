@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.hosts.path import DATAGRAM_BYTES, OVERLOAD, PING_FRAME_BYTES, SEGMENT_BYTES
 from plimsoll_lab.problem import ENVIRONMENT, LabError
-from plimsoll_lab.store.network_record import AskedRecord, CalibrationRecord, MeasuredRecord, OffRecord, PathRecord
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.suite.placement import paths
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import FULL_FRAME_BYTES, Topology
@@ -54,7 +60,7 @@ def calibrate(plan: Plan, testbeds: Mapping[int, Testbed]) -> list[CalibrationRe
     return records
 
 
-def refuse_untrue(records: Sequence[CalibrationRecord], points: Sequence[Point]) -> None:
+def refuse_far_off(records: Sequence[CalibrationRecord], points: Sequence[Point]) -> None:
     """Stop the run where a path is far from what was asked for. One that is off by less, or belongs
     to a network stated in one line, makes figures doubtful, and the summary warns of it.
     """
@@ -85,8 +91,8 @@ def _by_network(plan: Plan, testbeds: Mapping[int, Testbed]) -> dict[str, list[P
 def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) -> PathRecord:
     asked_rtt_s = topology.round_trip_s(start, end, frame_bytes=PING_FRAME_BYTES)
     delay_s = topology.round_trip_s(start, end)
-    asked_goodput = asked_goodput_bits_per_s(topology, start, end, whole=_whole(testbed))
-    asked = AskedRecord(
+    asked_goodput = asked_goodput_bits_per_s(topology, start, end, whole=_carries_large_segments(testbed))
+    asked = PathTargetRecord(
         one_way_us=topology.one_way_s(start, end) * 1e6,
         round_trip_delay_us=delay_s * 1e6,
         round_trip_us=asked_rtt_s * 1e6,
@@ -95,7 +101,7 @@ def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) 
     for attempt in itertools.count(1):
         times = testbed.hosts[start].round_trips(testbed.hosts[end], asked_rtt_s)
         goodput = _goodput(testbed, topology, start, end) if asked_goodput is not None else None
-        off = OffRecord(
+        off = PathDeviationRecord(
             # Without any delay there is nothing that a round trip could be held against.
             round_trip=statistics.median(times) / asked_rtt_s - 1 if times and delay_s else None,
             goodput=goodput / asked_goodput - 1 if goodput is not None and asked_goodput else None,
@@ -111,7 +117,7 @@ def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) 
         start=start,
         end=end,
         asked=asked,
-        measured=MeasuredRecord(round_trip_us=_told(times), goodput_bits_per_s=goodput),
+        measured=PathMeasurementRecord(round_trip_us=_summary(times), goodput_bits_per_s=goodput),
         off=off,
         within=within,
         attempts=attempt,
@@ -133,11 +139,11 @@ def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole:
     return carried * (SEGMENT_BYTES if whole else DATAGRAM_BYTES) / FULL_FRAME_BYTES
 
 
-def _whole(testbed: Testbed) -> bool:
+def _carries_large_segments(testbed: Testbed) -> bool:
     return testbed.network is not None and testbed.network.ready.get("large_segments") == "whole"
 
 
-def _told(times: Sequence[float]) -> dict[str, float]:
+def _summary(times: Sequence[float]) -> dict[str, float]:
     if not times:
         return {}
     ordered = sorted(times)
@@ -154,6 +160,6 @@ def _goodput(testbed: Testbed, topology: Topology, start: str, end: str) -> floa
     return here.goodput(
         there,
         round_trip_s=topology.round_trip_s(start, end),
-        rate_bits_per_s=None if _whole(testbed) else topology.narrowest_bits_per_s(start, end) or 0.0,
+        rate_bits_per_s=None if _carries_large_segments(testbed) else topology.narrowest_bits_per_s(start, end) or 0.0,
         lossy=topology.arriving(start, end) < 1,
     )
