@@ -14,8 +14,8 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import contender_path, expand
 from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.flags import MODELS, as_arguments
-from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.read import read_file, read_text
+from plimsoll_lab.suite.sample_size import windows_too_short
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Plan, Suite
 
@@ -273,7 +273,7 @@ TOO_SHORT = {
 def test_a_window_too_short_for_its_limits_is_told_beforehand(name: str) -> None:
     limit, load, needed = TOO_SHORT[name]
     text = GOOD.replace('duration = "1s"', load) + f"[limits]\n{limit}\n"
-    assert [each for _, each, _ in too_short(plan(text))] == needed
+    assert [each for _, each, _ in windows_too_short(plan(text))] == needed
 
 
 def test_an_order_comes_again_from_its_seed() -> None:

@@ -51,8 +51,8 @@ def test_each_direction_of_a_link_may_be_another() -> None:
     assert topology.round_trip_s("h1", "h2") == topology.round_trip_s("h2", "h1") == pytest.approx(0.009)
     assert topology.narrowest_bits_per_s("h1", "h2") == 1e6
     assert topology.narrowest_bits_per_s("h2", "h1") == 8e6
-    assert topology.arriving("h1", "h2") == pytest.approx(0.9)
-    assert topology.arriving("h2", "h1") == pytest.approx(0.99)
+    assert topology.delivered_ratio("h1", "h2") == pytest.approx(0.9)
+    assert topology.delivered_ratio("h2", "h1") == pytest.approx(0.99)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoi
 from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.expand import as_text, contender_path
 from plimsoll_lab.suite.figures import CAPACITY
-from plimsoll_lab.suite.foresight import too_short
 from plimsoll_lab.suite.prediction import connections, predicted_s
+from plimsoll_lab.suite.sample_size import windows_too_short
 from plimsoll_lab.suite.spec import Plan
 
 SUPPOSED_NOISE = 0.03
@@ -54,7 +54,7 @@ def describe_plan(plan: Plan) -> PlanSummary:
             f"and the smallest load here brings about {fewest:,.0f}",
             remedy="a longer [load] duration, more connections or a higher rate, or a limit less strict",
         )
-        for limit, needed, fewest in too_short(plan)
+        for limit, needed, fewest in windows_too_short(plan)
     ]
     most = max(connections(point.load) for point in plan.points)
     for what in lacks(most, read_environment("")):

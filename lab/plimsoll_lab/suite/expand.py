@@ -11,7 +11,7 @@ from plimsoll_lab.suite.checks import check_documents, check_point, compete_alon
 from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.placement import real_network, settle, vary
+from plimsoll_lab.suite.placement import apply_setting, assign_hosts, refuse_emulated_links
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Suite
 
@@ -56,13 +56,13 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -
     for number, setting in enumerate(settings):
         if setting is None or any(as_text(setting.get(path, "")) not in wanted for path, wanted in only.items()):
             continue
-        server, load, network, roles = vary(suite, setting)
-        place, roles = settle(network, suite.place, roles, source=suite.source, cluster=cluster)
+        server, load, network, roles = apply_setting(suite, setting)
+        place, roles = assign_hosts(network, suite.place, roles, source=suite.source, cluster=cluster)
         point = Point(
             number=number, setting=setting, server=server, load=load, network=network, place=place, roles=roles
         )
         if cluster and network is not None:
-            real_network(network, source=suite.source)
+            refuse_emulated_links(network, source=suite.source)
             point = replace(point, network=None, addresses=network.addresses)
         check_point(suite, point)
         points.append(point)

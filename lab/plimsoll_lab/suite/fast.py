@@ -11,7 +11,7 @@ FAST_REPEAT = 2
 """Repetitions of a suite that says nothing else: for a look, not for a verdict."""
 
 
-def lay_fast(tables: Table, *, fast: bool, source: str) -> dict[str, object]:
+def apply_fast(tables: Table, *, fast: bool, source: str) -> dict[str, object]:
     """The tables of a suite as they are read: [fast] is gone, and where it is asked for lies over
     the rest.
 

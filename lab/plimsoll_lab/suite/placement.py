@@ -42,7 +42,7 @@ def read_network(table: Table, *, source: str) -> Topology:
     """The network of one point: a word of Mininet's, or its links one by one; the table's shape is
     every link's.
     """
-    with _told(source):
+    with _naming_source(source):
         refuse_unknown(table, (*NETWORK, "link", *LINK), "[network]")
         shape = {key: table[key] for key in LINK if key in table}
         addresses = read_addresses(table.get("addresses", 1))
@@ -61,7 +61,7 @@ def read_network(table: Table, *, source: str) -> Topology:
 
 
 @contextlib.contextmanager
-def _told(source: str) -> Iterator[None]:
+def _naming_source(source: str) -> Iterator[None]:
     """Every refusal begins with the file."""
     try:
         yield
@@ -88,7 +88,7 @@ def _link(raw: object, shape: Table) -> Link:
 
 def read_place(table: Table, *, source: str) -> Placement:
     """Which hosts the server and the generators run on."""
-    with _told(source):
+    with _naming_source(source):
         refuse_unknown(table, PLACE, "[place]")
         server, load = table.get(SERVER), table.get(LOAD)
         if server is not None and not isinstance(server, str):
@@ -106,7 +106,7 @@ def read_place(table: Table, *, source: str) -> Placement:
 
 def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
     """The [[role]] tables."""
-    with _told(source):
+    with _naming_source(source):
         roles = tuple(_role(table) for table in as_tables(tables, refusal=not_tables("role")))
         names = [SERVER, LOAD, *(role.name for role in roles)]
         for name in names:
@@ -134,18 +134,18 @@ def _role(table: Table) -> Role:
     return Role(name=name, kind=kind, on=on, measured=measured, settings=settings)
 
 
-def settle(
+def assign_hosts(
     network: Topology | None, place: Placement, roles: Sequence[Role], *, source: str, cluster: bool = False
 ) -> tuple[Placement, tuple[Role, ...]]:
     """Give every part its host, and refuse hosts that there are not. Which hosts a cluster has is
     only seen once it has been joined.
     """
     if network is not None:
-        return _settle_on_network(network, place, roles, source=source)
-    return _settle_on_cluster(place, roles) if cluster else _settle_here(place, roles, source=source)
+        return _assign_on_network(network, place, roles, source=source)
+    return _assign_on_cluster(place, roles) if cluster else _assign_local(place, roles, source=source)
 
 
-def _settle_here(place: Placement, roles: Sequence[Role], *, source: str) -> tuple[Placement, tuple[Role, ...]]:
+def _assign_local(place: Placement, roles: Sequence[Role], *, source: str) -> tuple[Placement, tuple[Role, ...]]:
     """Everything on this machine."""
     if place.load_count:
         raise SuiteError(
@@ -161,7 +161,7 @@ def _settle_here(place: Placement, roles: Sequence[Role], *, source: str) -> tup
     return everywhere, tuple(role.on_host(LOCAL) for role in roles)
 
 
-def _settle_on_network(
+def _assign_on_network(
     network: Topology, place: Placement, roles: Sequence[Role], *, source: str
 ) -> tuple[Placement, tuple[Role, ...]]:
     """On the network's hosts: the first is the server's, the second the generator's, unless the
@@ -187,7 +187,7 @@ def _settle_on_network(
     return replace(place, server=server, load=load), tuple(roles)
 
 
-def _settle_on_cluster(place: Placement, roles: Sequence[Role]) -> tuple[Placement, tuple[Role, ...]]:
+def _assign_on_cluster(place: Placement, roles: Sequence[Role]) -> tuple[Placement, tuple[Role, ...]]:
     """Names for every part's host: those of the suite, and else h1, h2, ..., each a host of its
     own.
     """
@@ -205,7 +205,7 @@ def _settle_on_cluster(place: Placement, roles: Sequence[Role]) -> tuple[Placeme
     )
 
 
-def real_network(network: Topology, *, source: str) -> None:
+def refuse_emulated_links(network: Topology, *, source: str) -> None:
     """Refuse links that somebody would have to emulate: a cluster's network is what it is."""
     for link in network.links:
         if link.shape:
@@ -289,7 +289,7 @@ def paths(place: Placement, roles: Sequence[Role], load: Settings) -> list[tuple
     return list(found)
 
 
-def vary(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:
+def apply_setting(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:
     """Server, load, network and roles of one cell of the matrix."""
     server: dict[str, Value] = dict(suite.server)
     load: dict[str, Value] = dict(suite.load)
@@ -347,16 +347,16 @@ def _taking_part(server: Settings, load: Settings, roles: Sequence[Role], *, sou
 
 def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Settings) -> Topology:
     """The network of one point; a whole path that it states is divided over the links."""
-    with _told(suite.source):
+    with _naming_source(suite.source):
         whole = read_whole_path(table)
     if whole is None:
         return read_network(table, source=suite.source)
     own = {key: value for key, value in table.items() if key not in REPLACED}
     own = {"topology": TOPOLOGY, **own}
     bare = read_network({key: own[key] for key in (*NETWORK, "link") if key in own}, source=suite.source)
-    place, settled = settle(bare, suite.place, roles, source=suite.source)
+    place, settled = assign_hosts(bare, suite.place, roles, source=suite.source)
     lengths = {(start, end): len(bare.path(start, end)) for start, end in paths(place, settled, load)}
-    with _told(suite.source):
+    with _naming_source(suite.source):
         shape = whole.shape_of_link(links_of_each(lengths))
     # Bridges alone carry no delay: the emulator does, on every kernel.
     return replace(read_network({**own, **shape, "backend": "tap"}, source=suite.source), one_line=True)

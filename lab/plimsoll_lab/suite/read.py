@@ -18,7 +18,7 @@ from plimsoll_lab.suite.contenders import CONTENDER, check_path, read_contenders
 from plimsoll_lab.suite.drawn import read_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import read_expectation
-from plimsoll_lab.suite.fast import lay_fast
+from plimsoll_lab.suite.fast import apply_fast
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.keys import EXCLUDE, RUN, TOP, VERDICT
 from plimsoll_lab.suite.placement import read_place, read_roles
@@ -62,7 +62,7 @@ def read_text(
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{source}: not valid TOML: {error}") from None
     _refuse_unknown_tables(tables, source=source)
-    tables = lay_fast(tables, fast=fast, source=source)
+    tables = apply_fast(tables, fast=fast, source=source)
     for path, value in (changes or {}).items():
         apply_change(tables, path, value, source=source)
     _refuse_unknown_tables(tables, source=source)

@@ -123,7 +123,7 @@ class Topology:
         rates = [bits_per_s(str(shape["rate"])) for shape in self.path(start, end) if "rate" in shape]
         return min(rates, default=None)
 
-    def arriving(self, start: str, end: str) -> float:
+    def delivered_ratio(self, start: str, end: str) -> float:
         """The part of the packets that no link loses on the way."""
         return math.prod(1 - ratio(str(shape.get("loss", "0"))) for shape in self.path(start, end))
 

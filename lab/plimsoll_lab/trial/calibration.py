@@ -161,5 +161,5 @@ def _goodput(testbed: Testbed, topology: Topology, start: str, end: str) -> floa
         there,
         round_trip_s=topology.round_trip_s(start, end),
         rate_bits_per_s=None if _carries_large_segments(testbed) else topology.narrowest_bits_per_s(start, end) or 0.0,
-        lossy=topology.arriving(start, end) < 1,
+        lossy=topology.delivered_ratio(start, end) < 1,
     )

@@ -44,7 +44,7 @@ def requests_expected(point: Point) -> float:
     return units.duration_s(str(load.get("duration", "0"))) * requests_per_s(point)
 
 
-def too_short(plan: Plan) -> list[tuple[Limit, int, float]]:
+def windows_too_short(plan: Plan) -> list[tuple[Limit, int, float]]:
     """Limits that some window is too short for: the limit, the requests it needs, and the fewest a
     window holds.
     """
