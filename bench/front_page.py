@@ -64,7 +64,7 @@ def _now(claim: Claim, found: Json) -> str:
     unit = figure.unit if figure is not None else ""
 
     def text(value: float) -> str:
-        return formatting.number(value, unit) if claim.over is None else f"{formatting.three(value)}"
+        return formatting.number(value, unit) if claim.over is None else f"{formatting.significant(value)}"
 
     low_high = found["interval"]
     within = f" ({text(low_high[0])} to {text(low_high[1])})" if low_high else ""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plimsoll_lab.analysis.repeats import repeats_that_decide
-from plimsoll_lab.experiment.run import again, lasting_causes
+from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
@@ -225,18 +225,18 @@ def test_a_generator_at_its_limit_is_not_asked_again_for_that_would_choose_among
 
 def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
     discarded = replace(trial("ok", "steal"), figures={"completed_rate": 7.0})
-    (attempt,) = again(discarded, trial("ok")).attempts
+    (attempt,) = with_discarded_attempt(discarded, trial("ok")).attempts
     assert (attempt.outcome, attempt.figures, attempt.cause) == ("ok", {"completed_rate": 7.0}, "steal")
-    record = again(discarded, trial("ok"))
+    record = with_discarded_attempt(discarded, trial("ok"))
     assert list(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts) == list(record.attempts)
 
 
 def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
-    once = again(trial("ok", "steal"), trial("ok", "steal"))
-    twice = again(once, trial("ok", "steal"))
+    once = with_discarded_attempt(trial("ok", "steal"), trial("ok", "steal"))
+    twice = with_discarded_attempt(once, trial("ok", "steal"))
     assert lasting_causes([once]) == set()
     assert lasting_causes([twice]) == {(0, "steal")}
-    assert lasting_causes([again(once, trial("ok"))]) == set()
+    assert lasting_causes([with_discarded_attempt(once, trial("ok"))]) == set()
 
 
 def verdict_of(trials: Sequence[TrialRecord]) -> list[Verdict]:
@@ -255,10 +255,13 @@ def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> 
     trials = [made(0, block, 100) for block in range(8)] + [made(1, block, 90) for block in range(8)]
     assert repeats_that_decide(trials, verdict_of(trials), verdict_of) == []
     # One discarded measurement says nothing else; eight that were as good as the winner do.
-    one = [*trials[:15], again(replace(trials[15], warnings=trial("ok", "steal").warnings), trials[15])]
+    one = [
+        *trials[:15],
+        with_discarded_attempt(replace(trials[15], warnings=trial("ok", "steal").warnings), trials[15]),
+    ]
     assert repeats_that_decide(one, verdict_of(one), verdict_of) == []
     stolen = trial("ok", "steal").warnings
-    slowed = [again(replace(made(1, each.block, 100), warnings=stolen), each) for each in trials[8:]]
+    slowed = [with_discarded_attempt(replace(made(1, each.block, 100), warnings=stolen), each) for each in trials[8:]]
     [warning] = repeats_that_decide([*trials[:8], *slowed], verdict_of(trials), verdict_of)
     assert warning.code == "repeats_decide"
     assert "8 trials that were made again change 1 of 1 verdicts" in warning.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll_lab.analysis.searches import limits_text, over
+from plimsoll_lab.analysis.searches import limits_text, searched_key
 from plimsoll_lab.store.capacity_answer import CapacityAnswer, SearchSummary
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
@@ -15,7 +15,7 @@ def capacity_summary(run: RunRecord, summary: RunSummary) -> CapacityAnswer:
         run=summary.run,
         report=summary.report,
         status=summary.status,
-        over=over(run),
+        over=searched_key(run),
         lower=found.lower,
         upper=found.upper,
         held_s=found.held_s,

@@ -24,11 +24,11 @@ def number(value: float | None, unit: str) -> str:
     if unit in SCALES:
         return _scaled(value, SCALES[unit])
     if unit == "ratio":
-        return f"{three(value * 100)} %"
-    return three(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
+        return f"{significant(value * 100)} %"
+    return significant(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
 
 
-def three(value: float) -> str:
+def significant(value: float) -> str:
     """Three significant figures, thousands grouped."""
     if value == 0:
         return "0"
@@ -96,7 +96,7 @@ def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:
     for name, least in steps:
         if abs(value) >= least:
             unit, size = name, least
-    return f"{three(value / size)} {unit}"
+    return f"{significant(value / size)} {unit}"
 
 
 def listed(items: Sequence[str]) -> str:

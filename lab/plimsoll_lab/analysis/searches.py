@@ -33,7 +33,7 @@ def describe_searches(run: RunRecord) -> list[CapacityRecord]:
     return [_capacity(run, group) for group in groups.values()]
 
 
-def over(run: RunRecord) -> str:
+def searched_key(run: RunRecord) -> str:
     """What was varied: `connections` or `rate`."""
     return run.search.key if run.search is not None else ""
 
@@ -75,7 +75,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         precision=max((each.precision for each in ended if each.precision is not None), default=None),
         text="",
     )
-    return found.model_copy(update={"text": say(run, found, group)})
+    return found.model_copy(update={"text": capacity_sentence(run, found, group)})
 
 
 def _finite(bound: float) -> int | None:
@@ -119,9 +119,9 @@ def first_break(broke: BreakRecord | None) -> str | None:
     return "; ".join([broke.missed, *(each.text for each in broke.causes), *near])
 
 
-def say(run: RunRecord, found: CapacityRecord, group: Sequence[SearchRecord]) -> str:
+def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[SearchRecord]) -> str:
     """The answer, in one sentence."""
-    unit, limits = UNITS[over(run)], limits_text(run)
+    unit, limits = UNITS[searched_key(run)], limits_text(run)
     floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     lower, upper = found.lower, found.upper
     refusal = next((str(each.reason) for each in group if each.state == "failed"), None)

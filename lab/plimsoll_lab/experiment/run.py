@@ -140,7 +140,7 @@ def quantities_of(plan: Plan) -> dict[str, dict[str, Quantity]]:
     return quantities
 
 
-def again(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
+def with_discarded_attempt(discarded: TrialRecord, trial: TrialRecord) -> TrialRecord:
     """A trial that was made again, with what it replaces: its outcome and figures stay as they
     were.
     """
@@ -274,7 +274,7 @@ def carry_out(
                         repeated = _measure(folder, testbed, binary, plan, point, planned, events)
                     except NoHost:
                         break
-                    trial = again(trial, repeated)
+                    trial = with_discarded_attempt(trial, repeated)
                     folder.write_trial(trial)
                 made.append(trial)
                 events.publish(trial_event(trial, len(plan.trials)))

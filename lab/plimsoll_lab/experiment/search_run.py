@@ -22,7 +22,13 @@ from plimsoll_lab.analysis.search_trial import (
     what_broke,
 )
 from plimsoll_lab.experiment.events import Events, trial_event
-from plimsoll_lab.experiment.run import ATTEMPTS, REPEAT_BUDGET, again, calibrated_testbeds, point_record
+from plimsoll_lab.experiment.run import (
+    ATTEMPTS,
+    REPEAT_BUDGET,
+    calibrated_testbeds,
+    point_record,
+    with_discarded_attempt,
+)
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
@@ -98,7 +104,7 @@ class SearchRun:
             with calibrated_testbeds(self._folder, self._record, self._plan, self._host, self._binary) as testbeds:
                 self._testbeds = {network_key(base): testbeds[base.number] for base in self._plan.points}
                 for number, planned in enumerate(self._plan.trials):
-                    self._one(number, bases[planned.point])
+                    self._search_point(number, bases[planned.point])
             status = "complete"
         except Interrupted as signal:
             status, interrupted = "interrupted", signal
@@ -107,7 +113,7 @@ class SearchRun:
             self._events.publish({"event": "end", "status": status})
         return interrupted
 
-    def _one(self, number: int, base: Point) -> None:
+    def _search_point(self, number: int, base: Point) -> None:
         """One search, from a gentle trial to who was the limit."""
         suite, settings = self._plan.suite, self.settings
         refused = next((each for each in self.searches if each.point == base.number and each.state == "failed"), None)
@@ -124,31 +130,31 @@ class SearchRun:
             spent_s = sum(trial.elapsed_s for trial in self.trials[first:])
             if spent_s >= settings.patience_s:
                 raise OutOfPatience
-            trial = self._measure(number, base, load, length_s, len(self.trials) - first, hunt)
+            trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
             while len(self.trials) < first + GENTLE_TRIALS and _unusable(self.trials[first:]):
-                trial = self._measure(number, base, load, length_s, len(self.trials) - first, hunt)
+                trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
             if _unusable(self.trials[first:]):
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._ceiling(base)
             return reading_of(trial, suite)
 
-        hunt = Search(self._goal(number), measure)
+        search = Search(self._goal(number), measure)
         try:
-            bounds = hunt.run()
+            bounds = search.run()
         except ServerUnusable as refusal:
-            self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "failed")
+            self._record_search(number, base, search.bounds(), ceiling, self.trials[first:], "failed")
             self.searches[number].reason = str(refusal)
             return
         except BaseException:
-            self._note(number, base, hunt.bounds(), ceiling, self.trials[first:], "interrupted")
+            self._record_search(number, base, search.bounds(), ceiling, self.trials[first:], "interrupted")
             raise
         ceiling = ceiling if ceiling is not None else self._ceiling(base)
-        self._note(
+        self._record_search(
             number, base, bounds, ceiling, self.trials[first:], "complete" if bounds.finished else "out of patience"
         )
 
-    def _goal(self, search: int) -> Goal:
+    def _goal(self, number: int) -> Goal:
         settings, first_s = self.settings, self._first_s()
         return Goal(
             lowest=settings.lowest,
@@ -159,10 +165,10 @@ class SearchRun:
             least_s=settings.least_s(first_s),
             most_s=settings.most_s(first_s),
             hold_s=settings.lasting_s,
-            shift=float(np.random.default_rng([self._plan.seed, search]).random()),
+            shift=float(np.random.default_rng([self._plan.seed, number]).random()),
         )
 
-    def _measure(self, search: int, base: Point, load: int, length_s: float, made: int, hunt: Search) -> TrialRecord:
+    def _measure(self, number: int, base: Point, load: int, length_s: float, made: int, search: Search) -> TrialRecord:
         """The next trial: from the disk, where an earlier start of this run has made it, else for
         real.
         """
@@ -184,11 +190,11 @@ class SearchRun:
             trial = self._trial(self._plan, point, planned, made)
             missed = broken_by(trial, self._plan.suite) if loss_ratio(trial, self._plan.suite) else ""
             self.trials.append(trial)
-            left_s = self._left_s(hunt)
+            left_s = self._left_s(search)
             self._events.publish(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
         else:
             self.trials.append(trial)
-        self.searches[search].trials = made + 1
+        self.searches[number].trials = made + 1
         return trial
 
     def _settle(self, point: Point) -> None:
@@ -207,7 +213,7 @@ class SearchRun:
         planned = PlannedTrial(number=0, block=0, point=point.number)
         run_trial(self._testbeds[network_key(point)], self._binary, suite, replace(point, load=load), planned)
 
-    def _once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
+    def _measure_once(self, plan: Plan, point: Point, planned: PlannedTrial) -> TrialRecord:
         """One measurement, and how many connections found the listen queue full meanwhile."""
         self._settle(point)
         testbed = place_point(self._testbeds[network_key(point)], point)
@@ -221,22 +227,22 @@ class SearchRun:
         return replace(trial, machine={**trial.machine, "listen_overflows": after - before})
 
     def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int) -> TrialRecord:
-        trial = self._once(plan, point, planned)
+        trial = self._measure_once(plan, point, planned)
         self._folder.write_trial(trial)
         spent = sum(len(each.attempts) for each in self.trials)
         at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
         while retry_reason(trial) and left > 0:
             left -= 1
-            trial = again(trial, self._once(plan, point, planned))
+            trial = with_discarded_attempt(trial, self._measure_once(plan, point, planned))
             self._folder.write_trial(trial)
         return trial
 
-    def _left_s(self, hunt: Search) -> float | None:
+    def _left_s(self, search: Search) -> float | None:
         """About how long the search still takes, if its trials need not become longer: a longer
         trial warms up for half its length.
         """
-        left_s = hunt.left_s()
+        left_s = search.left_s()
         return None if left_s is None else (1 + WARM_UP) * left_s
 
     def _warmed_up(self, suite: Suite, point: Point) -> Suite:
@@ -291,7 +297,7 @@ class SearchRun:
             self._ceilings[repr(closed)] = max(rates, default=None)
         return self._ceilings[repr(closed)]
 
-    def _note(
+    def _record_search(
         self,
         number: int,
         base: Point,

@@ -71,5 +71,5 @@ def _reference(each: ReferenceRecord, run: RunRecord) -> tuple[Cell, ...]:
         Cell(text=formatting.setting(each.at)),
         Cell(text=formatting.number(each.value, figure.unit)),
         Cell(text=formatting.number(each.ours, figure.unit), detail=each.reason or ""),
-        Cell(text="-" if each.ratio is None else f"{formatting.three(each.ratio)}x"),
+        Cell(text="-" if each.ratio is None else f"{formatting.significant(each.ratio)}x"),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.searches import limits_text, over
+from plimsoll_lab.analysis.searches import limits_text, searched_key
 from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import SearchRecord
@@ -18,7 +18,7 @@ def table_of_loads(run: RunRecord, search: SearchRecord) -> list[list[str]]:
     """A head and a row a load: how many trials met the limits, and the medians."""
     figures = run.figures_by_name
     names = list(dict.fromkeys(name for row in search.loads for name in row.medians))
-    table = [[over(run), "met", *(figures[name].label for name in names)]]
+    table = [[searched_key(run), "met", *(figures[name].label for name in names)]]
     for row in search.loads:
         cells = [formatting.number(row.medians.get(name), figures[name].unit) for name in names]
         table.append([f"{row.load:,}", f"{row.good}/{row.trials}", *cells])

@@ -139,7 +139,8 @@ def series_table(caption: str, courses: Sequence[Course], panels: Sequence[Panel
                     who = "" if course.contender == "all" else f"{course.contender}, "
                     means = (_mean(dots, low, high) for low, high in edges)
                     cells = (
-                        Cell(text="-" if mean is None else formatting.three(mean * panel.factor)) for mean in means
+                        Cell(text="-" if mean is None else formatting.significant(mean * panel.factor))
+                        for mean in means
                     )
                     rows.append((Cell(text=f"{who}{heading}", detail=panel.unit, heading=True), *cells))
     return Table(
