@@ -11,8 +11,14 @@ import pytest
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
-from plimsoll_lab.report.over import axes_over, panels
-from plimsoll_lab.store.network_record import PathTargetRecord, CalibrationRecord, PathMeasurementRecord, PathDeviationRecord, PathRecord
+from plimsoll_lab.report.chart_axis import chart_axes, panels
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
@@ -460,7 +466,7 @@ def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
     settings: list[Settings] = [
         {"load.connections": connections, "load.think": think} for connections in (10, 20) for think in ("1ms", "1s")
     ]
-    clients, think = axes_over(run_of(settings), None)
+    clients, think = chart_axes(run_of(settings), None)
     assert (clients.title, clients.values) == ("connections", (10.0, 20.0))
     assert (think.title, think.values) == ("think (ms)", (1.0, 1000.0))
     assert len(think.rests) == 2, "a line for each number of connections: it joins points that differ in one axis"
@@ -470,5 +476,5 @@ def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
 
 def test_a_product_of_two_is_an_axis() -> None:
     settings: list[Settings] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
-    (over,) = axes_over(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)
+    (over,) = chart_axes(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)
     assert (over.title, over.values) == ("rate * delay (kbit)", (10.0, 100.0))

@@ -30,7 +30,7 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_far_off
 from plimsoll_lab.trial.disturbance import (
-    Logged,
+    LoggedRequest,
     cut_record,
     loss_record,
     network_warnings,
@@ -134,12 +134,12 @@ def late_at(*moments: tuple[float, float]) -> LinkWindow:
     return LinkWindow.model_validate({"links": [], "disturbances": rows})
 
 
-def log(*, delayed: tuple[float, float] = (0.0, 0.0), seconds: int = 10) -> Logged:
+def log(*, delayed: tuple[float, float] = (0.0, 0.0), seconds: int = 10) -> LoggedRequest:
     """A request each 10 ms that takes 2 ms; those due in a time are answered at its end."""
     starts = [number / 100 for number in range(100 * seconds)]
     held = [delayed[0] <= start < delayed[1] for start in starts]
     times_s = [delayed[1] - start + 0.002 if late else 0.002 for start, late in zip(starts, held, strict=True)]
-    return Logged(starts=[OPENED + start for start in starts], times_s=times_s)
+    return LoggedRequest(starts=[OPENED + start for start in starts], times_s=times_s)
 
 
 def test_a_moment_of_disturbance_is_cut_out_and_every_other_figure_stands() -> None:

@@ -26,7 +26,7 @@ ends)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
+class CostPerRequest:
     """What generators used, at the point where each was busiest."""
 
     rate_per_generator: float
@@ -47,7 +47,7 @@ class GeneratorHost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scale:
+class ScaleEstimate:
     """How many generators a target needs."""
 
     connections: int
@@ -55,7 +55,7 @@ class Scale:
     """Requests a second."""
     addresses: int
     """Of each generator."""
-    measured: Cost
+    measured: CostPerRequest
     host: GeneratorHost
     needs: Mapping[str, int]
     """Hosts, by what bounds each of them: `cpu`, `memory`, `ports`."""
@@ -69,7 +69,7 @@ class Scale:
 
 def generators_needed(
     run: RunRecord, trials: Sequence[TrialRecord], *, connections: int, rate: float, addresses: int = 1
-) -> Scale | None:
+) -> ScaleEstimate | None:
     """Hosts like those of the run that `connections` and `rate` requests a second need for their
     generators; None where the run has no valid trial, or does not record memory and ports.
     """
@@ -81,7 +81,7 @@ def generators_needed(
         "memory": math.ceil(connections * (cost.bytes_each + KERNEL_BYTES) / (MEMORY_SHARE * host.memory_bytes)),
         "ports": math.ceil(connections / (host.ports * addresses)),
     }
-    return Scale(
+    return ScaleEstimate(
         connections=connections,
         rate=rate,
         addresses=addresses,
@@ -92,7 +92,7 @@ def generators_needed(
     )
 
 
-def _cost(trials: Sequence[TrialRecord]) -> Cost | None:
+def _cost(trials: Sequence[TrialRecord]) -> CostPerRequest | None:
     """What a request and a connection cost a generator, at the point where each was busiest."""
     by_point: dict[int, list[tuple[float, float, float]]] = {}
     for trial in trials:
@@ -104,7 +104,7 @@ def _cost(trials: Sequence[TrialRecord]) -> Cost | None:
     if not measured:
         return None
     rate, cpu_us, bytes_each = max(measured)
-    return Cost(rate_per_generator=rate, cpu_us_per_request=cpu_us, bytes_each=bytes_each)
+    return CostPerRequest(rate_per_generator=rate, cpu_us_per_request=cpu_us, bytes_each=bytes_each)
 
 
 def _costs(trial: TrialRecord) -> list[tuple[float, float, float]]:

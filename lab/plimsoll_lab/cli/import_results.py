@@ -28,7 +28,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _import(options: argparse.Namespace) -> int:
-    from plimsoll_lab.foreign.make_run import Asked, Source, import_run  # noqa: PLC0415 - loads the readers
+    from plimsoll_lab.foreign.make_run import ImportRequest, ImportSource, import_run  # noqa: PLC0415 - loads the readers
     from plimsoll_lab.foreign.result import Options  # noqa: PLC0415
 
     sources = []
@@ -37,7 +37,7 @@ def _import(options: argparse.Namespace) -> int:
         whole = Path(text).is_file() or not equals
         if not whole and not name.strip():
             raise LabError(f"import: {text}: a name is missing before '='", exit_code=USAGE)
-        sources.append(Source(path=Path(text if whole else path), name=None if whole else name))
+        sources.append(ImportSource(path=Path(text if whole else path), name=None if whole else name))
     changes = read_settings(options.set)
     for key in changes:
         if not key.startswith(LOAD) or key == LOAD:
@@ -45,7 +45,7 @@ def _import(options: argparse.Namespace) -> int:
     folder = import_run(
         Path(options.out),
         sources,
-        Asked(
+        ImportRequest(
             options=Options(unit=options.unit, duration_s=_duration(options.duration), tag=options.tag),
             load={key.removeprefix(LOAD): value for key, value in changes.items()},
             suite=options.suite,

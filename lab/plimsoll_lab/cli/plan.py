@@ -16,7 +16,7 @@ from plimsoll_lab.store.folder import open_run
 from plimsoll_lab.suite.units import count
 
 if TYPE_CHECKING:
-    from plimsoll_lab.analysis.scale import Scale
+    from plimsoll_lab.analysis.scale import ScaleEstimate
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target-rate", default="5M", metavar="N", help="of --scale, requests/s (default: 5M)")
 
 
-def _scale(options: argparse.Namespace) -> Scale:
+def _scale(options: argparse.Namespace) -> ScaleEstimate:
     """How many generators the target needs, each with one address."""
     from plimsoll_lab.analysis.scale import generators_needed  # noqa: PLC0415 - only where it is asked for
 

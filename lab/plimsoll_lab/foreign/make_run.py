@@ -39,7 +39,7 @@ MARGIN = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class ImportSource:
     """A file to import."""
 
     path: Path
@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class ImportRequest:
     """What a person says about the files."""
 
     options: Options
@@ -67,16 +67,16 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Placed:
+class _PlacedResult:
     """A result at its point."""
 
-    source: Source
+    source: ImportSource
     result: Result
     point: int
     block: int
 
 
-def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
+def import_run(out: Path, sources: Sequence[ImportSource], asked: ImportRequest) -> RunFolder:
     """Import the files as one run below `out`. Nothing is written where one of them is refused."""
     if len({each.name is None for each in sources}) > 1:
         raise LabError("import: name every file, as in NAME=FILE, or none", exit_code=USAGE)
@@ -86,11 +86,11 @@ def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
     varied = [key for key in dict.fromkeys(key for each in loads for key in each) if _varies(key, loads)]
     settings = [_setting(source, load, varied) for source, load in zip(sources, loads, strict=True)]
     places = list(dict.fromkeys(json.dumps(each) for each in settings))
-    placed: list[_Placed] = []
+    placed: list[_PlacedResult] = []
     for source, result, setting in zip(sources, results, settings, strict=True):
         point = places.index(json.dumps(setting))
         block = 1 + sum(each.point == point for each in placed)
-        placed.append(_Placed(source=source, result=result, point=point, block=block))
+        placed.append(_PlacedResult(source=source, result=result, point=point, block=block))
     first = {each.point: place for place, each in reversed(list(enumerate(placed)))}
     points = [
         PointRecord(number=number, setting=settings[place], server={}, load=loads[place])
@@ -110,7 +110,7 @@ def import_run(out: Path, sources: Sequence[Source], asked: Asked) -> RunFolder:
     return folder
 
 
-def _refuse_twice(sources: Sequence[Source]) -> None:
+def _refuse_twice(sources: Sequence[ImportSource]) -> None:
     """A measurement that is among them twice would be taken for two, and for one without noise."""
     first: dict[str, Path] = {}
     for path in (each.path for each in sources):
@@ -118,7 +118,7 @@ def _refuse_twice(sources: Sequence[Source]) -> None:
             raise LabError(f"{path}: holds the same measurement as {before}; name it once", exit_code=USAGE)
 
 
-def _load(source: Source, result: Result, asked: Settings) -> dict[str, Value]:
+def _load(source: ImportSource, result: Result, asked: Settings) -> dict[str, Value]:
     """The load of a file, with what a person says of it; refused where the two contradict."""
     for key, value in asked.items():
         if result.load.get(key, value) != value:
@@ -139,13 +139,13 @@ def _varies(key: str, loads: Sequence[Settings]) -> bool:
     return len({json.dumps(each.get(key)) for each in loads}) > 1
 
 
-def _setting(source: Source, load: Settings, varied: Sequence[str]) -> dict[str, Value]:
+def _setting(source: ImportSource, load: Settings, varied: Sequence[str]) -> dict[str, Value]:
     """What tells a point from the others."""
     named: dict[str, Value] = {} if source.name is None else {CONTENDER: source.name}
     return named | {f"load.{key}": load.get(key, NOT_TOLD) for key in varied}
 
 
-def _trial(number: int, placed: _Placed, setting: Settings) -> TrialRecord:
+def _trial(number: int, placed: _PlacedResult, setting: Settings) -> TrialRecord:
     result = placed.result
     figures = pick(result.summary, (each.name for each in FIGURES))
     completed = figures.get("requests.completed", 0)
@@ -169,9 +169,9 @@ def _trial(number: int, placed: _Placed, setting: Settings) -> TrialRecord:
 def _run(
     folder: RunFolder,
     points: Sequence[PointRecord],
-    placed: Sequence[_Placed],
+    placed: Sequence[_PlacedResult],
     trials: Sequence[TrialRecord],
-    asked: Asked,
+    asked: ImportRequest,
 ) -> RunRecord:
     tools = list(dict.fromkeys(each.result.tool for each in placed))
     paths = dict.fromkeys(path for each in points for path in each.setting)
@@ -215,7 +215,7 @@ def _tail(known: Sequence[Mapping[str, float]]) -> str | None:
     return next((name for name in TAILS if known and all(name in each for each in known)), None)
 
 
-def _file(number: int, placed: _Placed) -> ImportedFile:
+def _file(number: int, placed: _PlacedResult) -> ImportedFile:
     return ImportedFile(
         trial=number,
         name=placed.source.path.name,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.as_stated import changes_at
-from plimsoll_lab.report.over import Over, axes_over, by_rest, columns, panels, x_axis
-from plimsoll_lab.report.over import wanted as asked
+from plimsoll_lab.report.chart_axis import ChartAxis, chart_axes, colour_by_rest, columns, is_drawn_over, panels, x_axis
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
@@ -107,13 +106,13 @@ def layout_of(run: RunRecord) -> MatrixLayout:
 def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
     """Every chart of a run."""
     layout = layout_of(run)
-    axes = axes_over(run, layout.compare)
+    axes = chart_axes(run, layout.compare)
     found = []
     measured = {name for point in summary.points if point.outcome == "ok" for name in point.figures}
     # A search's figures are those of its loads, which its points do not have.
     for name in (each for each in shown(run) if run.search is not None or each in measured):
         figure = run.figure(name)
-        for number, over in enumerate(each for each in axes if asked(run, name, each)):
+        for number, over in enumerate(each for each in axes if is_drawn_over(run, name, each)):
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"
             spec = _against(figure, layout, over, run.references)
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
@@ -141,7 +140,7 @@ def _of_trials(run: RunRecord) -> list[str]:
 def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> dict[str, list[Json]]:
     """The data behind every chart: a row a valid trial, and a row a point."""
     layout = layout_of(run)
-    names, over = shown(run), axes_over(run, layout.compare)
+    names, over = shown(run), chart_axes(run, layout.compare)
     axes = {each.name: _axis(each) for each in run.figures}
     dots = [
         _place(trial.setting, layout)
@@ -166,7 +165,7 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
 
 
 def _references(
-    run: RunRecord, layout: MatrixLayout, over: Sequence[Over], axes: Mapping[str, tuple[float, str]]
+    run: RunRecord, layout: MatrixLayout, over: Sequence[ChartAxis], axes: Mapping[str, tuple[float, str]]
 ) -> list[Json]:
     """A row a figure of a document, at the one point of the run that agrees with its setting, and
     that is what the suite says.
@@ -182,7 +181,7 @@ def _references(
     return found
 
 
-def _against(figure: Figure, layout: MatrixLayout, over: Over, references: Sequence[Reference]) -> Json:
+def _against(figure: Figure, layout: MatrixLayout, over: ChartAxis, references: Sequence[Reference]) -> Json:
     """The figure over one axis, in a panel for each setting of the others where contenders
     compete.
     """
@@ -196,13 +195,15 @@ def _against(figure: Figure, layout: MatrixLayout, over: Over, references: Seque
     return {"$schema": SCHEMA, "spacing": 40, "hconcat": drawn}
 
 
-def _over_panel(figure: Figure, layout: MatrixLayout, over: Over, rest: str | None, further: Sequence[Json]) -> Json:
+def _over_panel(
+    figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None, further: Sequence[Json]
+) -> Json:
     field = _field(figure.name)
     logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
     place: Json = {"x": x_axis(over), "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
     present = [*_present(field), *_present(over.column), *_only(over, rest)]
     several = layout.compare is None and len(over.rests) > 1
-    colour: Json = {"color": by_rest(over)} if several else {"color": _colour(layout)}
+    colour: Json = {"color": colour_by_rest(over)} if several else {"color": _colour(layout)}
     identity: Json = colour if several else _identity(layout)
     titled: Json = (
         {} if rest is None else {"title": {"text": rest, "fontSize": 12, "fontWeight": 500, "anchor": "middle"}}
@@ -233,11 +234,11 @@ def _over_panel(figure: Figure, layout: MatrixLayout, over: Over, rest: str | No
     return {**titled, "width": 290, "height": 220, "layer": [*layers, *further]}
 
 
-def _theirs(figure: Figure, layout: MatrixLayout, over: Over, rest: str | None) -> Json:
+def _theirs(figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None) -> Json:
     """Figures of documents: hollow marks, beside ours."""
     field = _field(figure.name)
     logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
-    colour = by_rest(over) if layout.compare is None and len(over.rests) > 1 else _colour(layout)
+    colour = colour_by_rest(over) if layout.compare is None and len(over.rests) > 1 else _colour(layout)
     return {
         "data": {"name": "references"},
         "transform": [*_present(field), *_present(over.column), *_only(over, rest)],
@@ -261,7 +262,7 @@ def _doubtful(transform: Sequence[Json], encoding: Json) -> Json:
     }
 
 
-def _only(over: Over, rest: str | None) -> list[Json]:
+def _only(over: ChartAxis, rest: str | None) -> list[Json]:
     return [] if rest is None else [{"filter": {"field": f"{over.column}_rest", "equal": rest}}]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.scale import Scale
+from plimsoll_lab.analysis.scale import ScaleEstimate
 from plimsoll_lab.report.warning_lines import warning_lines
 from plimsoll_lab.store.plan_record import PlanSummary
 
@@ -41,7 +41,7 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def render_scale(scale: Scale) -> str:
+def render_scale(scale: ScaleEstimate) -> str:
     """How many generators a target needs, and why."""
     needs, measured, host = scale.needs, scale.measured, scale.host
     return (

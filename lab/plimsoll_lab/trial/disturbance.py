@@ -67,7 +67,7 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Logged:
+class LoggedRequest:
     """The requests of a window."""
 
     starts: Sequence[float]
@@ -76,7 +76,7 @@ class Logged:
     """Response time of each."""
 
 
-def read_log(lines: Iterable[str]) -> Logged:
+def read_log(lines: Iterable[str]) -> LoggedRequest:
     """The answered requests of a generator's request log that belong to its window."""
     starts, times_s = [], []
     for row in csv.DictReader(lines):
@@ -84,11 +84,11 @@ def read_log(lines: Iterable[str]) -> Logged:
             took_s = float(row["response_time_us"]) / 1e6
             starts.append(float(row["time"]) - took_s)
             times_s.append(took_s)
-    return Logged(starts=starts, times_s=times_s)
+    return LoggedRequest(starts=starts, times_s=times_s)
 
 
 def cut_record(
-    network: LinkWindow | None, window: tuple[float | None, float | None], log: Logged | None, *, closed: bool
+    network: LinkWindow | None, window: tuple[float | None, float | None], log: LoggedRequest | None, *, closed: bool
 ) -> CutRecord | None:
     """What was cut out of a trial, and what is known without it; None where nothing was.
 

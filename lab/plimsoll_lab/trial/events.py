@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.trial.disturbance import Logged, read_log
+from plimsoll_lab.trial.disturbance import LoggedRequest, read_log
 
 
 def events(lines: list[str]) -> list[Json]:
@@ -35,7 +35,7 @@ def seconds_of(name: str, records: Path) -> list[Json]:
     return events(file.read_text(encoding="utf-8").splitlines()) if file.exists() else []
 
 
-def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> Logged | None:
+def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedRequest | None:
     """The requests of all generators together, of the logs that they wrote; None where one wrote
     none. The files are removed unless they are to be kept.
     """
@@ -49,7 +49,7 @@ def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> Logged 
     if not keep:
         for file in files:
             file.unlink()
-    return Logged(
+    return LoggedRequest(
         starts=[start for each in found for start in each.starts],
         times_s=[time_s for each in found for time_s in each.times_s],
     )

@@ -20,14 +20,14 @@ SIGN_OF_LIFE_TURNS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class StoredEvent:
     """An event, and where it ends in the file: whoever was cut off goes on from there."""
 
     offset: int
     event: Json
 
 
-def read_events(folder: RunFolder, offset: int = 0) -> list[At]:
+def read_events(folder: RunFolder, offset: int = 0) -> list[StoredEvent]:
     """The whole lines behind an offset in bytes; none where the run has no events."""
     try:
         with folder.events.open("rb") as file:
@@ -43,7 +43,7 @@ def read_events(folder: RunFolder, offset: int = 0) -> list[At]:
         # A full disk may have cut a line off, to which the next one is joined.
         with contextlib.suppress(ValueError):
             event: Json = json.loads(line)
-            found.append(At(offset, event))
+            found.append(StoredEvent(offset, event))
     return found
 
 
@@ -84,7 +84,7 @@ def message(event: Json, offset: int) -> str:
     return f"id: {offset}\ndata: {json.dumps(event)}\n\n"
 
 
-def tail(events: Sequence[At]) -> list[Json]:
+def tail(events: Sequence[StoredEvent]) -> list[Json]:
     """The events since the run was begun or gone on with."""
     begun = [place for place, each in enumerate(events) if each.event["event"] == "run"]
     return [each.event for each in events[begun[-1] if begun else 0 :]]

@@ -26,7 +26,7 @@ PANELS_MOST = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Over:
+class ChartAxis:
     """An axis to draw against."""
 
     path: str
@@ -41,14 +41,16 @@ class Over:
     """The other settings, as words, in the order of the suite."""
 
 
-def axes_over(run: RunRecord, compare: str | None) -> list[Over]:
+def chart_axes(run: RunRecord, compare: str | None) -> list[ChartAxis]:
     """Every axis of a run that numbers can be drawn against: those that are asked for, else each
     that varies.
     """
     settings = [point.setting for point in run.points]
-    asked = [over for _, over in run.drawn]
-    paths = asked or [path for path in dict.fromkeys(path for each in settings for path in each) if path != compare]
-    found: list[Over] = []
+    is_drawn_over = [over for _, over in run.drawn]
+    paths = is_drawn_over or [
+        path for path in dict.fromkeys(path for each in settings for path in each) if path != compare
+    ]
+    found: list[ChartAxis] = []
     for path in dict.fromkeys(paths):
         numbers = [number_of(run, path, each) for each in settings]
         values = sorted({each[0] for each in numbers if each is not None})
@@ -56,9 +58,9 @@ def axes_over(run: RunRecord, compare: str | None) -> list[Over]:
             column = f"over_{len(found)}"
             units = next(each[1] for each in numbers if each is not None)
             words = TIMES.join(each.rpartition(".")[2].replace("_", " ") for each in path.split(TIMES))
-            rests = dict.fromkeys(rest_of(path, each, compare) for each in settings)
+            rests = dict.fromkeys(other_settings(path, each, compare) for each in settings)
             title = f"{words} ({units})" if units else words
-            found.append(Over(path=path, column=column, title=title, values=tuple(values), rests=tuple(rests)))
+            found.append(ChartAxis(path=path, column=column, title=title, values=tuple(values), rests=tuple(rests)))
     return found
 
 
@@ -81,34 +83,34 @@ def number_of(run: RunRecord, path: str, setting: Mapping[str, object]) -> tuple
     return float(f"{number * factor:.9g}"), words
 
 
-def rest_of(path: str, setting: Mapping[str, object], compare: str | None) -> str:
+def other_settings(path: str, setting: Mapping[str, object], compare: str | None) -> str:
     """Whatever else a point is set to, as words."""
     own = {*path.split(TIMES), compare, "point"}
     return formatting.setting({each: value for each, value in setting.items() if each not in own})
 
 
-def columns(run: RunRecord, axes: Sequence[Over], setting: Mapping[str, object], compare: str | None) -> Json:
+def columns(run: RunRecord, axes: Sequence[ChartAxis], setting: Mapping[str, object], compare: str | None) -> Json:
     """The columns of one row of the data: of each axis the number, and the rest."""
     found: Json = {}
     for over in axes:
         number = number_of(run, over.path, setting)
         found[over.column] = None if number is None else number[0]
-        found[f"{over.column}_rest"] = rest_of(over.path, setting, compare)
+        found[f"{over.column}_rest"] = other_settings(over.path, setting, compare)
     return found
 
 
-def wanted(run: RunRecord, figure: str, over: Over) -> bool:
+def is_drawn_over(run: RunRecord, figure: str, over: ChartAxis) -> bool:
     """Whether this figure is drawn over this axis."""
     return not run.drawn or (figure, over.path) in run.drawn
 
 
-def panels(over: Over, *, competes: bool) -> list[str | None]:
+def panels(over: ChartAxis, *, competes: bool) -> list[str | None]:
     """The panels of a chart: one a setting of the other axes; None: all in one."""
     several = len(over.rests) > 1 and competes and len(over.rests) <= PANELS_MOST
     return [*over.rests] if several else [None]
 
 
-def x_axis(over: Over) -> Json:
+def x_axis(over: ChartAxis) -> Json:
     """The encoding of the axis."""
     wide = over.values[0] > 0 and over.values[-1] / over.values[0] >= LOGARITHMIC_FROM
     shown = [each for each in over.values if each == over.values[0] or not wide or each > 0]
@@ -121,6 +123,6 @@ def x_axis(over: Over) -> Json:
     }
 
 
-def by_rest(over: Over) -> Json:
+def colour_by_rest(over: ChartAxis) -> Json:
     """Colour where nothing competes: a line a setting of the other axes."""
     return {"field": f"{over.column}_rest", "type": "nominal", "title": None, "scale": {"domain": list(over.rests)}}
