@@ -74,7 +74,7 @@ def test_the_path_has_the_round_trip_and_the_loss_that_were_asked_for(
     assert len(topology.path(*ends)) == links
     assert topology.round_trip_s(*ends) == pytest.approx(0.05)
     for start, end in (ends, ends[::-1]):
-        assert topology.arriving(start, end) == pytest.approx(0.99)
+        assert topology.delivered_ratio(start, end) == pytest.approx(0.99)
 
 
 def test_either_is_enough_and_leaves_the_other_as_the_suite_has_it(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_either_is_enough_and_leaves_the_other_as_the_suite_has_it(tmp_path: Pat
     lossy = asked(tmp_path, network, "--loss", "19%")[0].points[0].network
     assert slow is not None
     assert lossy is not None
-    assert (slow.round_trip_s("h2", "h1"), slow.arriving("h2", "h1")) == pytest.approx((0.008, 0.81))
-    assert (lossy.round_trip_s("h2", "h1"), lossy.arriving("h2", "h1")) == pytest.approx((0.004, 0.81))
+    assert (slow.round_trip_s("h2", "h1"), slow.delivered_ratio("h2", "h1")) == pytest.approx((0.008, 0.81))
+    assert (lossy.round_trip_s("h2", "h1"), lossy.delivered_ratio("h2", "h1")) == pytest.approx((0.004, 0.81))
 
 
 def test_a_suite_may_vary_the_round_trip_of_its_path(tmp_path: Path) -> None:

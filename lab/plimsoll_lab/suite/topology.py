@@ -30,7 +30,7 @@ _WORDS = re.compile(r"(single|linear|dumbbell),(\d+)")
 _PART = re.compile(r"([hs])([1-9]\d{0,4})")
 
 LinkSettings = Mapping[str, "str | int | LinkSettings"]
-"""The settings of a link by key; under `reverse` those of the other direction, where they differ."""
+"""A link's settings by key; under `reverse` those of the other direction, where they differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
