@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host
@@ -198,30 +198,39 @@ def _measure(
             partial.cut = _cut(partial, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
+    foreign_cores = None if "address" in point.server else _foreign_cores(testbed, point, generators, partial.window)
+    observed = _observation(partial, point, server_exit=died, foreign_cores=foreign_cores, links=links)
+    return judge(replace(observed, warnings=tuple(warnings)))
+
+
+def _observation(
+    partial: PartialRecord,
+    point: Point,
+    *,
+    server_exit: int | None,
+    foreign_cores: float | None,
+    links: LinkWindow | None,
+) -> Observation:
+    """What a trial is judged by, of one that ran to its end."""
     load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
     printed, totals = load["summary"], ended["summary"]
     machine = partial.window.machine()
-    return judge(
-        Observation(
-            server_exit=died,
-            server_stderr=ended["stderr_tail"],
-            server_summary=None if totals is None else read_output(ServerSummary, totals, "the server"),
-            load_exit=load["exit_code"],
-            load_stderr=load["stderr_tail"],
-            load_summary=None if printed is None else read_output(LoadSummary, printed, "the generator"),
-            foreign_cores=None
-            if "address" in point.server
-            else _foreign_cores(testbed, point, generators, partial.window),
-            steal_cores=machine.get("steal_cores"),
-            window_s=partial.window.length_s or None,
-            lag_s=partial.window.lag_s,
-            think_s=_think_s(point),
-            throttled_s=machine.get("throttled_s"),
-            samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
-            network=links,
-            closed=_is_closed(point),
-            warnings=tuple(warnings),
-        )
+    return Observation(
+        server_exit=server_exit,
+        server_stderr=ended["stderr_tail"],
+        server_summary=None if totals is None else read_output(ServerSummary, totals, "the server"),
+        load_exit=load["exit_code"],
+        load_stderr=load["stderr_tail"],
+        load_summary=None if printed is None else read_output(LoadSummary, printed, "the generator"),
+        foreign_cores=foreign_cores,
+        steal_cores=machine.get("steal_cores"),
+        window_s=partial.window.length_s or None,
+        lag_s=partial.window.lag_s,
+        think_s=_think_s(point),
+        throttled_s=machine.get("throttled_s"),
+        samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
+        network=links,
+        closed=_is_closed(point),
     )
 
 
