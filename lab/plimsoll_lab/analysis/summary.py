@@ -27,7 +27,15 @@ from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.store.summary_record import PointSummary, RunSummary, StopRecord, TrialsSummary, VerdictRecord
+from plimsoll_lab.store.summary_record import (
+    CapacityRecord,
+    GateRecord,
+    PointSummary,
+    RunSummary,
+    StopRecord,
+    TrialsSummary,
+    VerdictRecord,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,30 +91,14 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         if run.search is None
         else []
     )
-    outcomes = {point.outcome for point in points}
     capacities = describe_searches(run)
-    if capacities:
-        complete = all(each.ended == each.searches for each in capacities)
-        valid = all(each.finished and each.limited_by in {None, "server"} for each in capacities)
-    else:
-        complete = len(trials) == len(run.trials)
-        valid = complete and not any(point.doubtful for point in points)
-        valid = valid and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
-        valid = valid and run.imported is None
+    complete, valid = _completeness(run, trials, points, capacities)
     # A search goes past every limit on purpose.
     stops = [] if capacities else _stops(run, points, by_point)
     evidence = Evidence(
         verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stops, margin=margin
     )
     gate = judge_gate(run, family, points, trials)
-    if gate is not None:
-        told = [gate.text, *answer(evidence)[:2]]
-    elif run.imported is not None:
-        told = answer_imported(run, evidence)
-    elif answered or not capacities:
-        told = answer(evidence)
-    else:
-        told = [each.text for each in capacities]
     seen = warnings_by_code(run, trials)
     return RunSummary(
         run=str(folder.path),
@@ -122,7 +114,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         command=run.command,
         seed=run.seed,
         points=points,
-        answer=told,
+        answer=_answer(run, evidence, gate, capacities),
         capacities=capacities,
         gate=gate,
         verdicts=answered,
@@ -146,6 +138,36 @@ def summarise_run(folder: RunFolder) -> RunSummary:
             {code: len({trial.number for trial, _ in found}) for code, found in seen.items()},
         ),
     )
+
+
+def _completeness(
+    run: RunRecord,
+    trials: Sequence[TrialRecord],
+    points: Sequence[PointSummary],
+    capacities: Sequence[CapacityRecord],
+) -> tuple[bool, bool]:
+    """Whether every trial was measured, and whether every point has a result of its own."""
+    if capacities:
+        complete = all(each.ended == each.searches for each in capacities)
+        return complete, all(each.finished and each.limited_by in {None, "server"} for each in capacities)
+    outcomes = {point.outcome for point in points}
+    complete = len(trials) == len(run.trials)
+    valid = complete and not any(point.doubtful for point in points)
+    valid = valid and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
+    return complete, valid and run.imported is None
+
+
+def _answer(
+    run: RunRecord, evidence: Evidence, gate: GateRecord | None, capacities: Sequence[CapacityRecord]
+) -> Sequence[str]:
+    """One to three sentences: of a gate, of imported files, of verdicts, or of capacities."""
+    if gate is not None:
+        return [gate.text, *answer(evidence)[:2]]
+    if run.imported is not None:
+        return answer_imported(run, evidence)
+    if evidence.verdicts or not capacities:
+        return answer(evidence)
+    return [each.text for each in capacities]
 
 
 def verdict_record(verdict: Verdict) -> VerdictRecord:
