@@ -10,8 +10,8 @@ from made_records import stored_run
 
 from plimsoll_lab.analysis.clients import strips
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import layout_of
 from plimsoll_lab.report.clients import TICKS_MOST, section, strip_charts
+from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.view import Text
 from plimsoll_lab.store.folder import RunFolder

@@ -11,7 +11,7 @@ from made_records import stored_run
 
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import layout_of
+from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.series import chosen, series_table
 from plimsoll_lab.report.timelines import PANELS, section, timeline_charts

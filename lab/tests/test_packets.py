@@ -10,7 +10,7 @@ from made_records import stored_run
 
 from plimsoll_lab.analysis.packets import traffic
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import layout_of
+from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.packets import packet_charts
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.store.folder import RunFolder

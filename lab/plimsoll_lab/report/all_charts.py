@@ -9,9 +9,10 @@ from plimsoll_lab.analysis.clients import Strip, strips
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.packets import Traffic, traffic
 from plimsoll_lab.analysis.percentiles import Curve, curves
-from plimsoll_lab.report.charts import MatrixLayout, charts, layout_of, rows
+from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.clients import strip_charts
 from plimsoll_lab.report.drawing import CONFIGURATION
+from plimsoll_lab.report.encoding import MatrixLayout, layout_of
 from plimsoll_lab.report.headline import Headline, headline
 from plimsoll_lab.report.knees import knee_charts
 from plimsoll_lab.report.packets import packet_charts

@@ -12,18 +12,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.as_stated import changes_at
 from plimsoll_lab.report.chart_axis import ChartAxis, chart_axes, colour_by_rest, columns, is_drawn_over, panels, x_axis
+from plimsoll_lab.report.encoding import (
+    LOGARITHMIC,
+    SMALL,
+    MatrixLayout,
+    axis_of,
+    colour_and_shape,
+    colour_of,
+    field_of,
+    layout_of,
+    level_of,
+    place_of,
+    scaled,
+    tooltip_of,
+    with_value,
+    y_axis,
+)
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 from plimsoll_lab.suite.documents import Reference
 from plimsoll_lab.suite.figures import CAPACITY, Figure
-from plimsoll_lab.suite.settings import Settings
 
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
-"""A second mark of identity beside the colour."""
 CARDS = (
     "completed_rate",
     "response_time_us.p50",
@@ -32,22 +44,6 @@ CARDS = (
     "server.memory_bytes",
 )
 """Figures that get a card, in this order, and after them whatever else the verdict looks at."""
-AXES = {
-    "us": (1e-3, "ms"),
-    "s": (1.0, "s"),
-    "s2": (1.0, "s\u00b2"),
-    "bytes": (2.0**-20, "MiB"),
-    "per_s": (1.0, "requests/s"),
-    "bits_per_s": (1e-6, "Mbit/s"),
-    "ratio": (100.0, "%"),
-    "cores": (1.0, "cores"),
-    "count": (1.0, ""),
-}
-"""Of each unit, what a value is multiplied by for its axis, and the axis's words."""
-SMALL = (1.0, "\u00b5s per request")
-"""CPU for one request is microseconds, where a response takes milliseconds."""
-LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
-"""Units whose values span decades over a range of loads."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """A name, not an address that anything loads."""
 SPREAD = 8.0
@@ -70,37 +66,6 @@ class Chart:
     """Vega-Lite, its data named `trials`, `points` and `references`."""
     over: str = "the load"
     """Of a chart of kind `load`, the axis that it is drawn against."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MatrixLayout:
-    """How the axes of a matrix are laid out."""
-
-    compare: str | None
-    """The axis that competes: colour and shape."""
-    contenders: tuple[str, ...]
-    """Its values."""
-    load: str | None
-    """A numeric axis to draw against."""
-    loads: tuple[float, ...]
-    """The values of that axis."""
-    levels: tuple[str, ...]
-    """The other axes' settings, in order, one panel each."""
-
-
-def layout_of(run: RunRecord) -> MatrixLayout:
-    """Lay out a run's matrix."""
-    compare = run.family.compare
-    load = None
-    loads: tuple[float, ...] = ()
-    for axis in run.axes:
-        numbers = tuple(value for value in axis.values if isinstance(value, int | float))
-        if axis.path != compare and len(axis.values) > 1 and len(numbers) == len(axis.values):
-            load, loads = axis.path, numbers
-            break
-    contenders = dict.fromkeys(formatting.value(point.setting[compare]) if compare else "all" for point in run.points)
-    levels = dict.fromkeys(_level(point.setting, compare) for point in run.points)
-    return MatrixLayout(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
 
 
 def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
@@ -141,25 +106,25 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
     """The data behind every chart: a row a valid trial, and a row a point."""
     layout = layout_of(run)
     names, over = shown(run), chart_axes(run, layout.compare)
-    axes = {each.name: _axis(each) for each in run.figures}
+    axes = {each.name: axis_of(each) for each in run.figures}
     dots = [
-        _place(trial.setting, layout)
+        place_of(trial.setting, layout)
         | columns(run, over, trial.setting, layout.compare)
         | {"trial": trial.number, "block": trial.block}
-        | {_field(name): _scaled(trial.figures.get(name), axes[name]) for name in names}
+        | {field_of(name): scaled(trial.figures.get(name), axes[name]) for name in names}
         for trial in trials
         if trial.outcome == "ok"
     ]
     medians = []
     for point in summary.points:
-        row = _place(point.point, layout) | {"outcome": point.outcome, "doubtful": point.doubtful}
+        row = place_of(point.point, layout) | {"outcome": point.outcome, "doubtful": point.doubtful}
         row |= columns(run, over, point.point, layout.compare)
         for name in names:
             found = point.figures.get(name) if point.outcome == "ok" else None
             low, high = (found.median_ci95 if found is not None else None) or (None, None)
-            row[_field(name)] = _scaled(found.median if found is not None else None, axes[name])
-            row[_field(name) + "_low"] = _scaled(low, axes[name])
-            row[_field(name) + "_high"] = _scaled(high, axes[name])
+            row[field_of(name)] = scaled(found.median if found is not None else None, axes[name])
+            row[field_of(name) + "_low"] = scaled(low, axes[name])
+            row[field_of(name) + "_high"] = scaled(high, axes[name])
         medians.append(row)
     return {"trials": dots, "points": medians, "references": _references(run, layout, over, axes)}
 
@@ -176,8 +141,8 @@ def _references(
     for each in run.references:
         here = [setting for setting in settings if all(setting.get(path) == value for path, value in each.at.items())]
         if len(here) == 1 and changes(each.at) is None:
-            row = _place(here[0], layout) | columns(run, over, here[0], layout.compare) | {"source": each.source}
-            found.append(row | {_field(each.figure): _scaled(each.value, axes[each.figure])})
+            row = place_of(here[0], layout) | columns(run, over, here[0], layout.compare) | {"source": each.source}
+            found.append(row | {field_of(each.figure): scaled(each.value, axes[each.figure])})
     return found
 
 
@@ -198,13 +163,13 @@ def _against(figure: Figure, layout: MatrixLayout, over: ChartAxis, references: 
 def _over_panel(
     figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None, further: Sequence[Json]
 ) -> Json:
-    field = _field(figure.name)
-    logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
-    place: Json = {"x": x_axis(over), "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic)}
-    present = [*_present(field), *_present(over.column), *_only(over, rest)]
+    field = field_of(figure.name)
+    logarithmic = figure.unit in LOGARITHMIC and axis_of(figure) != SMALL
+    place: Json = {"x": x_axis(over), "y": y_axis(figure, logarithmic=logarithmic, zero=not logarithmic)}
+    present = [*with_value(field), *with_value(over.column), *_only(over, rest)]
     several = layout.compare is None and len(over.rests) > 1
-    colour: Json = {"color": colour_by_rest(over)} if several else {"color": _colour(layout)}
-    identity: Json = colour if several else _identity(layout)
+    colour: Json = {"color": colour_by_rest(over)} if several else {"color": colour_of(layout)}
+    identity: Json = colour if several else colour_and_shape(layout)
     titled: Json = (
         {} if rest is None else {"title": {"text": rest, "fontSize": 12, "fontWeight": 500, "anchor": "middle"}}
     )
@@ -213,7 +178,7 @@ def _over_panel(
             "data": {"name": "trials"},
             "transform": present,
             "mark": {"type": "point", "filled": True, "size": 16, "opacity": 0.35},
-            "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=True)},
+            "encoding": {**place, **identity, "tooltip": tooltip_of(figure, dot=True)},
         },
         {
             "data": {"name": "points"},
@@ -227,7 +192,7 @@ def _over_panel(
             "data": {"name": "points"},
             "transform": present,
             "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-            "encoding": {**place, **identity, "tooltip": _tooltip(figure, dot=False)},
+            "encoding": {**place, **identity, "tooltip": tooltip_of(figure, dot=False)},
         },
         _doubtful(present, {**place, **colour}),
     ]
@@ -236,16 +201,16 @@ def _over_panel(
 
 def _theirs(figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None) -> Json:
     """Figures of documents: hollow marks, beside ours."""
-    field = _field(figure.name)
-    logarithmic = figure.unit in LOGARITHMIC and _axis(figure) != SMALL
-    colour = colour_by_rest(over) if layout.compare is None and len(over.rests) > 1 else _colour(layout)
+    field = field_of(figure.name)
+    logarithmic = figure.unit in LOGARITHMIC and axis_of(figure) != SMALL
+    colour = colour_by_rest(over) if layout.compare is None and len(over.rests) > 1 else colour_of(layout)
     return {
         "data": {"name": "references"},
-        "transform": [*_present(field), *_present(over.column), *_only(over, rest)],
+        "transform": [*with_value(field), *with_value(over.column), *_only(over, rest)],
         "mark": {"type": "point", "filled": False, "size": 90, "strokeWidth": 1.8},
         "encoding": {
             "x": x_axis(over),
-            "y": _y(figure, logarithmic=logarithmic, zero=not logarithmic),
+            "y": y_axis(figure, logarithmic=logarithmic, zero=not logarithmic),
             "color": colour,
             "tooltip": [{"field": "source"}, {"field": field, "title": figure.label, "format": ",.4~g"}],
         },
@@ -282,7 +247,7 @@ def _side_by_side(figure: Figure, layout: MatrixLayout, *, logarithmic: bool) ->
 
 def _panel(figure: Figure, layout: MatrixLayout, level: str, *, logarithmic: bool, titled: bool) -> Json:
     """The contenders at one level, on a scale of their own."""
-    field = _field(figure.name)
+    field = field_of(figure.name)
     here: Json = {"filter": {"field": "level", "equal": level}}
     x: Json = {
         "field": "contender",
@@ -291,7 +256,7 @@ def _panel(figure: Figure, layout: MatrixLayout, level: str, *, logarithmic: boo
         "title": None,
         "axis": {"labelAngle": -45, "grid": False, "labelLimit": 90},
     }
-    y = _y(figure, logarithmic=logarithmic, zero=False) | ({} if titled else {"title": None})
+    y = y_axis(figure, logarithmic=logarithmic, zero=False) | ({} if titled else {"title": None})
     return {
         "title": {"text": level, "fontSize": 12, "fontWeight": 500, "anchor": "middle"},
         "width": max(120, PANEL_STEP * len(layout.contenders)),
@@ -299,27 +264,27 @@ def _panel(figure: Figure, layout: MatrixLayout, level: str, *, logarithmic: boo
         "layer": [
             {
                 "data": {"name": "points"},
-                "transform": [here, *_present(f"{field}_low")],
+                "transform": [here, *with_value(f"{field}_low")],
                 "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.9},
                 "encoding": {
                     "x": x,
                     "y": y | {"field": f"{field}_low"},
                     "y2": {"field": f"{field}_high"},
-                    "color": _colour(layout),
+                    "color": colour_of(layout),
                 },
             },
             {
                 "data": {"name": "points"},
-                "transform": [here, *_present(field)],
+                "transform": [here, *with_value(field)],
                 "mark": {"type": "tick", "thickness": 2.5, "width": 16},
-                "encoding": {"x": x, "y": y, "color": _colour(layout), "tooltip": _tooltip(figure, dot=False)},
+                "encoding": {"x": x, "y": y, "color": colour_of(layout), "tooltip": tooltip_of(figure, dot=False)},
             },
-            _doubtful([here, *_present(field)], {"x": x, "y": y, "color": _colour(layout)}),
+            _doubtful([here, *with_value(field)], {"x": x, "y": y, "color": colour_of(layout)}),
             {
                 "data": {"name": "trials"},
-                "transform": [here, *_present(field)],
+                "transform": [here, *with_value(field)],
                 "mark": {"type": "point", "filled": True, "size": 20, "opacity": 0.5},
-                "encoding": {"x": x, "y": y, **_identity(layout), "tooltip": _tooltip(figure, dot=True)},
+                "encoding": {"x": x, "y": y, **colour_and_shape(layout), "tooltip": tooltip_of(figure, dot=True)},
             },
             {
                 "data": {"name": "points"},
@@ -328,7 +293,7 @@ def _panel(figure: Figure, layout: MatrixLayout, level: str, *, logarithmic: boo
                 "encoding": {
                     "x": x,
                     "y": {"value": 208},
-                    "color": _colour(layout),
+                    "color": colour_of(layout),
                     "tooltip": [{"field": "contender"}, {"field": "outcome"}],
                 },
             },
@@ -343,83 +308,5 @@ def _spread(summary: RunSummary, name: str, layout: MatrixLayout) -> float:
     levels: dict[str, list[float]] = {}
     for point in summary.points:
         if point.outcome == "ok" and name in point.figures:
-            levels.setdefault(_level(point.point, layout.compare), []).append(point.figures[name].median)
+            levels.setdefault(level_of(point.point, layout.compare), []).append(point.figures[name].median)
     return max((max(each) / min(each) for each in levels.values() if min(each) > 0), default=1.0)
-
-
-def _present(field: str) -> list[Json]:
-    """Only the rows that have this figure."""
-    return [{"filter": f"isValid(datum['{field}'])"}]
-
-
-def _y(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
-    unit = _axis(figure)[1]
-    return {
-        "field": _field(figure.name),
-        "type": "quantitative",
-        "title": unit or None,
-        "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
-        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure.unit == "per_s" else ",.4~r"},
-    }
-
-
-def _colour(layout: MatrixLayout) -> Json:
-    return {"field": "contender", "type": "nominal", "scale": {"domain": list(layout.contenders)}, "legend": None}
-
-
-def _identity(layout: MatrixLayout) -> Json:
-    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(layout.contenders))]
-    return {
-        "color": _colour(layout),
-        "shape": {
-            "field": "contender",
-            "type": "nominal",
-            "scale": {"domain": list(layout.contenders), "range": shapes},
-            "legend": None,
-        },
-    }
-
-
-def _tooltip(figure: Figure, *, dot: bool) -> list[Json]:
-    field = _field(figure.name)
-    unit = _axis(figure)[1]
-    label = f"{figure.label} ({unit})" if unit else figure.label
-    number = ",.4~g"
-    shown: list[Json] = [
-        {"field": "contender", "title": "server"},
-        {"field": "level", "title": "at"},
-        {"field": field, "title": label, "format": number},
-    ]
-    if dot:
-        return [*shown, {"field": "trial"}, {"field": "block"}]
-    return [
-        *shown,
-        {"field": f"{field}_low", "title": "95 % from", "format": number},
-        {"field": f"{field}_high", "title": "to", "format": number},
-    ]
-
-
-def _field(name: str) -> str:
-    """A figure's column: Vega-Lite reads a dot as a path."""
-    return name.replace(".", "_")
-
-
-def _axis(figure: Figure) -> tuple[float, str]:
-    return SMALL if "cpu_us" in figure.name else AXES[figure.unit]
-
-
-def _scaled(value: float | None, axis: tuple[float, str]) -> float | None:
-    return None if value is None else float(f"{value * axis[0]:.6g}")
-
-
-def _place(setting: Settings, layout: MatrixLayout) -> Json:
-    contender = formatting.value(setting[layout.compare]) if layout.compare else "all"
-    return {
-        "contender": contender,
-        "level": _level(setting, layout.compare),
-        "load": setting[layout.load] if layout.load else None,
-    }
-
-
-def _level(setting: Settings, compare: str | None) -> str:
-    return formatting.setting({path: value for path, value in setting.items() if path != compare})

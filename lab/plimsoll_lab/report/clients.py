@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.clients import Strip
-from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
+from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Row, Section, Table, Text
 from plimsoll_lab.store.records import Json
 

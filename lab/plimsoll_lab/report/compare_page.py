@@ -11,9 +11,10 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
+from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.comparison import answer_of
 from plimsoll_lab.report.drawing import draw
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.percentile_charts import percentile_charts
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import SCHEMA, SHAPES, MatrixLayout
+from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Table
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord

@@ -8,9 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.analysis.history import Change, History, HistoryRun, Series
-from plimsoll_lab.report.charts import AXES, SCHEMA, SHAPES
+from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.compare_page import EVER_CHANGING
 from plimsoll_lab.report.drawing import draw
+from plimsoll_lab.report.encoding import AXES, SHAPES
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.analysis.packets import FLAGS, TOTALS, Traffic
-from plimsoll_lab.report.charts import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.series import Panel, chosen, has_something, panels_spec, series_table
 from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Section, Table, Text

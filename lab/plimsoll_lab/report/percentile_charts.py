@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import Curve
-from plimsoll_lab.report.charts import SCHEMA, SHAPES, MatrixLayout
+from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Described, Row, Table
 from plimsoll_lab.store.records import Json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Table
 from plimsoll_lab.store.run_record import RunRecord

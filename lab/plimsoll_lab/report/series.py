@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import Course
-from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
+from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.view import Cell, Row, Table
 from plimsoll_lab.store.records import Json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jinja2
 from markupsafe import Markup
 
-from plimsoll_lab.report.charts import SHAPES
+from plimsoll_lab.report.encoding import SHAPES
 from plimsoll_lab.report.glyphs import GLYPHS
 
 _LOADER = jinja2.PackageLoader("plimsoll_lab.report")

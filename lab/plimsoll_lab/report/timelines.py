@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import BANDS, CAUSES, SHARES, Band, Course
-from plimsoll_lab.report.charts import SCHEMA, MatrixLayout
+from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.series import (
     LEVELS_SHOWN,
     WIDTH,

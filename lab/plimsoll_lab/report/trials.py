@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.stops import OUTCOMES, contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table
 from plimsoll_lab.store.records import Outcome, TrialRecord

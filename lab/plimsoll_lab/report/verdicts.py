@@ -5,7 +5,7 @@ contender is.
 from __future__ import annotations
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.charts import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.view import Cell, Part, Row, Table
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary, VerdictRecord

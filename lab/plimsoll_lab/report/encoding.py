@@ -1,0 +1,147 @@
+"""How figures and contenders are encoded in every chart: units, axes, colours, marks, tooltips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.settings import Settings
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+"""A second mark of identity beside the colour."""
+AXES = {
+    "us": (1e-3, "ms"),
+    "s": (1.0, "s"),
+    "s2": (1.0, "s\u00b2"),
+    "bytes": (2.0**-20, "MiB"),
+    "per_s": (1.0, "requests/s"),
+    "bits_per_s": (1e-6, "Mbit/s"),
+    "ratio": (100.0, "%"),
+    "cores": (1.0, "cores"),
+    "count": (1.0, ""),
+}
+"""Of each unit, what a value is multiplied by for its axis, and the axis's words."""
+SMALL = (1.0, "\u00b5s per request")
+"""CPU for one request is microseconds, where a response takes milliseconds."""
+LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
+"""Units whose values span decades over a range of loads."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MatrixLayout:
+    """How the axes of a matrix are laid out."""
+
+    compare: str | None
+    """The axis that competes: colour and shape."""
+    contenders: tuple[str, ...]
+    """Its values."""
+    load: str | None
+    """A numeric axis to draw against."""
+    loads: tuple[float, ...]
+    """The values of that axis."""
+    levels: tuple[str, ...]
+    """The other axes' settings, in order, one panel each."""
+
+
+def layout_of(run: RunRecord) -> MatrixLayout:
+    """Lay out a run's matrix."""
+    compare = run.family.compare
+    load = None
+    loads: tuple[float, ...] = ()
+    for axis in run.axes:
+        numbers = tuple(value for value in axis.values if isinstance(value, int | float))
+        if axis.path != compare and len(axis.values) > 1 and len(numbers) == len(axis.values):
+            load, loads = axis.path, numbers
+            break
+    contenders = dict.fromkeys(formatting.value(point.setting[compare]) if compare else "all" for point in run.points)
+    levels = dict.fromkeys(level_of(point.setting, compare) for point in run.points)
+    return MatrixLayout(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
+
+
+def with_value(field: str) -> list[Json]:
+    """Only the rows that have this figure."""
+    return [{"filter": f"isValid(datum['{field}'])"}]
+
+
+def y_axis(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
+    """A figure on the vertical axis."""
+    unit = axis_of(figure)[1]
+    return {
+        "field": field_of(figure.name),
+        "type": "quantitative",
+        "title": unit or None,
+        "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
+        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure.unit == "per_s" else ",.4~r"},
+    }
+
+
+def colour_of(layout: MatrixLayout) -> Json:
+    """A contender's colour, which is the same in every chart."""
+    return {"field": "contender", "type": "nominal", "scale": {"domain": list(layout.contenders)}, "legend": None}
+
+
+def colour_and_shape(layout: MatrixLayout) -> Json:
+    """A contender's colour and its mark, for readers who cannot tell the colours apart."""
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(layout.contenders))]
+    return {
+        "color": colour_of(layout),
+        "shape": {
+            "field": "contender",
+            "type": "nominal",
+            "scale": {"domain": list(layout.contenders), "range": shapes},
+            "legend": None,
+        },
+    }
+
+
+def tooltip_of(figure: Figure, *, dot: bool) -> list[Json]:
+    """What is shown beside the pointer: of one trial, or of a median with its interval."""
+    field = field_of(figure.name)
+    unit = axis_of(figure)[1]
+    label = f"{figure.label} ({unit})" if unit else figure.label
+    number = ",.4~g"
+    shown: list[Json] = [
+        {"field": "contender", "title": "server"},
+        {"field": "level", "title": "at"},
+        {"field": field, "title": label, "format": number},
+    ]
+    if dot:
+        return [*shown, {"field": "trial"}, {"field": "block"}]
+    return [
+        *shown,
+        {"field": f"{field}_low", "title": "95 % from", "format": number},
+        {"field": f"{field}_high", "title": "to", "format": number},
+    ]
+
+
+def field_of(name: str) -> str:
+    """A figure's column: Vega-Lite reads a dot as a path."""
+    return name.replace(".", "_")
+
+
+def axis_of(figure: Figure) -> tuple[float, str]:
+    """What a figure's value is multiplied by for its axis, and the axis's words."""
+    return SMALL if "cpu_us" in figure.name else AXES[figure.unit]
+
+
+def scaled(value: float | None, axis: tuple[float, str]) -> float | None:
+    """A value on its axis, with six digits."""
+    return None if value is None else float(f"{value * axis[0]:.6g}")
+
+
+def place_of(setting: Settings, layout: MatrixLayout) -> Json:
+    """The columns by which a row of the data is placed: contender, panel and load."""
+    contender = formatting.value(setting[layout.compare]) if layout.compare else "all"
+    return {
+        "contender": contender,
+        "level": level_of(setting, layout.compare),
+        "load": setting[layout.load] if layout.load else None,
+    }
+
+
+def level_of(setting: Settings, compare: str | None) -> str:
+    """The settings of the axes that do not compete, as a panel's title."""
+    return formatting.setting({path: value for path, value in setting.items() if path != compare})
