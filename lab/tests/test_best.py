@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll_lab.stats.best import LEAST_BLOCKS, FigureComparison, Ranking, Value, compare_with_best, detectable_ratio
+from plimsoll_lab.stats.best import FigureComparison, Ranking, Value, compare_with_best, detectable_ratio
+from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 
 FAMILIES = int(os.environ.get("PLIMSOLL_FAMILIES", "60"))
 """Simulated families of each design; `make soak` asks for many more."""

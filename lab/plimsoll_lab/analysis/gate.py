@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.stats.best import LEAST_BLOCKS, FigureComparison, Value
+from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
+from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary

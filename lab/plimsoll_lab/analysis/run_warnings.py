@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting, network
-from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything
+from plimsoll_lab.stats.best import can_say_anything
+from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.stats.results import Control
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord

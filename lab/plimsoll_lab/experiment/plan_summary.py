@@ -11,7 +11,8 @@ import numpy as np
 from plimsoll_lab.analysis.run_warnings import too_few_repetitions
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
-from plimsoll_lab.stats.best import LEAST_BLOCKS, can_say_anything, detectable_ratio
+from plimsoll_lab.stats.best import can_say_anything, detectable_ratio
+from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary
 from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.expand import as_text, contender_path

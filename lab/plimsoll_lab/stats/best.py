@@ -28,22 +28,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-Array = NDArray[np.float64]
+from plimsoll_lab.stats.resampling import (
+    LEAST_BLOCKS,
+    SAME,
+    Array,
+    PairLogs,
+    centred_of,
+    critical_p_of,
+    critical_t_of,
+    p_of,
+    smallest_p,
+)
+
 Interval = tuple[float, float]
 Value = float | Interval
 """A figure in one block: a number, or the interval it lies in; an end may be 0 or infinite."""
-
-SIGNIFICANCE = 0.05
-EXACT_UP_TO = 13
-"""Blocks up to which every pattern of signs is tried: 4,096 of them, as a pattern and its mirror
-give the same."""
-RESAMPLES = 9_999
-"""Patterns drawn for more blocks: they put the error of a 95 % quantile near 0.2 % of
-probability."""
-LEAST_BLOCKS = 6
-"""Five blocks have 16 patterns of signs, so that no outcome is rarer than 5 %; six have 32."""
-SAME = 1e-12
-"""Log ratios closer than this differ by rounding alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,29 +138,6 @@ class Ranking:
         return [place for place in self.places if not place.may_be_best]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Logs:
-    """The log ratios of one pair over all blocks of the family, as far as they are bounded; 0 in a
-    block it misses.
-    """
-
-    names: tuple[str, str]
-    shared: NDArray[np.bool_]
-    low: Array | None
-    """Lower bounds of the log ratios; None where some block has none."""
-    high: Array | None
-    """Upper bounds; the same object as `low` where every value is a number."""
-
-    @property
-    def blocks(self) -> int:
-        """Blocks in which both were measured."""
-        return int(self.shared.sum())
-
-    def bounded(self) -> list[Array]:
-        """Each series once."""
-        return [each for each in ((self.low,) if self.low is self.high else (self.low, self.high)) if each is not None]
-
-
 def can_say_anything(blocks: int) -> bool:
     """Whether so many blocks could ever show a difference, in a family of any size."""
     return blocks >= LEAST_BLOCKS
@@ -177,7 +153,7 @@ def compare_with_best(family: Sequence[FigureComparison], rng: np.random.Generat
         [_logs(each, one, other, blocks) for one, other in itertools.combinations(names, 2)]
         for each, (names, _) in zip(family, ranked, strict=True)
     ]
-    smallest = _smallest_p([each for comparison in logs for each in comparison], len(blocks), rng)
+    smallest = smallest_p([each for comparison in logs for each in comparison], len(blocks), rng)
     return [
         _ranking(comparison, names, unranked, [_pair(each, smallest) for each in pairs])
         for comparison, (names, unranked), pairs in zip(family, ranked, logs, strict=True)
@@ -195,10 +171,10 @@ def detectable_ratio(*, blocks: int, comparisons: int, noise: float, rng: np.ran
     draws = []
     for _ in range(DETECTION_DRAWS):
         logs = [
-            _Logs(names=("a", "b"), shared=np.ones(blocks, dtype=bool), low=row, high=row)
+            PairLogs(names=("a", "b"), shared=np.ones(blocks, dtype=bool), low=row, high=row)
             for row in rng.normal(size=(comparisons, blocks))
         ]
-        draws.append(_critical_t(blocks, _critical_p(_smallest_p(logs, blocks, rng))))
+        draws.append(critical_t_of(blocks, critical_p_of(smallest_p(logs, blocks, rng))))
     critical = statistics.median(draws)
     # In four of five experiments the estimate is at most 0.84 standard errors below the truth.
     standard_error = math.log1p(noise) * math.sqrt(2 / blocks)
@@ -249,7 +225,7 @@ def _ends(value: Value) -> Interval:
     return value if isinstance(value, tuple) else (value, value)
 
 
-def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[int]) -> _Logs:
+def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[int]) -> PairLogs:
     """How much worse `one` is than `other`, block by block."""
     first, second = comparison.contenders[one], comparison.contenders[other]
     if comparison.better == "higher":
@@ -263,8 +239,8 @@ def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[i
     ]  # fmt: skip
     low, high = (np.array([each[end] for each in ratios]) for end in (0, 1))
     if np.array_equal(low, high):
-        return _Logs(names=(one, other), shared=shared, low=low, high=low)
-    return _Logs(
+        return PairLogs(names=(one, other), shared=shared, low=low, high=low)
+    return PairLogs(
         names=(one, other),
         shared=shared,
         low=low if np.isfinite(low).all() else None,
@@ -280,76 +256,7 @@ def _log_ratio(dividend: float, divisor: float) -> float:
     return math.log(dividend) - math.log(divisor)
 
 
-def _smallest_p(pairs: Sequence[_Logs], blocks: int, rng: np.random.Generator) -> Array:
-    """Of each pattern of signs, the smallest p over all pairs, sorted: the family's distribution
-    under no difference.
-
-    Missing blocks are filled with the pair's own deviations, for the critical value belongs to the
-    experiment as it was planned: what one contender misses must not widen the bounds between two
-    others. A pair pays for its own missing blocks, by its standard error and its degrees of
-    freedom.
-    """
-    series = [_filled(one, each.shared) for each in pairs if each.blocks >= LEAST_BLOCKS for one in each.bounded()]
-    return np.sort(_p(_largest_t(_signs(blocks, rng), np.array(series)), blocks)) if series else np.ones(1)
-
-
-def _filled(series: Array, shared: NDArray[np.bool_]) -> Array:
-    """A series' deviations from its mean, of the blocks that it has, in all blocks."""
-    deviations = _centred(series, shared)
-    filled = deviations.copy()
-    filled[~shared] = np.resize(deviations[shared], int((~shared).sum()))
-    return np.asarray(filled - filled.mean(), dtype=np.float64)
-
-
-def _p(t: Array | float, blocks: int) -> Array:
-    """Two-sided p of Student's t; scipy.special is a hundred times as fast as scipy.stats for
-    single values.
-    """
-    return np.asarray(2 * special.stdtr(blocks - 1, -np.asarray(t)))
-
-
-def _signs(blocks: int, rng: np.random.Generator) -> Array:
-    if blocks <= EXACT_UP_TO:
-        patterns = np.arange(2 ** max(blocks - 1, 0))
-        return np.asarray((patterns[:, None] >> np.arange(blocks) & 1) * 2.0 - 1.0)
-    return rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, blocks))
-
-
-def _centred(series: Array, shared: NDArray[np.bool_]) -> Array:
-    centred = np.where(shared, series - series[shared].mean(), 0.0)
-    return centred if np.abs(centred).max() > SAME else np.zeros_like(centred)
-
-
-def _largest_t(signs: Array, series: Array) -> Array:
-    """Of each pattern, the largest |t| over the series, each of mean 0."""
-    blocks = series.shape[1]
-    squares = (series**2).sum(axis=1)
-    series, squares = series[squares > 0], squares[squares > 0]
-    largest = np.zeros(len(signs))
-    for at in range(0, len(series), CHUNK):
-        means = signs @ series[at : at + CHUNK].T / blocks
-        # Signs leave the sum of squares as it is, so that the spread follows from the mean.
-        variances = (squares[at : at + CHUNK] - blocks * means**2) / (blocks - 1)
-        t = np.abs(means) * math.sqrt(blocks) / np.sqrt(np.maximum(variances, np.finfo(float).tiny))
-        largest = np.maximum(largest, t.max(axis=1))
-    return largest
-
-
-CHUNK = 256
-"""Pairs resampled at once: 9,999 patterns of them take 20 MB."""
-
-
-def _critical_p(smallest: Array) -> float:
-    """The p below which a pair is shown to differ; 0 where there are too few patterns."""
-    rank = math.floor(SIGNIFICANCE * len(smallest))
-    return float(smallest[rank - 1]) if rank else 0.0
-
-
-def _critical_t(blocks: int, critical_p: float) -> float:
-    return -float(special.stdtrit(blocks - 1, critical_p / 2)) if critical_p > 0 else math.inf
-
-
-def _pair(logs: _Logs, smallest: Array) -> tuple[tuple[str, str], Pair]:
+def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
     nothing = (-math.inf, math.inf)
     if not logs.blocks:
         return logs.names, Pair(blocks=0, estimate=0.0, low=nothing[0], high=nothing[1], p_adjusted=1.0)
@@ -357,7 +264,7 @@ def _pair(logs: _Logs, smallest: Array) -> tuple[tuple[str, str], Pair]:
     estimate = statistics.fmean(means) if means else 0.0
     if logs.blocks < LEAST_BLOCKS:
         return logs.names, Pair(blocks=logs.blocks, estimate=estimate, low=nothing[0], high=nothing[1], p_adjusted=1.0)
-    critical = _critical_t(logs.blocks, _critical_p(smallest))
+    critical = critical_t_of(logs.blocks, critical_p_of(smallest))
     low, p_low = _bound(logs.low, logs.shared, -critical)
     high, p_high = _bound(logs.high, logs.shared, critical)
     shown = p_low if low > 0 else p_high if high < 0 else max(p_low, p_high)
@@ -377,10 +284,10 @@ def _bound(series: Array | None, shared: NDArray[np.bool_], critical: float) -> 
         return math.copysign(math.inf, critical), 1.0
     values = series[shared]
     mean, size = float(values.mean()), len(values)
-    error = float(_centred(series, shared)[shared].std(ddof=1)) / math.sqrt(size)
+    error = float(centred_of(series, shared)[shared].std(ddof=1)) / math.sqrt(size)
     if error == 0:
         return (mean, 0.0 if abs(mean) > SAME else 1.0) if math.isfinite(critical) else (critical, 1.0)
-    return mean + critical * error, float(_p(abs(mean) / error, size))
+    return mean + critical * error, float(p_of(abs(mean) / error, size))
 
 
 def _ranking(

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plimsoll_lab.stats.best import LEAST_BLOCKS, SIGNIFICANCE, FigureComparison
+from plimsoll_lab.stats.best import FigureComparison
 from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval, ratio_of_medians
+from plimsoll_lab.stats.resampling import LEAST_BLOCKS, SIGNIFICANCE
 from plimsoll_lab.stats.results import Control
 
 

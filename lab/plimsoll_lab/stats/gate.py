@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from plimsoll_lab.stats.best import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE, Value
+from plimsoll_lab.stats.best import Value
+from plimsoll_lab.stats.resampling import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
 
 Array = NDArray[np.float64]
 Outcome = Literal["pass", "worse", "undecided"]

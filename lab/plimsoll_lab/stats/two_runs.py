@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from plimsoll_lab.stats.best import SAME, SIGNIFICANCE
 from plimsoll_lab.stats.compare import holm
+from plimsoll_lab.stats.resampling import SAME, SIGNIFICANCE
 from plimsoll_lab.stats.results import Call, Difference
 from plimsoll_lab.stats.summary import Interval
 
