@@ -100,7 +100,7 @@ REFUSALS = {
     "model in the matrix": (GOOD + '[matrix]\n"server.model" = ["epoll", "upoll"]\n', "[server] model: 'upoll'"),
     "path of the matrix": (GOOD + '[matrix]\n"run.repeat" = [1, 2]\n', "[matrix] run.repeat: not a path that can vary"),
     "unquoted path": (GOOD + "[matrix]\nserver.model = ['epoll']\n", "[matrix] server: not a path"),
-    "value twice": (GOOD + '[matrix]\n"load.connections" = [1, 1]\n', "a value stands there twice"),
+    "value twice": (GOOD + '[matrix]\n"load.connections" = [1, 1]\n', "a value is listed twice"),
     "no window": (GOOD.replace('duration = "1s"', ""), "no length of the window"),
     "two windows": (GOOD + "each = 5\n", "duration and each: a window has one length"),
     "duration without unit": (GOOD.replace('"1s"', "5"), "[load] duration: 5 has no unit"),

@@ -8,8 +8,7 @@ from plimsoll_lab.store.records import Outcome
 from plimsoll_lab.store.search_record import LimitedBy
 
 NEAR_CEILING = 0.8
-"""Above this part of what the generator gets from a null server, it cannot be told from the
-server."""
+"""Above this part of what the generator gets from a null server, the generator may be the limit."""
 FAR_BELOW_CEILING = 0.5
 """Below this part of what it gets from a null server, the generator has room for as much again."""
 SUSPECT: frozenset[Outcome] = frozenset({"generator_limited", "invalid"})

@@ -122,7 +122,7 @@ def control_warnings(controls: Sequence[Control]) -> list[ResultWarning]:
     return [
         _warning(
             "control_differs",
-            f"one and the same server measured twice in each block was told from itself: {shown}",
+            f"the A/A control differs significantly: one server, measured twice in each block, gave {shown}",
             "something other than the server moves these figures: look for what differs between trials of a block",
         )
     ]
@@ -134,14 +134,12 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     again = sum(len(trial.attempts) for trial in trials)
     warnings = []
     if again:
-        message = f"{again} measurements were no results through no fault of the server, and were made again"
+        message = f"{again} trials were discarded and repeated: the machine or the generator was the cause"
         warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
     spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]
     if spoilt:
         places = "; ".join(_words(point.point) for point in spoilt)
-        message = (
-            f"{len(spoilt)} of {len(points)} points have no result, for the generator or the machine was the limit"
-        )
+        message = f"{len(spoilt)} of {len(points)} points have no result: the generator or the machine was the limit"
         warnings.append(_warning("no_result", f"{message}: {places}", "a quieter or larger machine, or a lighter load"))
     left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
     if not left_out:

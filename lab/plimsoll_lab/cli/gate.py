@@ -75,7 +75,7 @@ def _command(
 
 
 def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, RunRequest]:
-    """The plan, with as many blocks as the stated noise asks for where nobody says how many."""
+    """The plan, with as many blocks as the stated noise needs where the suite does not say."""
     from plimsoll_lab.stats.gate import MOST_BLOCKS, blocks_for  # noqa: PLC0415 - loads the statistics
 
     plan, request = read_plan(options, changes)

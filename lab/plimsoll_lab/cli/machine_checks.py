@@ -35,7 +35,7 @@ MEMORY_SPARE = 0.8
 """The part of the available memory that a run may plan with."""
 DESCRIPTORS_BESIDE = 64
 LOAD_A_CPU = 0.2
-"""A load average above this a CPU is somebody else's work."""
+"""A load average above this per CPU is the work of other programs."""
 STEAL_WARNED = 0.01
 """The part of the time since boot that the hypervisor withheld, above which results will
 scatter."""

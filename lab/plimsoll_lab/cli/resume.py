@@ -1,4 +1,4 @@
-"""`plimsoll lab resume`: goes on with a run that was interrupted."""
+"""`plimsoll lab resume`: continues a run that was interrupted."""
 
 from __future__ import annotations
 

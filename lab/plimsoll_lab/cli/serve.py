@@ -15,7 +15,7 @@ from plimsoll_lab.problem import Interrupted, LabError
 LISTEN = "127.0.0.1:8090"
 BACKLOG = 128
 CLOSING_S = 1
-"""Open event streams are given so long when the program is stopped."""
+"""Seconds that open event streams are given when the program is stopped."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

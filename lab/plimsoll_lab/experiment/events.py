@@ -1,5 +1,5 @@
-"""One stream of events a run: the terminal hears it as it comes, and whoever reads the folder finds
-it there.
+"""One stream of events per run: it goes to the terminal as it comes, and to a file in the run's
+folder.
 
 `events.jsonl` in the run's folder has an event a line, each with `event` and `unix_s`: `run` (it
 begins or goes on), `trial_started`, `second` and `cost` (of the trial under way), `trial` (it is on

@@ -51,7 +51,7 @@ def describe_plan(plan: Plan) -> PlanSummary:
     warnings += [
         ResultWarning(
             code="window_too_short_for_limit",
-            message=f"'{limit.text}' needs {needed:,} requests in each window to be told from luck, "
+            message=f"'{limit.text}' needs {needed:,} requests in each window to be judged, "
             f"and the smallest load here brings about {fewest:,.0f}",
             remedy="a longer [load] duration, more connections or a higher rate, or a limit less strict",
         )

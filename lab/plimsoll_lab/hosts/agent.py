@@ -103,7 +103,7 @@ class ServedHost:
         return list(argv) if self.namespace_pid is None else enter(self.namespace_pid, argv)
 
     def free_port(self) -> int:
-        """A port that nobody listens on; in a namespace another one each time."""
+        """A port on which nothing listens; in a namespace another one each time."""
         if self.namespace_pid is None:
             with self.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.bind((self.addresses[0], 0))

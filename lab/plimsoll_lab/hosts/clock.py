@@ -27,7 +27,7 @@ class Offset:
 
     @property
     def known_s(self) -> float:
-        """The offset, or 0 where it cannot be told from none."""
+        """The offset, or 0 where its error exceeds it."""
         return self.offset_s if abs(self.offset_s) > self.error_s else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A server that somebody else runs, in the place of a process: there is nothing to start, to meter
+"""A server that already runs, in the place of a process: there is nothing to start, to meter
 or to stop.
 """
 

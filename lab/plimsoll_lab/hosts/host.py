@@ -220,8 +220,8 @@ class Host:
         return self.connection.ask(message).counters[self.place]
 
     def free_port(self) -> int:
-        """A TCP port of its first address that nobody listens on; another may take it before it is
-        used.
+        """A TCP port of its first address on which nothing listens; another program may take it
+        before it is used.
         """
         return self.connection.ask(FindFreePort(place=self.place))
 
@@ -302,7 +302,7 @@ class UsageSnapshot:
     at_s: float
     """The same on that machine's monotonic clock."""
     server: Usage
-    """The server's tree; zero for a server that somebody else runs."""
+    """The server's tree; zero for a server that already ran."""
     others: Mapping[str, Usage]
     """The tree of every other metered part."""
     machine: MachineUsage

@@ -18,11 +18,12 @@ from plimsoll_lab.hosts.messages import AnswerT, Await, Message, ReadClock, Read
 from plimsoll_lab.problem import HostLost, LabError
 
 SILENT_S = 2.0
-"""After so long without an answer a host is asked for a sign."""
+"""Seconds without an answer after which a host is probed."""
 LOST_S = 5.0
-"""Without a sign for so long it is lost. On a busy machine a sign takes a tenth of a second."""
+"""Seconds without an answer to a probe after which it is lost; a busy machine answers in 0.1
+s."""
 LOOK_S = 0.5
-"""How often it is looked for signs meanwhile."""
+"""Seconds between two looks for an answer meanwhile."""
 WATCH_S = 600.0
 """How long an agent is left to wait for news by itself."""
 ANSWER_S = 120.0

@@ -26,7 +26,7 @@ from plimsoll_lab.suite.figures import Figure
 
 SIDES = ("A", "B")
 EVER_CHANGING = {"load_average"}
-"""What is never twice the same, and tells of a moment rather than of an environment."""
+"""What differs between any two runs: it describes a moment, not an environment."""
 ROW = 26
 """Pixels a comparison in the forest plot."""
 MOST_CURVES = 12

@@ -131,7 +131,7 @@ def _merged(trials: Sequence[TrialRecord]) -> HdrHistogram | None:
 
 
 def openmetrics_file(folder: RunFolder, run: RunRecord, summary: RunSummary) -> list[Path]:
-    """The medians for whoever keeps figures in a time-series database."""
+    """The medians for a time-series database."""
     return [_write(folder.path / "metrics.txt", openmetrics(run, summary))]
 
 

@@ -67,7 +67,7 @@ class Goal:
     lowest: int
     """The floor: a load every server should carry."""
     highest: int
-    """The load beyond which nobody asks."""
+    """The highest load that is tried."""
     width: float
     """Relative distance of the bounds at which the search ends."""
     trials: int

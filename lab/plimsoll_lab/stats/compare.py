@@ -1,4 +1,4 @@
-"""Two series measured in the same blocks, held against each other.
+"""Compares two series that were measured in the same blocks.
 
 Everything works on ratios, for a figure's noise grows with the figure; and everything is paired by
 block, for a machine that changes its speed between blocks changes it for both.

@@ -41,7 +41,7 @@ class BaselineComparison:
     at: Mapping[str, object]
     """The setting of the other axes."""
     contender: str
-    """Which contender is held against the baseline."""
+    """The contender that is compared with the baseline."""
     baseline: Mapping[int, Value]
     """The baseline's figure by block, or what it lies between; above zero."""
     values: Mapping[int, Value]

@@ -33,7 +33,7 @@ class Control:
     floor: float | None
     """The noise floor it measures: a ratio minus 1."""
     differs: bool
-    """Whether one and the same is told from itself: then something other than the server moves this
+    """Whether the two differ significantly: something other than the server then moves this
     figure."""
 
 

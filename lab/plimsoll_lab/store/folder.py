@@ -114,7 +114,7 @@ class RunFolder:
         return False
 
     def status(self, record: RunRecord) -> str:
-        """The status of its record, where a run that nobody works on any more is `killed` and not
+        """The status of its record, where a run that no program works on is `killed` and not
         `running`.
         """
         return "killed" if record.status == "running" and not self.is_locked() else record.status

@@ -73,7 +73,7 @@ def ask(out: Path, sql: str) -> Answer:
 
 
 def open_tables(folders: Sequence[RunFolder]) -> duckdb.DuckDBPyConnection:
-    """A database in memory with the tables of some runs; whoever opens it closes it.
+    """A database in memory with the tables of some runs; the caller closes it.
 
     `runs`, `points` and `trials` are copies of the records, `timelines` and `requests` views of the
     files on disk.

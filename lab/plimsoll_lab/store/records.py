@@ -137,7 +137,7 @@ class EndRecord(TypedDict, total=False):
     """How a process was started and how it ended."""
 
     command: Sequence[str]
-    """The program and its arguments; empty for a server that somebody else runs."""
+    """The program and its arguments; empty for a server that already ran."""
     exit_code: int
     """A negative number is the signal that ended it."""
     summary: Json | None

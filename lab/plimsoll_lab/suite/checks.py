@@ -137,7 +137,7 @@ def _check_flags(source: str, table: str, known: Mapping[str, Mapping[str, objec
 
 
 def _check_attached(source: str, table: str, server: Settings) -> None:
-    """A server that somebody else runs: there is nothing to start."""
+    """A server that already runs: there is nothing to start."""
     refuse_unknown(server, ATTACHED, f"{source}: [{table}]")
     if not isinstance(server["address"], str) or ":" not in server["address"]:
         raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is none; write HOST:PORT")

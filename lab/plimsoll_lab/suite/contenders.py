@@ -69,9 +69,7 @@ def read_points(raw: object, *, source: str) -> tuple[Settings, ...]:
         if settings.keys() <= {POINT}:
             raise SuiteError(f'{source}: {where}: it sets nothing; write such as "load.connections" = 3000')
         if settings in points:
-            raise SuiteError(
-                f"{source}: {where}: the same point stands there twice; repetitions belong to [run] repeat"
-            )
+            raise SuiteError(f"{source}: {where}: the same point is listed twice; repetitions belong to [run] repeat")
         points.append(settings)
     return tuple(points)
 

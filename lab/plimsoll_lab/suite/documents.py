@@ -16,7 +16,7 @@ class Reference:
     figure: str
     """Its name, as in the records."""
     at: Settings
-    """The point, as far as it has to be told from others."""
+    """The settings by which the point differs from others."""
     value: float
     """In the figure's own unit."""
     source: str

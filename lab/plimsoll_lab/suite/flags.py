@@ -1,7 +1,7 @@
 """The flags of our own server and generator, as a suite may set them.
 
 The binary is the authority; this table exists so that a bad setting is refused by `plan`, before
-anything runs, and not after a hundred trials. A test holds it against the binary's `--help`.
+anything runs, and not after a hundred trials. A test compares it with the binary's `--help`.
 """
 
 from __future__ import annotations

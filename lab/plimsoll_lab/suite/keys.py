@@ -59,7 +59,7 @@ ATTACHED: Keys = {
     ),
     "protocol": COMMAND["protocol"],
 }
-"""A server that somebody else runs."""
+"""A server that already runs."""
 
 EXCLUDE: Keys = {
     "exclude": Key(

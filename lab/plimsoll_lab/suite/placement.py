@@ -206,7 +206,7 @@ def _assign_on_cluster(place: Placement, roles: Sequence[Role]) -> tuple[Placeme
 
 
 def refuse_emulated_links(network: Topology, *, source: str) -> None:
-    """Refuse links that somebody would have to emulate: a cluster's network is what it is."""
+    """Refuse links with settings: nothing emulates a cluster's network."""
     for link in network.links:
         if link.shape:
             raise SuiteError(

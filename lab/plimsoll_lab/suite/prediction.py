@@ -33,7 +33,7 @@ than a guess."""
 BYTES_PER_S = 800e6
 """Payload that generator and server are taken to move together, as measured on two cores."""
 LINKED_BYTES_PER_S = 120e6
-"""The same where links between hosts carry it packet by packet, whoever carries them: 8 MiB
+"""The same where links between hosts carry it packet by packet, on either backend: 8 MiB
 answers came at 14.6 a second over bridges, on two cores."""
 CORES = 2
 """CPUs that a server is taken to have: the plan of a suite is the same on every machine."""

@@ -167,7 +167,7 @@ def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
             raise SuiteError(f"{source}: {where}: {raw!r} is not a list of values")
         values = tuple(as_setting(each, f"{source}: {where}") for each in raw)
         if len(set(map(repr, values))) < len(values):
-            raise SuiteError(f"{source}: {where}: a value stands there twice; repetitions belong to [run] repeat")
+            raise SuiteError(f"{source}: {where}: a value is listed twice; repetitions belong to [run] repeat")
         axes.append(Axis(path=path, values=values))
     return tuple(axes)
 

@@ -23,7 +23,7 @@ _PERCENTILE = re.compile(r"\.p(\d+)(?:_(\d+))?$")
 
 
 def requests_needed(limit: Limit) -> int:
-    """How many requests a window has to hold before this limit can be told from luck."""
+    """How many requests a window has to hold before this limit can be judged."""
     if limit.figure == "failed_ratio" and limit.value > 0:
         return math.ceil(round(RULE_OF_THREE / limit.value, 6))
     match = _PERCENTILE.search(limit.figure)

@@ -44,8 +44,8 @@ def secrets_of(plan: Plan, *texts: str) -> tuple[str, ...]:
     short = sorted(secret for secret in found if len(secret) < LEAST_LENGTH)
     if short:
         raise SuiteError(
-            f"{plan.suite.source}: a secret has fewer than {LEAST_LENGTH} characters, and could not be told from other "
-            "text in the run's files; use a longer one"
+            f"{plan.suite.source}: a secret has fewer than {LEAST_LENGTH} characters, and other text in the run's "
+            "files may have them too; use a longer one"
         )
     return tuple(sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True))
 

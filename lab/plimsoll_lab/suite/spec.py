@@ -71,7 +71,7 @@ class VerdictSettings:
     margin: float = 0.05
     """A ratio that lies wholly within 1 / (1 + margin) and 1 + margin is called equivalent."""
     baseline: str | None = None
-    """The contender that every other one is held against: the suite is then a gate."""
+    """The contender that every other one is compared with: the suite is then a gate."""
     tolerance: float = 0.05
     """The loss that a gate tolerates, as a part of the baseline's figure."""
     control: bool = False
@@ -101,7 +101,7 @@ class SearchSettings:
     lowest: int
     """The floor: a load every server should carry."""
     highest: int
-    """The load beyond which nobody asks."""
+    """The highest load that is tried."""
     width: float = 0.05
     """Relative distance of the bounds at which a search ends."""
     trials: int = 5
@@ -253,7 +253,7 @@ class Point:
     load: Settings
     """The whole load table of this point."""
     control: bool = False
-    """Whether this is another point once more, to be held against it and nothing else."""
+    """Whether this repeats another point, to be compared with that point alone."""
     network: Topology | None = None
     """The emulated network of this point; None on a cluster, whose network is what it is."""
     addresses: int = 1

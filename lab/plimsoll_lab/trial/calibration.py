@@ -102,7 +102,7 @@ def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) 
         times = testbed.hosts[start].round_trips(testbed.hosts[end], asked_rtt_s)
         goodput = _goodput(testbed, topology, start, end) if asked_goodput is not None else None
         off = PathDeviationRecord(
-            # Without any delay there is nothing that a round trip could be held against.
+            # Without a delay there is no round trip to compare with.
             round_trip=statistics.median(times) / asked_rtt_s - 1 if times and delay_s else None,
             goodput=goodput / asked_goodput - 1 if goodput is not None and asked_goodput else None,
         )

@@ -68,7 +68,7 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     figures |= sequences(sources.connections) | _backlog(sources.seconds, summary)
     figures |= _statuses(printed, sources.asked)
     figures |= pick({"server": sources.server.get("summary")}, (each.name for each in FIGURES))
-    # Of a server that somebody else runs the cost is not known.
+    # The cost of a server that already ran is not known.
     if "address" not in point.server:
         figures |= _server_cost(sources.window, summary)
     host = point.place.server or LOCAL

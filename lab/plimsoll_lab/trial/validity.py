@@ -21,7 +21,7 @@ UNSENT_TOLERATED = 0.1
 still."""
 FOREIGN_CORES_TOLERATED = 0.25
 """CPU used by others during the window that is still called quiet: /proc/stat counts in steps of 10
-ms a CPU, so in a window of 0.3 s on two CPUs less could not be told from nothing."""
+ms a CPU, so in a window of 0.3 s on two CPUs less is indistinguishable from nothing."""
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
 

@@ -1,4 +1,4 @@
-"""Follows the events of a run, as they come, until nobody works on the run any more."""
+"""Follows the events of a run, as they come, until no program works on the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGN_OF_LIFE_TURNS = 40
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event, and where it ends in the file: whoever was cut off goes on from there."""
+    """An event, and where it ends in the file: a browser that reconnects continues from there."""
 
     offset: int
     event: Json
@@ -85,6 +85,6 @@ def message(event: Json, offset: int) -> str:
 
 
 def tail(events: Sequence[StoredEvent]) -> list[Json]:
-    """The events since the run was begun or gone on with."""
+    """The events since the run was last begun or resumed."""
     begun = [place for place, each in enumerate(events) if each.event["event"] == "run"]
     return [each.event for each in events[begun[-1] if begun else 0 :]]

@@ -65,7 +65,7 @@ def _row(folder: RunFolder) -> Json:
 
 
 def live(folder: RunFolder) -> str:
-    """The run under way; whoever opens it late, or without scripts, finds what has happened."""
+    """The run under way; opened late, or without scripts, it shows what has happened."""
     run = folder.read_run()
     found = read_events(folder)
     known = {

@@ -38,7 +38,7 @@ class MachineUsage:
     """Seconds for which a CPU quota held threads of this container back; None where nothing
     tells."""
     steal_s: float
-    """CPU seconds the hypervisor gave to somebody else while this machine wanted to run."""
+    """CPU seconds the hypervisor gave to other guests while this machine wanted to run."""
 
 
 def read_machine(stat: Path = Path("/proc/stat")) -> MachineUsage:
