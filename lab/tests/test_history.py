@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from made_records import stored_run
@@ -39,3 +40,13 @@ def test_runs_that_were_asked_the_same_are_one_series(tmp_path: Path) -> None:
         "model epoll": 2,
         "model uring": 2,
     }
+
+
+def test_a_point_without_a_result_is_no_value_of_the_history(tmp_path: Path) -> None:
+    folder = run_of(tmp_path / "0001", network=False)
+    epoll = [trial for trial in folder.read_trials() if trial.point == 0]
+    for spoilt, series in ((epoll[:3], 2), (epoll[3:4], 1)):
+        for trial in spoilt:
+            folder.write_trial(replace(trial, outcome="invalid", reason="others took its CPU"))
+        rates = [each.at for each in find_history([folder], "it").series if "rate" in each.figure.name]
+        assert len(rates) == series, rates

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import asked_at
+from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.folder import RunFolder
@@ -121,7 +122,9 @@ def _values(
     for point in record.points:
         if point.control:
             continue
-        valid = [each for each in trials if each.point == point.number and each.outcome == "ok"]
+        made = [each for each in trials if each.point == point.number]
+        # As on the page of the run: a few trials of a point without a result are none either.
+        valid = [each for each in made if each.outcome == "ok"] if point_outcome(made)[0] == "ok" else []
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
             if values and name in figures:

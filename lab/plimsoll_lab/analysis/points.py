@@ -23,7 +23,7 @@ def summarise_point(
 ) -> PointSummary:
     """A point over its trials; `paths_off` where a path that it uses is not what was asked for."""
     valid = [trial for trial in trials if trial.outcome == "ok"]
-    outcome, reason = _point_outcome(trials, valid)
+    outcome, reason = point_outcome(trials)
     shown = valid
     one_line = bool((point.network or {}).get("one_line"))
     spoilt = one_line and outcome in SPOILT
@@ -49,11 +49,11 @@ def summarise_point(
     )
 
 
-def _point_outcome(trials: Sequence[TrialRecord], valid: Sequence[TrialRecord]) -> tuple[Outcome | None, str | None]:
+def point_outcome(trials: Sequence[TrialRecord]) -> tuple[Outcome | None, str | None]:
     """What most trials say; where as many have a result as have none, the results."""
     if not trials:
         return None, "not measured"
-    if 2 * len(valid) >= len(trials):
+    if 2 * sum(trial.outcome == "ok" for trial in trials) >= len(trials):
         return "ok", None
     counts = Counter(trial.outcome for trial in trials if trial.outcome != "ok")
     outcome = max(counts, key=lambda each: counts[each])
