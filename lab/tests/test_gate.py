@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from plimsoll_lab.stats.gate import BaselineComparison, Loss, blocks_for, decide
 from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.store.summary_record import GateRecord
 from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.spec import PlannedTrial
 
 GATES = int(os.environ.get("PLIMSOLL_GATES", "300"))
 """Simulated gates of each kind; `make soak` asks for many more."""
@@ -141,7 +143,12 @@ def test_no_block_is_left_out_for_a_value_of_zero(contender: str) -> None:
     )
 
 
-def judged(base: dict[int, Value], new: dict[int, Value], figures: tuple[str, ...] = ("completed_rate",)) -> GateRecord:
+def judged(
+    base: dict[int, Value],
+    new: dict[int, Value],
+    figures: tuple[str, ...] = ("completed_rate",),
+    planned: Sequence[PlannedTrial] = (),
+) -> GateRecord:
     """The gate of one contender with the same values in each figure."""
     run = run_record()
     run.family = FamilyRecord(compare="contender", figures=figures, margin=0.05, baseline="base", tolerance=TOLERANCE)
@@ -150,6 +157,7 @@ def judged(base: dict[int, Value], new: dict[int, Value], figures: tuple[str, ..
         FigureComparison(figure=figure, better="higher", at={}, contenders={"base": base, "new": new})
         for figure in figures
     ]
+    run.trials = planned
     found = judge_gate(run, family, [], [])
     assert found is not None
     return found
@@ -174,6 +182,14 @@ def test_a_gate_holds_what_is_known_between_bounds_to_the_worse_end() -> None:
     for low, outcome in ((99.0, "pass"), (80.0, "undecided")):
         between: dict[int, Value] = alike | dict.fromkeys(range(6), (low, 101.0))
         assert judged(alike, between).outcome == outcome
+
+
+def test_a_gate_that_was_ended_early_passes_nobody() -> None:
+    alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
+    halved: dict[int, Value] = {block: 50.0 + block % 3 for block in range(12)}
+    planned = [PlannedTrial(number=1, block=1, point=0)]
+    assert judged(alike, alike, planned=planned).text == "The gate is undecided: 0 of 1 trials were measured."
+    assert judged(alike, halved, planned=planned).outcome == "worse", "what is shown is shown"
 
 
 def test_one_comparison_is_said_to_be_the_least_of_nothing() -> None:

@@ -37,7 +37,12 @@ def judge_gate(
     if baseline is None or compare is None:
         return None
     found = losses(_comparisons(family, baseline), np.random.default_rng([run.seed, 5]))
-    reasons = [*_points(points, compare, baseline), *_transient(points, trials, compare), *_zeros(run, family)]
+    reasons = [
+        *_unfinished(run, trials),
+        *_points(points, compare, baseline),
+        *_transient(points, trials, compare),
+        *_zeros(run, family),
+    ]
     outcome = max([decide_gate(found, tolerance), *(outcome for outcome, _ in reasons)], key=SEVERITY.index)
     told = [text for severity, text in reasons if severity == outcome] or _words(run, found, outcome, tolerance)
     return GateRecord(
@@ -75,6 +80,13 @@ def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[Base
             for name in names
         ]
     return found
+
+
+def _unfinished(run: RunRecord, trials: Sequence[TrialRecord]) -> list[tuple[GateOutcome, str]]:
+    """A gate that was ended early passes nobody: whoever ends it at a lucky block chooses it."""
+    if len(trials) >= len(run.trials):
+        return []
+    return [("undecided", f"{len(trials)} of {len(run.trials)} trials were measured")]
 
 
 def _zeros(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple[GateOutcome, str]]:
