@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from made_records import point_summary, run_record
 
-from plimsoll_lab.analysis.claims import decide_claim, hold_references, judge_claims
+from plimsoll_lab.analysis.claims import compare_references, decide_claim, judge_claims
 from plimsoll_lab.report.chart_axis import chart_axes, panels
 from plimsoll_lab.store.network_record import (
     CalibrationRecord,
@@ -209,7 +209,7 @@ def test_a_figure_of_a_document_stands_beside_ours() -> None:
     run.references = [
         Reference(figure="response_time_us.mean", at={"load.connections": 20}, value=50.0, source="a document", text="")
     ]
-    assert hold_references(run, points(), made({1: [90.0, 110.0]}))[0].ratio == 2.0
+    assert compare_references(run, points(), made({1: [90.0, 110.0]}))[0].ratio == 2.0
 
 
 def test_a_late_generator_spoils_response_times_and_not_what_the_server_costs() -> None:
@@ -237,7 +237,7 @@ def test_what_a_server_held_at_its_own_limit_is_a_result() -> None:
     run.claims = [claim, replace(claim, figure="elapsed_s")]
     run.references = [Reference(figure=held, at={"load.connections": 20}, value=1017.0, source="a document", text="")]
     assert [told.outcome for told in judge_claims(run, here, stopped)] == ["confirmed", "not reachable here"]
-    assert hold_references(run, here, stopped)[0].ratio == 1.0
+    assert compare_references(run, here, stopped)[0].ratio == 1.0
 
 
 def run_with(text: str, *, changes: Settings | None = None, fast: bool = False, only: str = "") -> RunRecord:
@@ -308,7 +308,7 @@ source = "a document"
     for changes, ratio in (({"load.each": 3}, None), ({"run.repeat": 3}, 2.0)):
         run = run_with(SUITE + text, changes=changes)
         here = [point_summary(point.setting, point.number) for point in run.points]
-        (told,) = hold_references(run, here, made({point.number: [100.0] for point in run.points}))
+        (told,) = compare_references(run, here, made({point.number: [100.0] for point in run.points}))
         assert told.ratio == (ratio and pytest.approx(ratio))
         assert ("load.each is 3" in (told.reason or "")) == (ratio is None)
 

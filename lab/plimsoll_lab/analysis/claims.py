@@ -61,7 +61,7 @@ def judge_claims(run: RunRecord, points: Sequence[PointSummary], trials: Sequenc
     return [_judge(run, claim, points, trials, changes) for claim in run.claims]
 
 
-def hold_references(
+def compare_references(
     run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]
 ) -> list[ReferenceRecord]:
     """Each figure of a document beside ours at that point, and ours as a multiple of theirs."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.answer import Evidence, answer
-from plimsoll_lab.analysis.claims import hold_references, judge_claims
+from plimsoll_lab.analysis.claims import compare_references, judge_claims
 from plimsoll_lab.analysis.family import control_of, figure_comparisons, without
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.hosts import host_warnings
@@ -123,7 +123,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         knees=find_knees(run, trials),
         network=network.paths(run),
         claims=judge_claims(run, points, trials),
-        references=hold_references(run, points, trials),
+        references=compare_references(run, points, trials),
         stops=stops,
         limits_missed=[limit for point in points for limit in point.limits if not limit.met],
         left_out=[] if capacities else left_out(trials),
