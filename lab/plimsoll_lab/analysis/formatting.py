@@ -50,7 +50,9 @@ def value(given: object) -> str:
 
 
 def _one_setting(path: str, given: object) -> str:
-    key = path.rpartition(".")[2].replace("_", " ")
+    holder, _, last = path.rpartition(".")
+    # Whether a role takes part: `saturator`, `no saturator`.
+    key = (holder.rpartition(".")[2] if last == "active" else last).replace("_", " ")
     if path in {"point", "contender"}:
         return str(given)  # names say what they are
     if isinstance(given, bool):
