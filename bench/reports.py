@@ -18,8 +18,11 @@ from typing import Any
 
 from chapter import wrapped
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.closed_loop import Case, Law, fit
+from plimsoll_lab.report.drawing import CATEGORY
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.figures import figure_named
 
 RESULTS = Path("docs/results")
@@ -46,6 +49,11 @@ SHOWN = (
     *("connections.established", "elapsed_s", "server.cpu_us_per_request", "server.memory_bytes"),
 )
 """Figures that are kept beside those that the document names."""
+
+LEAST_ALONG = 3
+"""An axis with fewer values is no line."""
+COLOURS = ["#1f5fa8", "#6f8fb8", "#b85c00"]
+"""Ours, ours where it is doubtful, theirs."""
 
 Json = Mapping[str, Any]
 
@@ -79,8 +87,8 @@ def figures_of(summary: Json) -> list[str]:
 
 
 def label(setting: Json) -> str:
-    """A point's setting in one line: the value alone where the path is plain from the heading."""
-    return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in setting.items())
+    """A point's setting in one line, as the page has it."""
+    return formatting.setting(setting)
 
 
 def number(value: float | None) -> str:
@@ -118,8 +126,10 @@ def point_table(summary: Json) -> list[str]:
         for figure in figures:
             found = point["figures"].get(figure)
             other = theirs(summary, figure, point["point"])
+            spread = f" ± {number(found['stdev'])}" if found and found.get("stdev") else ""
             cells.append(
                 number(found["mean"] if found else None)
+                + spread
                 + ("?" if found and point.get("doubtful") else "")
                 + (f" ({number(other)})" if other is not None else "")
             )
@@ -149,45 +159,86 @@ def stopped(summary: Json) -> list[str]:
     return ["What stopped it:", "", *lines, ""] if lines else []
 
 
-def dots(summary: Json, figure: str) -> list[dict[str, Any]]:
-    """Ours and theirs of one figure, a dot a point."""
+def axis_of(summary: Json) -> tuple[str, str] | None:
+    """The path of the points' settings along which a figure is drawn, and its unit: the one with
+    most values, all of them numbers; None where no path has three.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    for path in {path for point in summary["points"] for path in point["point"]}:
+        read = [quantity(path, point["point"].get(path)) for point in summary["points"]]
+        known = [each for each in read if each is not None]
+        if len(known) == len(read) and len({each[1] for each in known}) == 1:
+            found[path] = (len({each[0] for each in known}), known[0][1])
+    path = max(found, key=lambda each: found[each][0], default=None)
+    return (path, found[path][1]) if path is not None and found[path][0] >= LEAST_ALONG else None
+
+
+def dots(summary: Json, figure: str, along: str | None) -> list[dict[str, Any]]:
+    """Ours and theirs of one figure, a dot a point; `along` is the path of the axis."""
     found = []
     for point in summary["points"]:
         # A point without a result may have figures of a few of its trials.
         own = point["figures"].get(figure) if point["outcome"] == "ok" else None
         whose = "ours, doubtful" if point.get("doubtful") else "ours"
         for who, value in ((whose, own["mean"] if own else None), ("theirs", theirs(summary, figure, point["point"]))):
-            if value is not None and value > 0:
-                found.append({"point": label(point["point"]), "whose": who, "value": value})
+            if value is None or value <= 0:
+                continue
+            rest = {path: each for path, each in point["point"].items() if path not in {along, "point"}}
+            at = quantity(along, point["point"][along]) if along is not None else None
+            dot = {"point": label(point["point"]), "series": label(rest) if rest else "", "whose": who, "value": value}
+            found.append(dot | ({"at": at[0]} if at is not None else {}))
     return found
 
 
-def plot(values: Sequence[Json], figure: str) -> str:
-    """Ours filled, theirs hollow, each point a row, on a scale of powers of ten."""
+def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> str:
+    """Ours filled, theirs hollow, on a scale of powers of ten: along the axis of the points, a line
+    for each of the other settings, or else each point a row.
+    """
     import vl_convert  # noqa: PLC0415 - loads a renderer
 
+    whose = ["ours", "ours, doubtful", "theirs"]
+    shape = {
+        "field": "whose",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": whose, "range": ["circle", "triangle-up", "square"]},
+    }
+    filled = {"condition": {"test": "datum.whose == 'theirs'", "value": 0}, "value": 1}
+    scale = {"type": "log", "nice": False, "padding": 10}
+    encoding: dict[str, dict[str, Any]]
+    if axis is None:
+        encoding = {
+            "x": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": scale},
+            "y": {"field": "point", "type": "nominal", "title": None, "sort": None},
+            "color": {"field": "whose", "type": "nominal", "title": None, "scale": {"domain": whose, "range": COLOURS}},
+        }
+        layers: list[Json] = []
+    else:
+        path, unit = axis
+        title = path.rpartition(".")[2].replace("_", " ") + (f" ({unit})" if unit else "")
+        encoding = {
+            "x": {"field": "at", "type": "quantitative", "title": title, "scale": scale},
+            "y": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": scale},
+            "color": {
+                "field": "series",
+                "type": "nominal",
+                "title": None,
+                "sort": None,
+                "scale": {"range": list(CATEGORY)},
+                "legend": {"symbolType": "stroke"},
+            },
+        }
+        ours = [{"filter": "datum.whose != 'theirs'"}]
+        layers = [{"transform": ours, "mark": {"type": "line"}, "encoding": encoding}]
+    points = {
+        "mark": {"type": "point", "size": 70, "filled": False},
+        "encoding": {**encoding, "shape": shape, "fillOpacity": filled, "fill": {**encoding["color"], "legend": None}},
+    }
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": list(values)},
         "width": 520,
-        "mark": {"type": "point", "size": 70, "filled": True},
-        "encoding": {
-            "x": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": {"type": "log"}},
-            "y": {"field": "point", "type": "nominal", "title": None, "sort": None},
-            "shape": {"field": "whose", "type": "nominal", "title": None, "scale": {"domain": ["ours", "theirs"]}},
-            "color": {
-                "field": "whose",
-                "type": "nominal",
-                "title": None,
-                "scale": {"domain": ["ours", "theirs"], "range": ["#1f5fa8", "white"]},
-            },
-            "stroke": {
-                "field": "whose",
-                "type": "nominal",
-                "title": None,
-                "scale": {"domain": ["ours", "theirs"], "range": ["#1f5fa8", "#b85c00"]},
-            },
-        },
+        "layer": [*layers, points],
     }
     return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
 
@@ -287,16 +338,17 @@ def section(suite: str) -> list[str]:
         *claim_table(summary),
     ]
     for figure in figures_of(summary):
-        values = dots(summary, figure)
+        axis = axis_of(summary)
+        values = dots(summary, figure, axis[0] if axis else None)
         if values:
             name = f"report-{suite}-{figure.replace('.', '-')}.svg"
-            (RESULTS / name).write_text(plot(values, figure), encoding="utf-8")
+            (RESULTS / name).write_text(plot(values, figure, axis), encoding="utf-8")
             lines += [f"![{figure}, ours and theirs](results/{name})", ""]
     if suite == "epoll-scaling":
         lines += law_lines(summary)
     return [
         *lines,
-        "Means of our trials; the document's figures in brackets.",
+        "Mean and standard deviation of our trials; the document's figures in brackets.",
         "",
         *point_table(summary),
         *stopped(summary),
