@@ -21,7 +21,7 @@ from plimsoll_lab.store.network_record import (
     PathRecord,
     PathTargetRecord,
 )
-from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
+from plimsoll_lab.store.program_output import Disturbance, LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.expand import expand
@@ -73,6 +73,24 @@ def test_a_closed_loop_bears_losses_of_up_to_a_hundredth_of_its_requests(lost: i
     assert (loss_record(seen, told_times(), 10_000) is None) == spoilt
     assert unknown_moments(seen) is not None
     assert loss_record(seen, told_times(), 0) is None
+
+
+def test_losses_at_known_moments_bound_a_closed_loop_and_those_outside_its_window_are_none() -> None:
+    moments = network(lost=60, moments=3)
+    moments = moments.model_copy(update={"disturbances": [lost_only(each) for each in moments.disturbances]})
+    cut = loss_record(moments, told_times(), 10_000)
+    assert cut is not None
+    assert cut.touched == 60
+    assert loss_record(moments, told_times(), 100) is None
+    assert loss_record(network(lost=60, late=5, moments=3), told_times(), 10_000) is None
+    after = network(lost=60).model_copy(update={"lost_outside": 60})
+    assert unknown_moments(after) is None
+    assert network_warnings(after) == []
+    assert loss_record(after, told_times(), 10_000) is None
+
+
+def lost_only(moment: Disturbance) -> Disturbance:
+    return moment.model_copy(update={"late_frames": 0})
 
 
 def test_response_times_are_known_as_far_as_those_of_lost_packets_do_not_matter() -> None:

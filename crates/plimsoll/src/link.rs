@@ -120,9 +120,16 @@ fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyho
     let made = kernel::Made::new(&config)?;
     let output = arguments.output;
     output.print_result(&ready, || ready.sentence());
-    let links = made.run(signals, arguments.interval, |links| {
-        let counters = Counters { event: "counters", unix_s: unix_s(), counted: Links { links } };
-        output.print(&counters, || device_counts(links));
+    let links = made.run(signals, arguments.interval, |told| match told {
+        kernel::Told::Counts(links) => {
+            let counters = Counters { event: "counters", unix_s: unix_s(), counted: Links { links } };
+            output.print(&counters, || device_counts(links));
+        }
+        kernel::Told::Lost { from_unix_s, to_unix_s, packets } => {
+            let lost =
+                Report::Disturbance { from_unix_s, to_unix_s, late_frames: 0, lost_frames: packets, worst_us: 0 };
+            output.print(&lost, || sentence(&lost));
+        }
     })?;
     let summary = Summary { event: "summary", counted: &Links { links: &links } };
     output.print_outcome(&summary, || device_counts(&links))?;
@@ -224,6 +231,10 @@ fn sentence(report: &Report) -> String {
         Report::DropsUnknown { device, why } => format!(
             "frames that `{device}` drops cannot be counted ({why}), so some may be lost unseen; run the link as root \
              of its namespaces"
+        ),
+        Report::Disturbance { from_unix_s, to_unix_s, late_frames: 0, lost_frames, .. } => format!(
+            "the links lost {lost_frames} packets that they were to carry in {}; ease the load of this machine",
+            units::write_duration(Duration::from_secs_f64((to_unix_s - from_unix_s).max(0.0)))
         ),
         Report::Disturbance { from_unix_s, to_unix_s, late_frames, lost_frames, worst_us } => format!(
             "the emulator itself was late for {late_frames} frames (by {} at worst) and lost {lost_frames} in {}; \

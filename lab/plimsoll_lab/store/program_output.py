@@ -199,10 +199,12 @@ class LinkTotals(Output):
 
 
 class Disturbance(Output):
-    """A moment at which the emulator was late."""
+    """A moment at which the emulator was late, or links lost packets."""
 
     from_unix_s: float = 0.0
     to_unix_s: float = 0.0
+    late_frames: int = 0
+    lost_frames: int = 0
     worst_us: float
 
 
@@ -213,6 +215,9 @@ class LinkWindow(Output):
     """Whether the emulator said nothing after the window."""
     links: Sequence[LinkCounts] = ()
     disturbances: Sequence[Disturbance] = ()
+    lost_outside: int = 0
+    """Packets lost by fault before the window opened or after it closed, as when all connections
+    are closed at once: the counts hold them too."""
 
 
 class HostRow(Output):

@@ -155,11 +155,13 @@ def _without_log(moments: Sequence[Span], whole: Span) -> CutRecord:
 
 
 def loss_record(network: LinkWindow | None, load: LoadSummary, requests: int) -> CutRecord | None:
-    """What is known of a trial whose links lost packets at unknown moments; None where they lost
-    none, or so many that the trial is no result.
+    """What is known of a closed loop whose links lost packets; None where they lost none, or were
+    late too, or lost so many that the moments say more.
     """
     lost = _sums(network)[2] if network is not None else 0
-    if network is None or not lost or network.disturbances or unknown_moments(network, requests):
+    if network is None or not 0 < lost <= LOST_TOLERATED * requests:
+        return None
+    if any(each.late_frames for each in network.disturbances):
         return None
     bounds, estimates, doubted = {}, {}, []
     for kind in TIMES:
@@ -220,14 +222,12 @@ def network_warnings(network: LinkWindow | None) -> list[ResultWarning]:
         return []
     moments = network.disturbances
     delivered, late, lost = _sums(network)
-    if lost and not moments:
+    if lost and not any(each.late_frames for each in moments):
+        when = f"at {len(moments)} moments of the window" if moments else "and nothing says when"
         return [
             ResultWarning(
                 code="links_lost",
-                message=(
-                    f"the links lost {lost} packets that they were to carry, and nothing says when: response times are "
-                    f"known as far as those of the slowest {lost} requests do not matter"
-                ),
+                message=f"the links lost {lost} packets that they were to carry, {when}",
                 remedy=(
                     "a lighter load, or a machine with more CPUs; where the kernel carries the links, "
                     "net.core.netdev_max_backlog bounds the packets that wait for a CPU"
@@ -257,4 +257,5 @@ def _sums(network: LinkWindow) -> tuple[int, int, int]:
     # Only a packet for a host can be late: between links a frame goes on at the moment it was due.
     to_hosts = [way for way in network.links if way.end.endswith("-eth0")]
     delivered, late = sum(way.delivered for way in to_hosts), sum(way.released_late for way in to_hosts)
-    return delivered, late, sum(way.dropped_by_fault for way in network.links)
+    lost = sum(way.dropped_by_fault for way in network.links) - network.lost_outside
+    return delivered, late, max(0, lost)

@@ -244,9 +244,8 @@ def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Se
     log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
     window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
     summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
-    return cut_record(links, window, log, closed=_is_closed(point)) or loss_record(
-        links, summary, summary.requests.completed if _is_closed(point) else 0
-    )
+    requests = summary.requests.completed if _is_closed(point) else 0
+    return loss_record(links, summary, requests) or cut_record(links, window, log, closed=_is_closed(point))
 
 
 def _save_connections(generator: Generator, records: Path) -> list[Json]:

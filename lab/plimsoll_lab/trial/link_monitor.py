@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from plimsoll_lab.hosts.host import Process
 from plimsoll_lab.hosts.netns import Network
-from plimsoll_lab.store.program_output import LinkTotals, read_output
+from plimsoll_lab.store.program_output import Disturbance, LinkTotals, read_output
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.trial.events import unix_s
 from plimsoll_lab.trial.window import Window
 
 SETTLED_S = 0.12
 """The emulator tells of a disturbance a tenth of a second after its end
-(crates/instrument/link/src/run.rs)."""
+(crates/instrument/link/src/run.rs), and of what the kernel's links lose within 20 ms."""
 TELLS_WITHIN_S = 30.0
 """Against hanging: it tells its counts several times a second."""
 COUNTS = (
@@ -55,12 +56,20 @@ class LinkMonitor:
         if after is None:
             return {"silent": True}
         then, now = _totals(before), _totals(after)
+        inside = network.disturbances(opened, closed)
+        around = network.disturbances(unix_s(before) if before else opened, unix_s(after))
         return {
             "from_unix_s": before["unix_s"] if before else None,
             "to_unix_s": after["unix_s"],
             "links": _difference(then, now),
-            "disturbances": network.disturbances(opened, closed),
+            "disturbances": inside,
+            "lost_outside": sum(_lost(each) for each in around if each not in inside),
         }
+
+
+def _lost(disturbance: Json) -> int:
+    """Packets lost in it."""
+    return read_output(Disturbance, disturbance, "the emulator").lost_frames
 
 
 def _totals(told: Json | None) -> LinkTotals:

@@ -16,6 +16,7 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::{Deserialize, Serialize};
 
+use super::unix_s;
 use crate::outcome::Environment;
 
 /// One direction of one link, as its devices and their netem count it. netem does not say when it
@@ -34,6 +35,20 @@ pub(super) struct DeviceCounts {
     /// netem did where the direction has neither a rate nor a loss.
     pub(super) dropped_by_fault: u64,
 }
+
+/// What is told while the network stands.
+pub(super) enum Told<'a> {
+    /// The counts so far.
+    Counts(&'a [DeviceCounts]),
+    /// Devices dropped packets between two looks at them, in seconds since 1970.
+    Lost { from_unix_s: f64, to_unix_s: f64, packets: u64 },
+}
+
+/// How often the devices are asked what they dropped: a loss is known by its moment as exactly.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The counts of every device of this namespace.
+const DEVICES: &str = "/proc/self/net/dev";
+const UNCOUNTED: &str = "the interfaces cannot be counted";
 
 /// What was made; dropping it removes it.
 pub(super) struct Made {
@@ -80,18 +95,26 @@ impl Made {
         Ok(Made { directions: kernel::directions(config), _devices: devices })
     }
 
-    /// Waits for a signal to end, and calls `report` with the counts every interval; returns the
-    /// last ones.
+    /// Waits for a signal to end, and tells what the devices drop, within [`LOOK_EVERY`], and the
+    /// counts every interval; returns the last ones.
     pub(super) fn run(
         &self,
         signals: &Signals,
         interval: Option<Duration>,
-        mut report: impl FnMut(&[DeviceCounts]),
+        mut tell: impl FnMut(Told<'_>),
     ) -> anyhow::Result<Vec<DeviceCounts>> {
         let mut due = interval.map(|interval| Instant::now() + interval);
+        let mut looked = (unix_s(), self.dropped_by_devices()?);
+        let mut next_look = Instant::now() + LOOK_EVERY;
         loop {
+            let next = due.map_or(next_look, |due| due.min(next_look));
             let mut places = [Place::new(signals.as_fd().as_raw_fd(), Interest::READ)];
-            poll::wait(&mut places, due.map(|due| due.saturating_duration_since(Instant::now())))?;
+            poll::wait(&mut places, Some(next.saturating_duration_since(Instant::now())))?;
+            let now = (unix_s(), self.dropped_by_devices()?);
+            if let Some(lost) = lost_between(looked, now) {
+                tell(lost);
+            }
+            (looked, next_look) = (now, Instant::now() + LOOK_EVERY);
             if std::iter::from_fn(|| signals.next())
                 .any(|signal| matches!(signal, Signal::Terminate | Signal::Interrupt))
             {
@@ -101,13 +124,17 @@ impl Made {
                 && *at <= Instant::now()
             {
                 *at += interval;
-                report(&self.counts()?);
+                tell(Told::Counts(&self.counts()?));
             }
         }
     }
 
+    fn dropped_by_devices(&self) -> anyhow::Result<u64> {
+        dropped(&self.directions, &std::fs::read_to_string(DEVICES).context(UNCOUNTED)?)
+    }
+
     fn counts(&self) -> anyhow::Result<Vec<DeviceCounts>> {
-        let devices = std::fs::read_to_string("/proc/self/net/dev").context("the interfaces cannot be counted")?;
+        let devices = std::fs::read_to_string(DEVICES).context(UNCOUNTED)?;
         let shapers = match self.directions.iter().any(|direction| direction.shaper.is_some()) {
             true => read_qdiscs(&output_of(&QDISCS.map(str::to_owned)).map_err(|why| anyhow!(Environment(why)))?)?,
             false => Vec::new(),
@@ -118,11 +145,9 @@ impl Made {
 
 /// Counts a direction from /proc/net/dev and what netem has dropped.
 fn count(direction: &Direction, devices: &str, shapers: &[Qdisc]) -> anyhow::Result<DeviceCounts> {
-    let (came, left) = (read(devices, &direction.offered)?, read(devices, &direction.delivered)?);
-    // What a device drops is not among its packets.
-    let dropped_on_entry = came.dropped;
-    let dropped_on_exit = if direction.offered == direction.delivered { 0 } else { left.dropped };
-    let dropped_by_device = dropped_on_entry + dropped_on_exit;
+    let passing = Passing::of(direction, devices)?;
+    let dropped_by_device = passing.dropped();
+    let Passing { came, left, dropped_on_entry, .. } = passing;
     let dropped_by_netem = match &direction.shaper {
         Some(device) => shapers.iter().find(|qdisc| qdisc.is_netem_of(device)).with_context(|| gone(device))?.drops,
         None => 0,
@@ -137,6 +162,38 @@ fn count(direction: &Direction, devices: &str, shapers: &[Qdisc]) -> anyhow::Res
         dropped: dropped_by_device + dropped_by_netem,
         dropped_by_fault: dropped_by_device + if direction.is_lossy { 0 } else { dropped_by_netem },
     })
+}
+
+/// Packets that the devices have dropped so far, in all directions.
+fn dropped(directions: &[Direction], devices: &str) -> anyhow::Result<u64> {
+    directions.iter().map(|direction| Ok(Passing::of(direction, devices)?.dropped())).sum()
+}
+
+/// What is told of two looks: the instant of each, and the packets dropped until then.
+fn lost_between(before: (f64, u64), now: (f64, u64)) -> Option<Told<'static>> {
+    let packets = now.1.checked_sub(before.1).filter(|packets| *packets > 0)?;
+    Some(Told::Lost { from_unix_s: before.0, to_unix_s: now.0, packets })
+}
+
+/// What has passed a direction's devices.
+struct Passing {
+    came: Passed,
+    left: Passed,
+    /// What a device drops is not among its packets.
+    dropped_on_entry: u64,
+    dropped_on_exit: u64,
+}
+
+impl Passing {
+    fn of(direction: &Direction, devices: &str) -> anyhow::Result<Passing> {
+        let (came, left) = (read(devices, &direction.offered)?, read(devices, &direction.delivered)?);
+        let dropped_on_exit = if direction.offered == direction.delivered { 0 } else { left.dropped };
+        Ok(Passing { dropped_on_entry: came.dropped, dropped_on_exit, came, left })
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped_on_entry + self.dropped_on_exit
+    }
 }
 
 /// What a device has counted, one way.
@@ -241,6 +298,21 @@ Inter-| Receive                                             | Transmit
    p0x:  1000 10 0 3 0 0 0 0  2000 20 0 4 0 0 0 0
    p0y:  3000 30 0 0 0 0 0 0   700  7 0 2 0 0 0 0
 ";
+
+    #[test]
+    fn what_devices_dropped_between_two_looks_is_told_with_their_instants() {
+        let text = r#"{"devices": ["h1"], "switches": ["s1"], "links": [{"ends": ["h1", "s1"]}]}"#;
+        let config = Config::read(text).expect("a sound configuration");
+        let directions = kernel::directions(&config);
+        let device = directions[0].offered.device().to_owned();
+        let table = |drops| format!("{device}: 1000 10 0 {drops} 0 0 0 0  2000 20 0 0 0 0 0 0\n");
+        let look = |at, drops| (at, dropped(&directions, &table(drops)).expect("a device"));
+        assert!(lost_between(look(1.0, 3), look(1.02, 3)).is_none());
+        let Some(Told::Lost { from_unix_s, to_unix_s, packets }) = lost_between(look(1.0, 3), look(1.02, 10)) else {
+            panic!("seven packets were lost");
+        };
+        assert_eq!((from_unix_s, to_unix_s, packets), (1.0, 1.02, 7));
+    }
 
     fn counted(links: &str) -> Vec<DeviceCounts> {
         let text = format!(r#"{{"devices": ["h1"], "switches": ["s1"], "links": [{{"ends": ["h1", "s1"]{links}}}]}}"#);
