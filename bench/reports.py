@@ -50,6 +50,8 @@ SHOWN = (
 )
 """Figures that are kept beside those that the document names."""
 
+TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
+"""Figures of a suite that its table has besides: what the document tells of each case."""
 LEAST_ALONG = 3
 """An axis with fewer values is no line."""
 COLOURS = ["#1f5fa8", "#6f8fb8", "#b85c00"]
@@ -66,7 +68,7 @@ def summary_of(run: str) -> dict[str, Any]:
     for line in reversed(done.stdout.splitlines()):
         if line.startswith("{") and json.loads(line).get("event") == "summary":
             summary = {key: value for key, value in json.loads(line).items() if key in KEPT}
-            kept = {*figures_of(summary), *SHOWN}
+            kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
                 point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
             return summary
@@ -119,7 +121,7 @@ def theirs(summary: Json, figure: str, setting: Json) -> float | None:
 
 def point_table(summary: Json) -> list[str]:
     """Every point: ours, and theirs in brackets where the document has the figure."""
-    figures = figures_of(summary)
+    figures = list(dict.fromkeys([*figures_of(summary), *TABLED.get(summary["suite"], ())]))
     lines = ["| point | " + " | ".join(map(heading, figures)) + " | trials |", "|---|" + "---|" * (len(figures) + 1)]
     for point in summary["points"]:
         cells = []
