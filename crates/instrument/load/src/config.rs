@@ -22,8 +22,8 @@ pub struct Config {
     pub opening: Opening,
     /// Open loop: how long requests that are due may wait for others, to be sent together.
     pub max_lag: Duration,
-    /// Open loop: how long before a request is due an event loop begins to poll for it, in place of
-    /// being woken: timers may be later than that.
+    /// How long before a request of a rate, or one after a think time, is due an event loop begins
+    /// to poll for it, in place of being woken: timers may be later than that.
     pub spin: Duration,
     /// How long after the connections are up the window opens.
     pub warm_up: Duration,

@@ -167,7 +167,7 @@ fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
          the response time",
         time(lag),
     );
-    let remedy = if summary.intended_rate.is_some() && lag < LATE_TIMER_US {
+    let remedy = if lag < LATE_TIMER_US {
         "timers are so late in virtual machines: --spin 100us polls before a request is due; or give the generator \
          CPUs of its own (--cpus, another host)"
     } else {

@@ -58,8 +58,9 @@ pub(super) struct Common {
     /// when it is due].
     #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     max_lag: Option<Duration>,
-    /// Open loop: poll for so long (at most 1ms) before a request is due, as timers may be late:
-    /// those of a virtual machine by some 50us. It costs so much CPU time a request [default: 0].
+    /// Poll for so long (at most 1ms) before a request of a rate, or one after a think time, is
+    /// due, as timers may be late: those of a virtual machine by some 50us. It costs so much CPU
+    /// time a request [default: 0].
     #[arg(long, value_name = "DURATION", value_parser = units::seconds, conflicts_with = "max_lag")]
     spin: Option<Duration>,
     /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a
@@ -304,11 +305,7 @@ impl Common {
     fn pace(&self) -> anyhow::Result<Pace> {
         let Some(rate) = self.rate else {
             // Not left to clap: beside a flag that excludes --rate it would not require it.
-            let needs_rate = [
-                ("--arrivals", self.arrivals.is_some()),
-                ("--max-lag", self.max_lag.is_some()),
-                ("--spin", self.spin.is_some()),
-            ];
+            let needs_rate = [("--arrivals", self.arrivals.is_some()), ("--max-lag", self.max_lag.is_some())];
             if let Some((flag, _)) = needs_rate.into_iter().find(|(_, given)| *given) {
                 return usage(format!("{flag} is of requests at a rate; give a --rate, or leave it out"));
             }
@@ -350,6 +347,11 @@ impl Common {
                 "--spin {}: no timer is later than 1ms on a machine with CPU to spare; give a duration such as 100us",
                 write_duration(spin)
             ));
+        }
+        if self.rate.is_none() && self.think == Think::None {
+            return usage(
+                "--spin is of requests that are due at an instant; give a --rate or a --think, or leave it out",
+            );
         }
         if !matches!(self.engine, EngineName::Epoll | EngineName::Uring) {
             return usage("--spin is of event loops; leave it out, or use --engine epoll or uring");

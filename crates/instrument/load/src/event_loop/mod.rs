@@ -346,9 +346,11 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let opening = self.next_opening().map(until);
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
         let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
+        let early = |wait: Duration| wait.saturating_sub(self.shared.config.spin);
         let timer = self.wheel.wait(control.instant(now));
-        let spin = self.shared.config.spin.as_nanos() as u64;
-        let arrival = dispatch.map(|at| until(at.saturating_sub(spin)));
+        // An open loop's timers are time-outs alone, for which nobody has to be in time.
+        let timer = if self.shared.config.pace.is_open() { timer } else { timer.map(early) };
+        let arrival = dispatch.map(until).map(early);
         let second = self.ledger.next_record().map(until);
         [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
     }
