@@ -89,6 +89,31 @@ def test_losses_at_known_moments_bound_a_closed_loop_and_those_outside_its_windo
     assert loss_record(after, told_times(), 10_000) is None
 
 
+@pytest.mark.parametrize(("connections", "known"), [(20, False), (10_025, True)])
+def test_a_closed_loops_rate_is_bounded_by_the_time_that_its_connections_waited_for_lost_packets(
+    connections: int, *, known: bool
+) -> None:
+    rate = {"completed_rate": 10_025.0, "connections": {"established": connections}}
+    load = LoadSummary.model_validate(told_times().model_dump() | rate)
+    cut = loss_record(network(lost=60), load, 10_000)
+    assert cut is not None
+    assert ("completed_rate" in cut.doubted) != known
+    if known:
+        low, high = cut.bounds["completed_rate"]
+        # Sixty requests took 50 times 200 ms and 10 times 1 ms, of 10,025 s of connections' time.
+        assert low == 10_025
+        assert high == pytest.approx(10_025 * (1 + 10.01 / 10_000), rel=1e-4)
+
+
+def test_where_most_of_a_window_is_cut_out_its_rate_is_doubted() -> None:
+    most = cut_record(late_at((0.1, 9.9)), (OPENED, OPENED + 10), log(), closed=False)
+    assert most is not None
+    assert "completed_rate" in most.doubted
+    part = cut_record(late_at((0.1, 4.0)), (OPENED, OPENED + 10), log(), closed=False)
+    assert part is not None
+    assert "completed_rate" not in part.doubted
+
+
 def lost_only(moment: Disturbance) -> Disturbance:
     return moment.model_copy(update={"late_frames": 0})
 

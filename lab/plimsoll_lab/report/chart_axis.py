@@ -46,10 +46,8 @@ def chart_axes(run: RunRecord, compare: str | None) -> list[ChartAxis]:
     that varies.
     """
     settings = [point.setting for point in run.points]
-    is_drawn_over = [over for _, over in run.drawn]
-    paths = is_drawn_over or [
-        path for path in dict.fromkeys(path for each in settings for path in each) if path != compare
-    ]
+    drawn = [over for _, over in run.drawn]
+    paths = drawn or [path for path in dict.fromkeys(path for each in settings for path in each) if path != compare]
     found: list[ChartAxis] = []
     for path in dict.fromkeys(paths):
         numbers = [number_of(run, path, each) for each in settings]

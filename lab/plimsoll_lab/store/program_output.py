@@ -89,6 +89,7 @@ class LoadSummary(Output):
     completed_rate: float | None = None
     """Requests a second."""
     offered_rate: float | None = None
+    goodput_bits_per_s: float | None = None
     intended_rate: float | None = None
     """Of an open loop alone."""
     response_time_us: Times = Times()

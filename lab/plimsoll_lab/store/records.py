@@ -109,7 +109,7 @@ class Attempt:
 class CutRecord:
     """The disturbed time that was cut out of a trial's window, and what is known without it.
 
-    With no moments: what is known although the links lost packets, nobody knows when.
+    With no moments: what is known of a closed loop although its links lost packets.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _FORM
@@ -124,9 +124,10 @@ class CutRecord:
     """Kept requests that were in flight in a moment, or of which a packet was lost, at most; null
     without a request log."""
     completed_rate: float | None
-    """Requests completed a second in the kept time; null where it is not known."""
+    """Requests completed a second in the kept time; null where it is not known, or no time was
+    cut."""
     bounds: Mapping[str, tuple[float, float]]
-    """Between which values each percentile lies, whatever the cut requests would have taken."""
+    """Between which values each figure lies, whatever the cut requests would have taken."""
     estimates: Mapping[str, float]
     """These percentiles of the kept requests; without moments, as they were measured."""
     doubted: Sequence[str]

@@ -32,6 +32,9 @@ RATE_UNSURE = 0.05
 """Without a request log a rate is between that of the whole window and that of the kept time; where
 these lie further apart it is doubted."""
 
+RATE_CUT = 0.5
+"""Where more of the window than this is cut out, what is left does not stand for it: rates are
+doubted."""
 
 LATE_LEAST, LATE_TOLERATED = 3, 0.002
 """So many packets, and this part of them, may be late without a moment: they were late as the
@@ -104,7 +107,8 @@ def cut_record(
         return _without_log(moments, whole)
     starts = [start - opened for start in log.starts]
     found = cut_out(starts, log.times_s, moments, whole, closed=closed)
-    return _record(found, moments, percentiles=_bounds(found), rate=found.rate)
+    rate = found.rate if found.share <= RATE_CUT else None
+    return _record(found, moments, percentiles=_bounds(found), rate=rate)
 
 
 def _bounds(found: Cut) -> dict[str, tuple[float, float, float]]:
@@ -164,10 +168,13 @@ def loss_record(network: LinkWindow | None, load: LoadSummary, requests: int) ->
     if any(each.late_frames for each in network.disturbances):
         return None
     bounds, estimates, doubted = {}, {}, []
+    waited = 1.0
     for kind in TIMES:
         told = getattr(load, kind)
         encoded = load.histograms.get(kind.removesuffix("_us") + "_ns")
         factors = without_slowest(_buckets(encoded), lost) if encoded else {}
+        if kind == "response_time_us" and "mean" in factors:
+            waited = _waited(load, factors["mean"] * (1 - lost / requests))
         for name, factor in factors.items():
             value = getattr(told, name, None)
             if value is None or factor < 1 - LOST_UNSURE:
@@ -175,6 +182,12 @@ def loss_record(network: LinkWindow | None, load: LoadSummary, requests: int) ->
             else:
                 bounds[f"{kind}.{name}"] = (value * factor, value)
                 estimates[f"{kind}.{name}"] = value
+    for name in RATES:
+        rate = getattr(load, name)
+        if rate is not None and waited > LOST_UNSURE:
+            doubted.append(name)
+        elif rate is not None:
+            bounds[name] = (rate, rate / (1 - waited))
     return CutRecord(
         moments=0,
         share=0.0,
@@ -185,6 +198,16 @@ def loss_record(network: LinkWindow | None, load: LoadSummary, requests: int) ->
         estimates=estimates,
         doubted=doubted,
     )
+
+
+def _waited(load: LoadSummary, kept: float) -> float:
+    """The part of all connections' time that waited for lost packets, at most, by Little's law;
+    `kept` is the part of the response times' sum that other requests took.
+    """
+    mean_us, rate, count = load.response_time_us.mean, load.completed_rate, load.connections.established
+    if mean_us is None or rate is None or not count:
+        return 1.0
+    return mean_us / 1e6 * (1 - kept) * rate / count
 
 
 def _buckets(encoded: str) -> list[tuple[float, int]]:
@@ -211,7 +234,7 @@ def _is_disturbed(name: str, cut: CutRecord) -> bool:
     """Whether a figure over the whole window says nothing of the kept time."""
     part = _PART.fullmatch(name)
     own = part[1] if part else name
-    if part and own in RATES and cut.share > RATE_UNSURE:
+    if part and own in RATES and (cut.share > RATE_UNSURE or own in cut.doubted):
         return True
     return own in FETCHES or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
 

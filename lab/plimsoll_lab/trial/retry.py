@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from plimsoll_lab.store.records import TrialRecord
 
-PASSING = {"machine_busy", "steal", "throttled", "capture_drops", "link_disturbed", "host_lost", "late_start"}
+PASSING = {
+    "machine_busy",
+    "steal",
+    "throttled",
+    "capture_drops",
+    "link_disturbed",
+    "links_lost",
+    "host_lost",
+    "late_start",
+}
 """Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
 held up, a host that another one replaces, a generator that the machine was too busy to start."""
 SHORTEST_S = 0.2

@@ -7,7 +7,7 @@ use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::times::TimesSummary;
 use plimsoll_measure::units::{three_digits, write_duration};
 
-use crate::config::{Config, Pace};
+use crate::config::{Config, Engine, Pace};
 use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
@@ -71,7 +71,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     if wanted_ns > 0.0 {
         summary.available_ratio = (1.0 - outcome.connections.unavailable_ns as f64 / wanted_ns).max(0.0);
     }
-    let late = lateness(&summary);
+    let late = lateness(&summary, config);
     let saturated = saturation(&summary, plimsoll_sys::process::available_cpus());
     summary.valid = saturated.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
     let doubts = [
@@ -150,7 +150,7 @@ fn largest_share(
 }
 
 /// The doubt about the generator's own lateness, and whether it makes the result invalid.
-fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
+fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, bool)> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
     let allowed = summary.generator.max_lag_us.unwrap_or_default();
     let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES, allowed);
@@ -167,7 +167,8 @@ fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
          the response time",
         time(lag),
     );
-    let remedy = if lag < LATE_TIMER_US {
+    let sleeps = matches!(config.engine, Engine::Epoll | Engine::Uring) && config.spin.is_zero() && allowed == 0.0;
+    let remedy = if sleeps && lag < LATE_TIMER_US {
         "timers are so late in virtual machines: --spin 100us polls before a request is due; or give the generator \
          CPUs of its own (--cpus, another host)"
     } else {
