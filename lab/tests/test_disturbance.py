@@ -425,6 +425,9 @@ def test_what_grows_with_connections_stands_where_all_were_up_and_is_a_lower_bou
         figures=figures, started_unix_s=0, elapsed_s=1, server={}, load={}, machine={},
     )  # fmt: skip
     assert value_of(limited, figure) == figures[figure]
+    never = "connections.never_established"
+    assert value_of(limited, never) == 0
+    assert value_of(replace(limited, figures=figures | {never: 3.0}), never) is None
     for short in ({"server.peak_connections": 700.0}, {"connections.never_established": 3.0}):
         fewer = replace(limited, figures=figures | short)
         assert value_of(fewer, figure) == (fewer.figures[figure], math.inf)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from plimsoll_lab.analysis import network
 from plimsoll_lab.analysis.as_stated import changes_at
-from plimsoll_lab.analysis.family import OF_CONNECTIONS, SERVERS_OWN, value_of
+from plimsoll_lab.analysis.family import NEVER_ESTABLISHED, OF_CONNECTIONS, SERVERS_OWN, value_of
 from plimsoll_lab.stats.summary import Interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -186,7 +186,7 @@ def _unreached(here: Sequence[PointSummary], figure: str) -> str | None:
 def _decisive(figure: str) -> frozenset[Outcome | None]:
     """The outcomes of points that tell a figure."""
     also: set[Outcome] = {"hard_limit"} if figure == HELD else set()
-    if figure in {*SERVERS_OWN, *OF_CONNECTIONS}:
+    if figure in {*SERVERS_OWN, *OF_CONNECTIONS, NEVER_ESTABLISHED}:
         also.add("generator_limited")
     return frozenset({"ok", *also})
 

@@ -95,6 +95,8 @@ LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
 """Figures of which a generator at its own limit gives a lower bound."""
 SERVERS_OWN = ("server.cpu_us_per_request",)
 """Figures that a generator at its own limit does not spoil."""
+NEVER_ESTABLISHED = "connections.never_established"
+"""Such a generator tells that there were none, and of some not whose fault they were."""
 OF_CONNECTIONS = (
     *("connections.established", "server.peak_connections"),
     *("server.memory_bytes", "host.memory_bytes"),
@@ -114,6 +116,8 @@ def value_of(trial: TrialRecord, figure: str) -> Value | None:
         return trial.cut.bounds.get(figure, found) if trial.cut is not None else found
     if not fell_behind(trial):
         return None
+    if figure == NEVER_ESTABLISHED:
+        return found if all_were_up(trial.figures) else None
     if figure in LOWER_BOUND or (figure in OF_CONNECTIONS and not all_were_up(trial.figures)):
         return (found, math.inf)
     return found if figure in {*SERVERS_OWN, *OF_CONNECTIONS} else None
