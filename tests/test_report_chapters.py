@@ -21,7 +21,7 @@ def point(clients: int, pause: str, outcome: str, *figures: float) -> dict[str, 
         "reason": None if outcome == "ok" else "too few descriptors",
         "n": 3,
         "valid_n": 3 if outcome == "ok" else 0,
-        "figures": {name: {"mean": value} for name, value in zip(NAMES, figures, strict=False)},
+        "figures": {name: {"mean": value, "stdev": value / 100} for name, value in zip(NAMES, figures, strict=False)},
     }
 
 
@@ -73,19 +73,22 @@ def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     chapter = (tmp_path / "docs" / "report-epoll-scaling.md").read_text()
-    assert "| connections 2500, think 1s | 61.5 (68) |" in chapter
+    assert "| 2,500 connections, think 1s | 61.5 ± 0.615 (68) |" in chapter
     assert "(77)" not in chapter, "of no one point"
     assert "| a shorter pause ends sooner | < 1 | 0.245 [0.24, 0.251] | **confirmed** |" in chapter
-    assert "| connections 5000, think 1s | 71.5? |" in chapter
+    assert "| 5,000 connections, think 1s | 71.5 ± 0.715? |" in chapter
     assert "99.9" not in (kept.parent / "report-epoll-scaling-elapsed_s.svg").read_text()
     assert "ours, doubtful" in (kept.parent / "report-epoll-scaling-elapsed_s.svg").read_text()
-    assert "- connections 20000, think 1s: failed: too few descriptors" in chapter
+    assert "- 20,000 connections, think 1s: failed: too few descriptors" in chapter
     assert "R0 is 30 ms and X 10,000 requests a second, each the best" in chapter
     assert "With 2,500 clients a pause above 220 ms" in chapter
     # As wide as the rest of the book: tables and commands are as long as they have to be.
     assert list(too_wide_markdown(chapter)) == []
     for name in ("report-epoll-scaling-elapsed_s.svg", "report-epoll-scaling-law.svg"):
         assert (kept.parent / name).read_text().startswith("<svg")
+    drawn = (kept.parent / "report-epoll-scaling-elapsed_s.svg").read_text()
+    assert ">think 1ms<" in drawn, "a line for each of the other settings"
+    assert ">connections<" in drawn, "along the axis with most values"
 
 
 def test_a_chapter_that_there_is_not_is_refused(tmp_path: Path) -> None:
