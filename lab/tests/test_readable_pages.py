@@ -75,6 +75,20 @@ def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
     assert page.count('<tr><th scope="row">') >= 500
 
 
+def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6)
+    cost = "server.cpu_us_per_request"
+    run = folder.read_run()
+    run.family = run.family.model_copy(update={"figures": (cost,)})
+    folder.write_run(run)
+    for trial in folder.read_trials():
+        told = replace(trial, figures={cost: 10.0 + trial.number % 3})
+        late = trial.setting["server.model"] == "epoll" and trial.block <= 4
+        folder.write_trial(replace(told, outcome="generator_limited", reason="it was late") if late else told)
+    page = page_of(folder)
+    assert "no valid result" not in page[page.index('data-chart="headline"') :].partition("</figure>")[0]
+
+
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(tmp_path: Path) -> None:
     folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6, window_s=4.0)
     for trial in folder.read_trials():
