@@ -99,7 +99,8 @@ def picture() -> list[str]:
         return []
     kept = json.loads(file_of("demo").read_text(encoding="utf-8"))
     answer = " ".join(kept["answer"])
-    return [f"![{kept['answer'][0]}]({PICTURE})", "", *(f"> {line}" for line in _wrapped(answer, 98))]
+    image = _wrapped(f"![{kept['answer'][0]}]({PICTURE})", 100)
+    return [*image, "", *(f"> {line}" for line in _wrapped(answer, 98))]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
