@@ -5,6 +5,7 @@ frames.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -223,3 +224,28 @@ def test_when_it_ends_so_does_everything_it_has_started_and_its_files_go(how: st
     while Path(folder).exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_files_that_a_machine_left_as_it_lost_its_power_go_with_the_next_trial_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    lost, other = Far(), Far()
+    left, used = Path(lost.ask(MakeFolder())), Path(other.ask(MakeFolder()))
+    (left / "log.csv").write_text("1")
+    (guard,) = children(lost.process.pid)
+    for pid in (guard, lost.process.pid):  # none is left that could clear up
+        os.kill(pid, signal.SIGKILL)
+    with lost.process:
+        pass
+    assert left.exists()
+    another = Path(other.ask(MakeFolder()))
+    assert sorted(tmp_path.iterdir()) == sorted([used, another])
+    assert other.process.stdin is not None
+    with other.process:
+        other.process.stdin.close()
+    assert not list(tmp_path.iterdir())
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -8,9 +8,7 @@ it: a started process is killed with the thread that forked it (PR_SET_PDEATHSIG
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +61,7 @@ from plimsoll_lab.hosts.samplers.machine import (
 )
 from plimsoll_lab.hosts.samplers.network import read_counters, read_states
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, sample_connections, summarise
+from plimsoll_lab.hosts.scratch import ScratchFolder
 from plimsoll_lab.problem import LabError
 
 CONNECT_S = 0.2
@@ -149,7 +148,7 @@ class Agent:
         self._places: dict[int, ServedHost] = {}
         self._running: dict[int, _Running] = {}
         self._numbers = 0
-        self._folders: set[str] = set()
+        self._folders: dict[str, ScratchFolder] = {}
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._launcher)
@@ -349,10 +348,10 @@ class Agent:
         return Inspection(binary=binary, versions=versions, environment=read_environment(self.metering))
 
     def _make_folder(self, _: MakeFolder) -> str:
-        folder = tempfile.mkdtemp(prefix="plimsoll-far-")
-        self._folders.add(folder)
-        self._launcher.remove_after(folder)
-        return folder
+        folder = ScratchFolder()
+        self._folders[folder.path] = folder
+        self._launcher.remove_after(folder.path)
+        return folder.path
 
     def _list_folder(self, asked: ListFolder) -> Mapping[str, int]:
         root = Path(asked.path)
@@ -360,9 +359,9 @@ class Agent:
         return {str(each.relative_to(root)): each.stat().st_size for each in sorted(files)}
 
     def _remove_folder(self, asked: RemoveFolder) -> None:
-        if asked.path in self._folders:
-            shutil.rmtree(asked.path, ignore_errors=True)
-            self._folders.remove(asked.path)
+        folder = self._folders.pop(asked.path, None)
+        if folder is not None:
+            folder.remove()
 
 
 def enter(pid: int, argv: Sequence[str]) -> list[str]:

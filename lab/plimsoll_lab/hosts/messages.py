@@ -302,7 +302,8 @@ class Inspection:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MakeFolder(Message[str]):
     """Makes an empty folder for the files of a trial; answered by its path. It lasts until
-    `RemoveFolder`, or the agent's end.
+    `RemoveFolder`, or the agent's end; where the whole machine ends with it, until the next
+    folder is made there.
     """
 
 
