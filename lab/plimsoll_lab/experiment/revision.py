@@ -8,18 +8,16 @@ import contextlib
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from plimsoll_lab.hosts import scratch
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.settings import texts
 from plimsoll_lab.suite.spec import Plan
 
 PREFIX = "git:"
-CHECKOUT = "plimsoll-gate-"
-"""How the name of a checkout's folder begins."""
-_PATH = re.compile(rf"/\S*?/{CHECKOUT}[^/\s]+")
+_PATH = re.compile(rf"/\S*?/{scratch.PREFIX}[^/\s]+")
 
 
 def commit_of(checkout: Path) -> str:
@@ -33,8 +31,8 @@ def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[P
     built.
     """
     root = Path(_git(["rev-parse", "--show-toplevel"], directory, f"{directory} is in no git repository").strip())
-    with tempfile.TemporaryDirectory(prefix=CHECKOUT) as parent:
-        tree = Path(parent) / "tree"
+    with scratch.ScratchFolder() as parent:
+        tree = Path(parent.path) / "tree"
         _git(["worktree", "add", "--detach", str(tree), revision], root, f"git cannot check out '{revision}'")
         try:
             if build is not None:

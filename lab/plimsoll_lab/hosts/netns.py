@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from plimsoll_lab.hosts.agent import ServedHost, enter
 from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.hosts.scratch import ScratchFolder
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 Json = dict[str, object]
@@ -111,12 +111,12 @@ def open_network(
     device hN-eth0.
     """
     with contextlib.ExitStack() as stack:
-        with tempfile.TemporaryDirectory(prefix="plimsoll-network-") as folder:
-            file = Path(folder) / "links.json"
+        with ScratchFolder() as folder:
+            file = Path(folder.path) / "links.json"
             file.write_text(json.dumps(config), encoding="utf-8")
             link = [binary, "link", "--config", str(file), "--backend", backend, "--json", "--interval", COUNTS_EVERY]
             emulator = stack.enter_context(local.start(["unshare", "--net", "--", *link], role="link", metered=True))
-            # Once it is ready it has read the file: a lab that is killed later leaves none behind.
+            # Once it is ready it has read the file.
             ready = _await(local, emulator, "the emulated links", '"ready"')
         hosts = {}
         pids = [local.agent.pid(emulator.number)]

@@ -1,4 +1,4 @@
-"""Folders for the files of one trial, none of which outlives its owner for long.
+"""Folders in the temporary folder, none of which outlives its owner for long.
 
 The owner holds a lock on its folder (flock(2)), which the kernel releases when the owner ends, in
 whatever way, and whatever ended with it. Whoever makes the next folder on the machine removes those

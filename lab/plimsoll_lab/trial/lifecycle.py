@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.hosts.scratch import ScratchFolder
 from plimsoll_lab.problem import HostLost
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary, read_output
@@ -87,7 +87,7 @@ def run_trial(
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
         partial = PartialRecord(
-            records=outputs.records or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-trial-")))
+            records=outputs.records or Path(stack.enter_context(ScratchFolder()).path)
         )
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
