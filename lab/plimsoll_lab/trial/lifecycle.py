@@ -86,9 +86,7 @@ def run_trial(
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        partial = PartialRecord(
-            records=outputs.records or Path(stack.enter_context(ScratchFolder()).path)
-        )
+        partial = PartialRecord(records=outputs.records or Path(stack.enter_context(ScratchFolder()).path))
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
             judgement = _measure(
