@@ -4,13 +4,17 @@
 use std::time::Duration;
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
-use plimsoll_measure::times::TimesSummary;
 use plimsoll_measure::units::{three_digits, write_duration};
 
-use crate::config::{Config, Engine, Pace};
+use crate::config::{Config, Pace};
+use crate::doubt::lateness::{LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, late_stamps, lateness};
+use crate::doubt::words::{percent, time, warning};
 use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
+
+mod lateness;
+mod words;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not
 /// ask for, the server was not asked for.
@@ -19,17 +23,8 @@ const SATURATED_CORES: f64 = 0.95;
 const RUN_QUEUE_NOTICED: f64 = 0.1;
 /// Pool wait below this is within what a timer and a scheduler do on an idle machine.
 const WAIT_NOTICED_US: f64 = 1000.0;
-/// From this share of a percentile of the response time on, that percentile is the generator's more
-/// than the server's.
-const LAG_SHARE_INVALID: f64 = 0.5;
-/// From this share on it is worth knowing.
-const LAG_SHARE_NOTICED: f64 = 0.1;
-/// Timers of an idle virtual machine are so late at most; what is later has other causes.
-const LATE_TIMER_US: f64 = 200.0;
 /// An offered rate below this share of the intended one is not the load that was asked for.
 const OFFERED_SHARE: f64 = 0.98;
-/// A percentile that fewer samples than this lie beyond says little.
-const SAMPLES_BEYOND: u64 = 10;
 /// Connections that could be used for less than this share of the time were not the number asked
 /// for.
 const AVAILABLE_NOTICED: f64 = 0.99;
@@ -95,10 +90,6 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary
 }
 
-fn warning(code: &str, message: String, remedy: &str) -> Warning {
-    Warning { code: code.to_owned(), message, remedy: remedy.to_owned() }
-}
-
 /// The busiest loop, or all threads together where each connection has one, had no time left.
 fn saturation(summary: &Summary, cpus: usize) -> Option<Warning> {
     let (busiest, all) = (summary.generator.busiest_thread_cpu_cores, summary.generator.cpu_cores);
@@ -114,103 +105,6 @@ fn saturation(summary: &Summary, cpus: usize) -> Option<Warning> {
         format!("{seen}: it could not ask for more"),
         "give the generator more event loops (--workers) and CPUs of its own, or lower the load",
     ))
-}
-
-/// A published percentile: its words, how many samples have one beyond it, its value of a set of
-/// times.
-type Percentile = (&'static str, u64, fn(&TimesSummary) -> f64);
-const PERCENTILES: [Percentile; 6] = [
-    ("median", 2, |times| times.p50),
-    ("75th percentile", 4, |times| times.p75),
-    ("90th percentile", 10, |times| times.p90),
-    ("99th percentile", 100, |times| times.p99),
-    ("99.9th percentile", 1000, |times| times.p99_9),
-    ("99.99th percentile", 10_000, |times| times.p99_99),
-];
-/// A lag further out is an accident of a few requests: it is said of that percentile, which is not
-/// the server's, and leaves the others valid.
-const FURTHEST_THAT_INVALIDATES: u64 = 100;
-
-/// The published percentile of which this lag makes up the largest share, of those that enough
-/// samples lie beyond: its words, how many samples have one beyond it, the lag there and the share.
-/// So much of each lag was `allowed`, and is not counted.
-fn largest_share(
-    lag: &TimesSummary,
-    response: &TimesSummary,
-    furthest: u64,
-    allowed: f64,
-) -> Option<(&'static str, f64, f64)> {
-    let told = PERCENTILES.iter().filter(|(_, one_in, _)| *one_in <= furthest && lag.count / one_in >= SAMPLES_BEYOND);
-    // One late request of ten is an accident, so of fewer the median is judged.
-    let told: Vec<&Percentile> =
-        if lag.count > 0 && lag.count < 2 * SAMPLES_BEYOND { vec![&PERCENTILES[0]] } else { told.collect() };
-    let beyond = |read: fn(&TimesSummary) -> f64| (read(lag) - allowed).max(0.0);
-    let shares = told.into_iter().map(|(name, _, read)| (*name, read(lag), beyond(*read) / read(response).max(0.001)));
-    shares.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., share)| *share >= LAG_SHARE_NOTICED)
-}
-
-/// The doubt about the generator's own lateness, and whether it makes the result invalid.
-fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, bool)> {
-    let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
-    let allowed = summary.generator.max_lag_us.unwrap_or_default();
-    let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES, allowed);
-    let invalid = near.is_some_and(|(.., share)| share >= LAG_SHARE_INVALID);
-    let any = if invalid { near } else { largest_share(lag, response, u64::MAX, allowed) };
-    let (name, lag, share) = any?;
-    let beyond = if allowed > 0.0 {
-        format!(": beyond what --max-lag allows, {}", percent(share))
-    } else {
-        format!(", {}", percent(share))
-    };
-    let message = format!(
-        "requests were sent later than they were due: the {name} of the generator's own lag is {}{beyond} of that of \
-         the response time",
-        time(lag),
-    );
-    let sleeps = matches!(config.engine, Engine::Epoll | Engine::Uring) && config.spin.is_zero() && allowed == 0.0;
-    let remedy = if sleeps && lag < LATE_TIMER_US {
-        "timers are so late in virtual machines: --spin 100us polls before a request is due; or give the generator \
-         CPUs of its own (--cpus, another host)"
-    } else {
-        "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every \
-         connection due at once"
-    };
-    Some((warning("generator_late", message, remedy), invalid))
-}
-
-/// Requests that waited to be sent together with others, as `--max-lag` allows.
-fn allowed_lag(summary: &Summary) -> Option<Warning> {
-    let allowed = summary.generator.max_lag_us?;
-    let (name, lag, share) = largest_share(&summary.schedule_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
-    Some(warning(
-        "lag_allowed",
-        format!(
-            "--max-lag {} lets requests that are due wait for others: the {name} of that wait is {}, {} of that of the \
-             response time",
-            time(allowed),
-            time(lag),
-            percent(share)
-        ),
-        "response times include the wait, service times do not; leave --max-lag out for sends at their own instants",
-    ))
-}
-
-/// Answers that waited until the generator had handled those before them.
-fn late_stamps(summary: &Summary) -> Option<Warning> {
-    let (name, lag, share) = largest_share(&summary.receive_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
-    (share >= LAG_SHARE_INVALID).then(|| {
-        warning(
-            "answers_stamped_late",
-            format!(
-                "answers waited for the generator to handle those before them: the {name} of that wait is {}, {} of \
-                 that of the response time",
-                time(lag),
-                percent(share)
-            ),
-            "response times are shorter than reported by up to that much; use fewer --connections, or more event \
-             loops (--workers)",
-        )
-    })
 }
 
 /// A run that began after the instant it was to start at: other generators may have run alone.
@@ -430,14 +324,6 @@ fn interruption(summary: &Summary) -> Option<Warning> {
         ),
         "let the run come to its end",
     ))
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{} %", three_digits(ratio * 100.0))
-}
-
-fn time(microseconds: f64) -> String {
-    write_duration(Duration::from_nanos((microseconds * 1000.0) as u64))
 }
 
 #[cfg(test)]

@@ -1,0 +1,115 @@
+//! How much of the response times is the generator's own lateness: of requests that were sent after
+//! they were due, and of answers that waited to be handled.
+
+use plimsoll_measure::summary::{Summary, Warning};
+use plimsoll_measure::times::TimesSummary;
+
+use crate::config::{Config, Engine};
+use crate::doubt::words::{percent, time, warning};
+
+/// From this share of a percentile of the response time on, that percentile is the generator's more
+/// than the server's.
+const LAG_SHARE_INVALID: f64 = 0.5;
+/// From this share on it is worth knowing.
+pub(super) const LAG_SHARE_NOTICED: f64 = 0.1;
+/// Timers of an idle virtual machine are so late at most; what is later has other causes.
+const LATE_TIMER_US: f64 = 200.0;
+/// A percentile that fewer samples than this lie beyond says little.
+pub(super) const SAMPLES_BEYOND: u64 = 10;
+
+/// A published percentile: its words, how many samples have one beyond it, its value of a set of
+/// times.
+type Percentile = (&'static str, u64, fn(&TimesSummary) -> f64);
+const PERCENTILES: [Percentile; 6] = [
+    ("median", 2, |times| times.p50),
+    ("75th percentile", 4, |times| times.p75),
+    ("90th percentile", 10, |times| times.p90),
+    ("99th percentile", 100, |times| times.p99),
+    ("99.9th percentile", 1000, |times| times.p99_9),
+    ("99.99th percentile", 10_000, |times| times.p99_99),
+];
+/// A lag further out is an accident of a few requests: it is said of that percentile, which is not
+/// the server's, and leaves the others valid.
+const FURTHEST_THAT_INVALIDATES: u64 = 100;
+
+/// The published percentile of which this lag makes up the largest share, of those that enough
+/// samples lie beyond: its words, how many samples have one beyond it, the lag there and the share.
+/// So much of each lag was `allowed`, and is not counted.
+fn largest_share(
+    lag: &TimesSummary,
+    response: &TimesSummary,
+    furthest: u64,
+    allowed: f64,
+) -> Option<(&'static str, f64, f64)> {
+    let told = PERCENTILES.iter().filter(|(_, one_in, _)| *one_in <= furthest && lag.count / one_in >= SAMPLES_BEYOND);
+    // One late request of ten is an accident, so of fewer the median is judged.
+    let told: Vec<&Percentile> =
+        if lag.count > 0 && lag.count < 2 * SAMPLES_BEYOND { vec![&PERCENTILES[0]] } else { told.collect() };
+    let beyond = |read: fn(&TimesSummary) -> f64| (read(lag) - allowed).max(0.0);
+    let shares = told.into_iter().map(|(name, _, read)| (*name, read(lag), beyond(*read) / read(response).max(0.001)));
+    shares.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., share)| *share >= LAG_SHARE_NOTICED)
+}
+
+/// The doubt about the generator's own lateness, and whether it makes the result invalid.
+pub(super) fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, bool)> {
+    let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
+    let allowed = summary.generator.max_lag_us.unwrap_or_default();
+    let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES, allowed);
+    let invalid = near.is_some_and(|(.., share)| share >= LAG_SHARE_INVALID);
+    let any = if invalid { near } else { largest_share(lag, response, u64::MAX, allowed) };
+    let (name, lag, share) = any?;
+    let beyond = if allowed > 0.0 {
+        format!(": beyond what --max-lag allows, {}", percent(share))
+    } else {
+        format!(", {}", percent(share))
+    };
+    let message = format!(
+        "requests were sent later than they were due: the {name} of the generator's own lag is {}{beyond} of that of \
+         the response time",
+        time(lag),
+    );
+    let sleeps = matches!(config.engine, Engine::Epoll | Engine::Uring) && config.spin.is_zero() && allowed == 0.0;
+    let remedy = if sleeps && lag < LATE_TIMER_US {
+        "timers are so late in virtual machines: --spin 100us polls before a request is due; or give the generator \
+         CPUs of its own (--cpus, another host)"
+    } else {
+        "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every \
+         connection due at once"
+    };
+    Some((warning("generator_late", message, remedy), invalid))
+}
+
+/// Requests that waited to be sent together with others, as `--max-lag` allows.
+pub(super) fn allowed_lag(summary: &Summary) -> Option<Warning> {
+    let allowed = summary.generator.max_lag_us?;
+    let (name, lag, share) = largest_share(&summary.schedule_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
+    Some(warning(
+        "lag_allowed",
+        format!(
+            "--max-lag {} lets requests that are due wait for others: the {name} of that wait is {}, {} of that of the \
+             response time",
+            time(allowed),
+            time(lag),
+            percent(share)
+        ),
+        "response times include the wait, service times do not; leave --max-lag out for sends at their own instants",
+    ))
+}
+
+/// Answers that waited until the generator had handled those before them.
+pub(super) fn late_stamps(summary: &Summary) -> Option<Warning> {
+    let (name, lag, share) = largest_share(&summary.receive_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
+    (share >= LAG_SHARE_INVALID).then(|| {
+        warning(
+            "answers_stamped_late",
+            format!(
+                "answers waited for the generator to handle those before them: the {name} of that wait is {}, {} of \
+                 that of the response time",
+                time(lag),
+                percent(share)
+            ),
+            "response times are shorter than reported by up to that much; use fewer --connections, or more event \
+             loops (--workers)",
+        )
+    })
+}
