@@ -170,6 +170,11 @@ fn add_counts(all: &mut Summary, record: &Summary) {
         }
     }
     all.valid &= record.valid;
+    for figure in &record.doubted {
+        if !all.doubted.contains(figure) {
+            all.doubted.push(figure.clone());
+        }
+    }
     all.interrupted = all.interrupted.take().or_else(|| record.interrupted.clone());
     all.requests.add(&record.requests);
     all.errors.add(&record.errors);
@@ -323,7 +328,10 @@ mod tests {
     fn one_doubtful_generator_makes_the_whole_doubtful() {
         let mut doubtful = record(&tally(&[5_000], &[]));
         doubtful.valid = false;
-        assert!(!merge(&[record(&tally(&[5_000], &[])), doubtful], Windows::Together).expect("they merge").valid);
+        doubtful.doubted = vec!["response_time_us.p99".to_owned()];
+        let records = [record(&tally(&[5_000], &[])), doubtful.clone(), record(&tally(&[5_001], &[]))];
+        let merged = merge(&records, Windows::Together).expect("they merge");
+        assert_eq!((merged.valid, merged.doubted), (false, doubtful.doubted));
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub struct Summary {
     /// Whether the generator kept up: it was neither saturated nor late by a share that matters.
     /// That other processes took its CPUs is the warning `cpu_contended`.
     pub valid: bool,
+    /// Figures of the response time that are the generator's own lateness by half or more, such as
+    /// `response_time_us.p99`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubted: Vec<String>,
     /// What speaks against the figures, or explains them.
     pub warnings: Vec<Warning>,
     /// The signal that ended the run early.

@@ -7,7 +7,7 @@ use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace};
-use crate::doubt::lateness::{LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, late_stamps, lateness};
+use crate::doubt::lateness::{LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness};
 use crate::doubt::words::{percent, time, warning};
 use crate::protocol::Complaint;
 use crate::run::Outcome;
@@ -68,6 +68,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     }
     let late = lateness(&summary, config);
     let saturated = saturation(&summary, plimsoll_sys::process::available_cpus());
+    summary.doubted = doubted_figures(&summary);
     summary.valid = saturated.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
     let doubts = [
         saturated,

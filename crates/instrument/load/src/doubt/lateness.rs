@@ -50,6 +50,34 @@ fn largest_share(
     shares.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., share)| *share >= LAG_SHARE_NOTICED)
 }
 
+/// A figure of the response time: its name in a summary, its value of a set of times.
+type Figure = (&'static str, fn(&TimesSummary) -> f64);
+/// Every one that is published.
+const FIGURES: [Figure; 9] = [
+    ("mean", |times| times.mean),
+    ("stdev", |times| times.stdev),
+    ("max", |times| times.max),
+    ("p50", |times| times.p50),
+    ("p75", |times| times.p75),
+    ("p90", |times| times.p90),
+    ("p99", |times| times.p99),
+    ("p99_9", |times| times.p99_9),
+    ("p99_99", |times| times.p99_99),
+];
+
+/// The figures of the response time of which the generator's own lag makes up half or more: they
+/// are its own more than the server's. Those that are not named stand.
+pub(super) fn doubted_figures(summary: &Summary) -> Vec<String> {
+    let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
+    let allowed = summary.generator.max_lag_us.unwrap_or_default();
+    let is_own = |read: fn(&TimesSummary) -> f64| {
+        let beyond = read(lag) - allowed;
+        beyond > 0.0 && beyond >= LAG_SHARE_INVALID * read(response)
+    };
+    let own = FIGURES.iter().filter(|(_, read)| lag.count > 0 && is_own(*read));
+    own.map(|(name, _)| format!("response_time_us.{name}")).collect()
+}
+
 /// The doubt about the generator's own lateness, and whether it makes the result invalid.
 pub(super) fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, bool)> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);

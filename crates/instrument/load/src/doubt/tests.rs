@@ -143,6 +143,21 @@ fn a_lag_that_only_the_furthest_percentiles_show_is_said_of_them() {
 }
 
 #[test]
+fn each_figure_is_doubted_by_the_lag_that_it_has_itself() {
+    let doubted = |outcome: &Outcome| summarise(&open(), outcome).doubted;
+    assert_eq!(doubted(&honest()), Vec::<String>::new());
+    // Two of a hundred were sent 30 ms late: what half of all requests took is the server's.
+    let tail = doubted(&late(100, 40 * MILLISECOND, 30 * MILLISECOND));
+    assert_eq!(tail, ["stdev", "max", "p99", "p99_9", "p99_99"].map(|name| format!("response_time_us.{name}")));
+    let further = doubted(&late(1000, 40 * MILLISECOND, 39 * MILLISECOND));
+    assert!(further.contains(&"response_time_us.p99_9".to_owned()), "{further:?}");
+    assert!(!further.contains(&"response_time_us.p99".to_owned()), "{further:?}");
+    // Lag that --max-lag allows is no lateness.
+    let lazy = Config { max_lag: Duration::from_millis(30), ..open() };
+    assert_eq!(summarise(&lazy, &late(100, 40 * MILLISECOND, 30 * MILLISECOND)).doubted, Vec::<String>::new());
+}
+
+#[test]
 fn answers_that_wait_for_those_before_them_are_said() {
     let mut outcome = honest();
     (0..REQUESTS).for_each(|_| outcome.window.receive_lag.record_ns(3 * MILLISECOND));
