@@ -9,7 +9,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from made_records import point_summary, run_record
 
-from plimsoll_lab.analysis.family import unlike_cuts, value_of
+from plimsoll_lab.analysis.family import figure_comparisons, unlike_cuts, value_of
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
@@ -23,8 +23,9 @@ from plimsoll_lab.store.network_record import (
 )
 from plimsoll_lab.store.program_output import Disturbance, LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
-from plimsoll_lab.store.run_record import PointRecord
+from plimsoll_lab.store.run_record import FamilyRecord, PointRecord
 from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.topology import Link, join
@@ -311,6 +312,27 @@ def test_a_percentile_with_bounds_is_judged_by_them_and_unlike_cuts_by_nothing()
     assert "1.0% of one contender's time and 1.6%" in str(asked("response_time_us.p99", 0.016))
     assert asked("response_time_us.p50", 0.016) is None
     assert asked("completed_rate", 0.5) is None
+
+
+@pytest.mark.parametrize(("late", "compared"), [(1, ["a", "b"]), (2, ["b"])])
+def test_a_contender_that_seldom_tells_its_tail_has_none_to_compare(late: int, compared: list[str]) -> None:
+    def trial(point: int, block: int) -> TrialRecord:
+        told = {"response_time_us.p99": 2000.0} if point or block >= late else {}
+        return TrialRecord(
+            number=block, block=block, point=point, setting={}, outcome="ok", reason=None, warnings=(),
+            figures={"response_time_us.p50": 1000.0, **told}, started_unix_s=0, elapsed_s=1,
+            server={}, load={}, machine={},
+        )  # fmt: skip
+
+    run = run_record()
+    figures = ("response_time_us.p50", "response_time_us.p99")
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=figures, margin=0.05)
+    points = [point_summary({"server.model": "a"}, 0), point_summary({"server.model": "b"}, 1)]
+    of_points = {point: [trial(point, block) for block in range(12)] for point in (0, 1)}
+    median, tail = figure_comparisons(run, points, of_points)
+    assert list(median.contenders) == ["a", "b"]
+    assert (list(tail.contenders), list(tail.absent)) == (compared, [each for each in "ab" if each not in compared])
 
 
 def test_moments_are_a_doubt_with_the_worst_of_them() -> None:

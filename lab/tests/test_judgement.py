@@ -21,6 +21,7 @@ from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
+from plimsoll_lab.trial.disturbance import without_late
 from plimsoll_lab.trial.retry import retry_reason
 from plimsoll_lab.trial.validity import Observation, judge
 
@@ -126,6 +127,43 @@ def test_what_was_seen_decides_the_outcome(name: str) -> None:
     assert judgement.outcome == outcome
     assert (said is None) == (judgement.reason is None)
     assert said is None or said in str(judgement.reason)
+
+
+TAIL = ["response_time_us.max", "response_time_us.p99"]
+LATE_TAIL = GOOD_LOAD | {
+    "valid": False,
+    "warnings": [LATE],
+    "doubted": TAIL,
+    "completed_rate": 500.0,
+    "schedule_lag_us": {"mean": 10.0},
+}
+
+
+def test_a_generator_late_at_the_tail_leaves_what_the_lag_did_not_make() -> None:
+    judgement = judge(but(load_exit=4, load_summary=LATE_TAIL))
+    assert (judgement.outcome, judgement.untold) == ("ok", tuple(TAIL))
+    assert [warning.code for warning in judgement.warnings] == ["generator_late"]
+    figures = dict.fromkeys(["response_time_us.p50", "role.b.response_time_us.p50", "server.cpu_cores"], 1.0)
+    spoilt = dict.fromkeys([*TAIL, "role.b.response_time_us.p99"], 1.0)
+    assert without_late(figures | spoilt, judgement.untold) == figures
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        ({"limited": frozenset({"response_time_us.p99"})}, "generator_limited"),
+        ({"load_summary": LATE_TAIL | {"doubted": [*TAIL, "response_time_us.p50"]}}, "generator_limited"),
+        (
+            {"load_summary": LATE_TAIL | {"warnings": [LATE, LATE | {"code": "generator_saturated"}]}},
+            "generator_limited",
+        ),
+        ({"closed": True, "load_summary": LATE_TAIL | {"schedule_lag_us": {"mean": 3000.0}}}, "generator_limited"),
+        ({"foreign_cores": 1.5}, "invalid"),
+    ],
+)
+def test_a_generator_late_beyond_the_tail_spoils_the_whole(changed: dict[str, Any], outcome: str) -> None:
+    judgement = judge(but(**({"load_exit": 4, "load_summary": LATE_TAIL} | changed)))
+    assert (judgement.outcome, judgement.untold) == (outcome, ())
 
 
 def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:

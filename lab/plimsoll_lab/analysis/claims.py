@@ -51,6 +51,7 @@ ONCE = "one repetition has no interval"
 HELD = "server.peak_connections"
 """The one figure that a server's own limit decides, so that it counts where the limit was met."""
 NO_FIGURE = "no trial of this point has the figure"
+LATE = "the generator's own lateness is half of the figure or more in each trial of this point"
 CUT_AWAY = "the links disturbed each trial of this point, and the figure is not known without that"
 BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
@@ -75,7 +76,7 @@ def compare_references(
             values, why = {}, BOUNDED
         ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
-        reason = None if values else why or _without_figure(here[0], trials)
+        reason = None if values else why or _without_figure(here[0], trials, reference.figure)
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
     return found
 
@@ -107,7 +108,7 @@ def _judge(
         why = changes(place) or _unreached(here, claim.figure)
         values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
-            return _answer(claim, UNREACHED, None, None, why or _without_figure(here[0], trials))
+            return _answer(claim, UNREACHED, None, None, why or _without_figure(here[0], trials, claim.figure))
         paths_off = paths_off or network.paths_off(run, here[0].number)
         series.append(values)
     value, interval, none = _value(series)
@@ -191,10 +192,13 @@ def _decisive(figure: str) -> frozenset[Outcome | None]:
     return frozenset({"ok", *also})
 
 
-def _without_figure(point: PointSummary, trials: Sequence[TrialRecord]) -> str:
+def _without_figure(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> str:
     """Why no trial of a point with a result tells a figure."""
     valid = [trial for trial in trials if trial.point == point.number and trial.outcome == "ok"]
-    return CUT_AWAY if valid and all(trial.cut is not None for trial in valid) else NO_FIGURE
+    if valid and all(trial.cut is not None for trial in valid):
+        return CUT_AWAY
+    late = valid and all(any(each.code == "generator_late" for each in trial.warnings) for trial in valid)
+    return LATE if late and figure.startswith("response_time_us.") else NO_FIGURE
 
 
 def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:

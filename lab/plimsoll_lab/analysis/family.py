@@ -36,6 +36,8 @@ def figure_comparisons(
         for here in places.values():
             contenders: dict[str, Mapping[int, Value]] = {}
             absent = []
+            told = told_parts(figure, here, by_point) if figure.startswith("response_time_us.") else {}
+            least = max(told.values(), default=0.0) - UNTOLD_MORE
             for point in here:
                 label = formatting.value(point.point[compare])
                 values = {
@@ -43,7 +45,8 @@ def figure_comparisons(
                     for trial in by_point.get(point.number, [])
                     if (value := value_of(trial, figure)) is not None
                 }
-                if point.outcome in {"ok", "generator_limited", "invalid"} and values:
+                seldom = told.get(point.number, 1.0) < least
+                if point.outcome in {"ok", "generator_limited", "invalid"} and values and not seldom:
                     contenders[label] = values
                 else:
                     absent.append(label)
@@ -58,6 +61,22 @@ def figure_comparisons(
                 )
             )
     return comparisons
+
+
+UNTOLD_MORE = 0.1
+"""A contender that leaves a response time untold in more of its trials than another, by this part
+of them, has none to compare: the generator's lateness hides them, and they may be its slowest."""
+
+
+def told_parts(
+    figure: str, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
+) -> dict[int, float]:
+    """The part of each point's valid trials that tell a figure."""
+    return {
+        point.number: statistics.fmean(figure in trial.figures for trial in valid)
+        for point in points
+        if (valid := [trial for trial in by_point.get(point.number, []) if trial.outcome == "ok"])
+    }
 
 
 def unlike_cuts(

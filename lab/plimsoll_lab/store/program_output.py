@@ -82,6 +82,8 @@ class LoadSummary(Output):
     """The summary of `plimsoll load`."""
 
     valid: bool = True
+    doubted: Sequence[str] = ()
+    """Figures that are the generator's own lateness by half or more: `response_time_us.p99`."""
     warnings: Sequence[GeneratorWarning] = ()
     connections: Connections = Connections()
     requests: Requests = Requests()
@@ -94,6 +96,7 @@ class LoadSummary(Output):
     """Of an open loop alone."""
     response_time_us: Times = Times()
     service_time_us: Times = Times()
+    schedule_lag_us: Times = Times()
     establishment_time_us: Times = Times()
     transmission_time_us: Times = Times()
     histograms: Mapping[str, str] = Field(default_factory=dict)

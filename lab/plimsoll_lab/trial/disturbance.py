@@ -230,11 +230,21 @@ def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str
     return kept | known
 
 
+def without_late(figures: Mapping[str, float], untold: Sequence[str]) -> dict[str, float]:
+    """The figures without those that are the generator's own lateness, of each generator too."""
+    return {name: value for name, value in figures.items() if _own(name) not in untold}
+
+
+def _own(name: str) -> str:
+    """A figure's name within its part."""
+    part = _PART.fullmatch(name)
+    return part[1] if part else name
+
+
 def _is_disturbed(name: str, cut: CutRecord) -> bool:
     """Whether a figure over the whole window says nothing of the kept time."""
-    part = _PART.fullmatch(name)
-    own = part[1] if part else name
-    if part and own in RATES and (cut.share > RATE_UNSURE or own in cut.doubted):
+    own = _own(name)
+    if own != name and own in RATES and (cut.share > RATE_UNSURE or own in cut.doubted):
         return True
     return own in FETCHES or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
 

@@ -34,7 +34,7 @@ from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
-from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut
+from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.figures import FigureSources, trial_figures
@@ -110,7 +110,7 @@ def run_trial(
         asked=tuple(limit.figure for limit in suite.limits),
     )
     every = trial_figures(sources, point)
-    figures = without_cut(every, partial.cut)
+    figures = without_late(without_cut(every, partial.cut), judgement.untold)
     if judgement.outcome == "ok":
         summaries = {"load": partial.load.get("summary"), "server": partial.server.get("summary")}
         captured = {"capture": partial.captures[0].get("summary")} if partial.captures else {}
@@ -197,7 +197,8 @@ def _measure(
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     foreign_cores = None if "address" in point.server else _foreign_cores(testbed, point, generators, partial.window)
-    observed = _observation(partial, point, server_exit=died, foreign_cores=foreign_cores, links=links)
+    limited = frozenset(limit.figure for limit in suite.limits)
+    observed = _observation(partial, point, server_exit=died, foreign_cores=foreign_cores, links=links, limited=limited)
     return judge(replace(observed, warnings=tuple(warnings)))
 
 
@@ -208,6 +209,7 @@ def _observation(
     server_exit: int | None,
     foreign_cores: float | None,
     links: LinkWindow | None,
+    limited: frozenset[str],
 ) -> Observation:
     """What a trial is judged by, of one that ran to its end."""
     load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
@@ -229,6 +231,7 @@ def _observation(
         samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
         network=links,
         closed=_is_closed(point),
+        limited=limited,
     )
 
 

@@ -34,6 +34,12 @@ LEAST_SAMPLES = 6
 """Below so many, a half is one or two samples, and each is a tenth of a second."""
 LEAST_CORES = 0.1
 """A server that idles has no steady state to miss."""
+LATE = "generator_late"
+MEDIAN = "response_time_us.p50"
+"""Where even half of the requests were sent late, the load was not what was asked for."""
+SLOWED = 0.01
+"""A closed loop whose connections waited for the generator during more of their time was slower by
+that."""
 TRUNCATED = 1.5
 """Little's law and the mean that was seen differ by less than this, noise and the window's edges
 included."""
@@ -81,6 +87,8 @@ class Observation:
     """What the emulated links did over the window; None without a network."""
     closed: bool = False
     """Whether the load is a closed loop."""
+    limited: frozenset[str] = frozenset()
+    """Figures that the suite has limits on: each has to be told."""
     warnings: tuple[ResultWarning, ...] = ()
     """Doubts that others have raised."""
 
@@ -95,6 +103,8 @@ class Judgement:
     """In words, where it is not `ok`."""
     warnings: tuple[ResultWarning, ...]
     """Warnings that remain."""
+    untold: tuple[str, ...] = ()
+    """Figures that a result does not tell, as they are the generator's own lateness."""
 
 
 def host_lost(host: str, reason: str) -> Judgement:
@@ -119,7 +129,7 @@ def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
     warnings = (*_machine_warnings(seen), *_load_warnings(seen), *network_warnings(seen.network), *seen.warnings)
     outcome, reason = _outcome(seen, warnings)
-    return Judgement(outcome=outcome, reason=reason, warnings=warnings)
+    return Judgement(outcome=outcome, reason=reason, warnings=warnings, untold=_late_figures(seen, warnings))
 
 
 def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Outcome, str | None]:
@@ -152,7 +162,7 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
     """The generator's own word on its measurement: it knows whether it, or something else, was in
     the way.
     """
-    if seen.load_summary is None or seen.load_summary.valid:
+    if seen.load_summary is None or seen.load_summary.valid or _late_figures(seen, warnings):
         return []
     own = [warning.message for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)]
     others = [warning.message for warning in warnings if warning.code in MACHINE_WARNINGS]
@@ -166,6 +176,26 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
             warnings[0].message if warnings else "the generator calls its measurement invalid, without a reason",
         )
     ]
+
+
+def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[str, ...]:
+    """The figures of an otherwise good trial that the generator's lateness spoilt: the tail alone,
+    and nothing that has a limit. Empty where lateness spoilt none, or all.
+    """
+    summary = seen.load_summary or LoadSummary()
+    doubted = frozenset(summary.doubted)
+    codes = {warning.code for warning in warnings}
+    own = {code for code in codes if code.startswith(GENERATOR_WARNINGS)}
+    whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE} or codes & set(MACHINE_WARNINGS)
+    return () if summary.valid or whole or (seen.closed and _waited(summary) > SLOWED) else tuple(summary.doubted)
+
+
+def _waited(summary: LoadSummary) -> float:
+    """The part of all connections' time that waited for the generator to send, by Little's law."""
+    lag_us, rate, count = summary.schedule_lag_us.mean, summary.completed_rate, summary.connections.established
+    if lag_us is None or rate is None or not count:
+        return 1.0
+    return lag_us / 1e6 * rate / count
 
 
 def _unsent(summary: LoadSummary) -> str | None:
