@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::peer::{Run, answer, command, echo, load, outcome, serve};
 
@@ -62,7 +63,29 @@ fn what_every_process_has_to_say_is_said_once() {
 
 #[test]
 fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
-    let mut child = command("echo", &echo().to_string(), "--engine fork -c 4 -d 1h").spawn().expect("the binary runs");
+    let run = interrupted_once_open("-c 4 -d 1h");
+    assert_eq!((run.code, run.count("connections.requested")), (Some(143), 4));
+    assert!(run.warnings().contains(&"interrupted"));
+}
+
+#[test]
+fn processes_that_are_ended_before_they_begin_move_no_end_of_the_window() {
+    let before = unix_s();
+    // The second begins an hour after the first.
+    let run = interrupted_once_open("-c 2 -n 1M --connect-rate 0.0003");
+    assert_eq!((run.code, run.count("connections.established")), (Some(143), 1));
+    let [opened, elapsed] = ["window.opened_unix_s", "elapsed_s"].map(|name| run.figure(name));
+    assert!(opened >= before && elapsed <= unix_s() - before, "{elapsed} s from {opened} on");
+}
+
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
+}
+
+/// A run that is ended as soon as its window is open.
+fn interrupted_once_open(arguments: &str) -> Run {
+    let mut load = command("echo", &echo().to_string(), &format!("--engine fork {arguments}"));
+    let mut child = load.spawn().expect("the binary runs");
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut lines = String::new();
     stdout.read_line(&mut lines).expect("the window opens");
@@ -71,9 +94,7 @@ fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
     stdout.read_to_string(&mut lines).expect("text");
     let mut output = child.wait_with_output().expect("it ends");
     output.stdout = lines.into_bytes();
-    let run = outcome(&output);
-    assert_eq!((run.code, run.count("connections.requested")), (Some(143), 4));
-    assert!(run.warnings().contains(&"interrupted"));
+    outcome(&output)
 }
 
 #[test]

@@ -318,8 +318,11 @@ impl Outcome {
         }
     }
 
+    /// A run that was ended before it began: its window is the instant at which it was ended.
     fn nothing(interrupted: Signal) -> Outcome {
-        Outcome { interrupted: Some(interrupted), ..Outcome::nothing_yet() }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let opened_unix_ns = now.as_nanos() as u64;
+        Outcome { opened_unix_ns, interrupted: Some(interrupted), ..Outcome::nothing_yet() }
     }
 }
 
