@@ -92,14 +92,21 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         }
         closed @ Pace::Closed { .. } => closed,
     };
-    let turn = config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(place as f64 / rate));
+    let turn = |place| config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(place as f64 / rate));
+    // A window of a set length opens when every connection is up, as with the other engines: those
+    // that begin before the last warm up until then.
+    let until_last = match config.extent {
+        Extent::Lasts(_) => turn(count - 1).saturating_sub(turn(place)),
+        Extent::Requests(_) | Extent::Each(_) => Duration::ZERO,
+    };
     Some(Config {
         connections: 1,
         workers: 1,
         extent,
         pace,
+        warm_up: config.warm_up + until_last,
         opening: Opening { rate: None, ..config.opening.clone() },
-        start_at: Some(start + turn),
+        start_at: Some(start + turn(place)),
         part: Part { number, of: config.connections },
         ..config.clone()
     })
@@ -268,4 +275,37 @@ fn once_each(warnings: &[Warning], processes: usize) -> Vec<Warning> {
         once.push(Warning { message, ..warning.clone() });
     }
     once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::common::Common;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        common: Common,
+    }
+
+    /// When each of four processes opens its window, after the first begins to connect.
+    fn openings(arguments: &str) -> Vec<Duration> {
+        let arguments = format!("load --engine fork -c 4 --connect-rate 2 {arguments}");
+        let common = Flags::parse_from(arguments.split(' ')).common;
+        let config = common.config(vec![([127, 0, 0, 1], 7).into()]).expect("nothing is refused");
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let parts = (0..4).map(|number| part(&config, number, start).expect("each has requests"));
+        parts
+            .map(|part| part.start_at.and_then(|at| at.duration_since(start).ok()).expect("an instant") + part.warm_up)
+            .collect()
+    }
+
+    #[test]
+    fn windows_of_a_set_length_open_together_when_the_last_process_connects() {
+        assert_eq!(openings("-d 1s --warm-up 250ms"), [Duration::from_millis(1750); 4]);
+        for counted in ["-n 8", "--each 2"] {
+            assert_eq!(openings(counted), [0, 500, 1000, 1500].map(Duration::from_millis), "{counted}");
+        }
+    }
 }
