@@ -184,9 +184,8 @@ def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tup
     """
     summary = seen.load_summary or LoadSummary()
     doubted = frozenset(summary.doubted)
-    codes = {warning.code for warning in warnings}
-    own = {code for code in codes if code.startswith(GENERATOR_WARNINGS)}
-    whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE} or codes & set(MACHINE_WARNINGS)
+    own = {warning.code for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)}
+    whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE}
     return () if summary.valid or whole or (seen.closed and _waited(summary) > SLOWED) else tuple(summary.doubted)
 
 
