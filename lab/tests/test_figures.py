@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.errors import SuiteError
@@ -202,3 +203,18 @@ def test_hosts_that_a_suite_only_counts_have_figures_by_name() -> None:
     names = {each.name for each in figures_of(suite, expand(suite, seed=1).points)}
     assert {"client.h2.completed_rate", "client.h3.elapsed_s"} <= names
     assert not [each for each in names if each.startswith(("client.h1.", "client.h4."))]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("load.connections", 2000, "2,000 connections"),
+        ("role.saturator.connections", 8, "8 saturator connections"),
+        ("role.saturator.connections", 1, "1 saturator connection"),
+        ("role.saturator.active", False, "no saturator"),
+        ("load.reconnect", True, "reconnect"),
+        ("load.size", "64B", "size 64B"),
+    ],
+)
+def test_a_setting_in_words_says_whose_it_is(path: str, value: object, words: str) -> None:
+    assert formatting.setting({path: value}) == words

@@ -49,17 +49,26 @@ def value(given: object) -> str:
     return " ".join(str(each) for each in given) if isinstance(given, list | tuple) else str(given)
 
 
-def _one_setting(path: str, given: object) -> str:
+def words(path: str) -> str:
+    """What a setting is about: `connections`, `saturator connections`; `saturator` of whether that
+    role takes part.
+    """
     holder, _, last = path.rpartition(".")
-    # Whether a role takes part: `saturator`, `no saturator`.
-    key = (holder.rpartition(".")[2] if last == "active" else last).replace("_", " ")
+    if not holder.startswith("role."):
+        return last.replace("_", " ")
+    role = holder.removeprefix("role.")
+    return role if last == "active" else f"{role} {last}".replace("_", " ")
+
+
+def _one_setting(path: str, given: object) -> str:
+    key = words(path)
     if path in {"point", "contender"}:
         return str(given)  # names say what they are
     if isinstance(given, bool):
         return key if given else f"no {key}"
     if isinstance(given, int):
         return f"{given:,} {_one(key) if given == 1 else key}"
-    if key == "connections" and given != NOT_TOLD:
+    if key.endswith("connections") and given != NOT_TOLD:
         return f"{given} {key}"
     if key == "command":
         return value(given)

@@ -55,7 +55,7 @@ def chart_axes(run: RunRecord, compare: str | None) -> list[ChartAxis]:
         if len(values) > 1:
             column = f"over_{len(found)}"
             units = next(each[1] for each in numbers if each is not None)
-            words = TIMES.join(each.rpartition(".")[2].replace("_", " ") for each in path.split(TIMES))
+            words = TIMES.join(formatting.words(each) for each in path.split(TIMES))
             rests = dict.fromkeys(other_settings(path, each, compare) for each in settings)
             title = f"{words} ({units})" if units else words
             found.append(ChartAxis(path=path, column=column, title=title, values=tuple(values), rests=tuple(rests)))
