@@ -4,6 +4,7 @@ beside others that were not written here.
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import math
@@ -157,26 +158,45 @@ def _student(series: Sequence[float]) -> float:
     return float(stats.t.ppf(0.975, len(series) - 1)) * statistics.stdev(series) / math.sqrt(len(series))
 
 
-def test_the_bounds_of_four_contenders_agree_with_tukeys_within_5_percent() -> None:
-    """100 near-ties in 40 blocks, beside Tukey's contrasts with the block as a factor.
+def near_ties() -> list[FigureComparison]:
+    """100 data sets of four contenders in 40 blocks."""
+    luck = np.random.default_rng(5)
+    return [drawn(4, 40, luck) for _ in range(100)]
 
-    This is what `glht` of R's multcomp computes: in a balanced design its multivariate t has the
-    studentised range for its largest difference (Hsu, Multiple Comparisons, 1996, 5.1.2).
+
+def test_the_bounds_of_four_contenders_agree_with_those_of_glht_within_5_percent() -> None:
+    """Beside Tukey's contrasts with the block as a factor, by `glht` of R's multcomp: `glht.R` says
+    how its figures were made.
     """
-    luck, contenders, blocks = np.random.default_rng(5), 4, 40
-    degrees = (contenders - 1) * (blocks - 1)
-    critical = float(stats.studentized_range.ppf(0.95, contenders, degrees)) / math.sqrt(2)
-    ratios = []
-    for _ in range(100):
-        comparison = drawn(contenders, blocks, luck)
-        logs = np.log([list(values.values()) for values in comparison.contenders.values()])
-        residuals = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
-        half = critical * math.sqrt(2 * float((residuals**2).sum()) / degrees / blocks)
-        [found] = compare_with_best([comparison], luck)
-        for one, other in itertools.combinations(comparison.contenders, 2):
-            pair, middle = found.pairs[one, other], statistics.fmean(logs_of(comparison, one, other))
-            for end, theirs in ((pair.low, middle - half), (pair.high, middle + half)):
-                assert math.exp(end) == pytest.approx(math.exp(theirs), rel=0.05)
-            ratios.append(_half(pair) / half)
+    with (Path(__file__).parent / "glht.csv").open(encoding="utf-8") as file:
+        theirs = {(int(row["set"]), row["one"], row["other"]): row for row in csv.DictReader(file)}
+    widths = []
+    for number, comparison in enumerate(near_ties()):
+        [found] = compare_with_best([comparison], np.random.default_rng(number))
+        for one, other in itertools.permutations(comparison.contenders, 2):
+            row = theirs.pop((number, one, other), None)
+            if row is None:
+                continue
+            pair, low, high = found.pairs[one, other], float(row["low"]), float(row["high"])
+            assert math.exp(pair.low) == pytest.approx(math.exp(low), rel=0.05)
+            assert math.exp(pair.high) == pytest.approx(math.exp(high), rel=0.05)
+            assert (pair.low + pair.high) / 2 == pytest.approx((low + high) / 2, abs=2e-6)
+            widths.append(2 * _half(pair) / (high - low))
+    assert not theirs
+    assert len(widths) == 600
     # Each of our pairs has a variance of its own, which costs some degrees of freedom.
-    assert 1 <= statistics.fmean(ratios) <= 1.05
+    assert 1 <= statistics.fmean(widths) <= 1.05
+
+
+def main() -> None:
+    """Print the data sets for `glht.R`."""
+    print("set,contender,block,log")
+    for number, comparison in enumerate(near_ties()):
+        for name, values in comparison.contenders.items():
+            for block, value in values.items():
+                assert isinstance(value, float)
+                print(f"{number},{name},{block},{math.log(value):.9f}")
+
+
+if __name__ == "__main__":
+    main()
