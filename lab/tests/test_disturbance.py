@@ -33,13 +33,13 @@ from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_far_
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
     cut_record,
-    loss_record,
     network_warnings,
     read_log,
     unknown_moments,
     without_cut,
 )
 from plimsoll_lab.trial.expectations import first_unmet
+from plimsoll_lab.trial.losses import loss_record
 
 
 def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:

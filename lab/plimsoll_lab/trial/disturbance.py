@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out, without_slowest
-from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
+from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
+from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import CutRecord, ResultWarning
 
 TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
@@ -44,9 +44,6 @@ window opened or closed."""
 LOST_TOLERATED = 0.01
 """So many packets may be lost without a moment, as a part of a closed loop's requests: each was of
 one connection, and held up its request alone."""
-LOST_UNSURE = 0.05
-"""A response time is doubted where leaving out as many of the slowest requests as packets were lost
-moves it by more."""
 
 
 def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None:
@@ -60,7 +57,7 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
         return None
     if network.silent:
         return "the emulator of the links said nothing after the window: it hung, or ended"
-    delivered, late, lost = _sums(network)
+    delivered, late, lost = sums(network)
     if network.disturbances or (
         lost <= LOST_TOLERATED * requests and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)
     ):
@@ -158,66 +155,6 @@ def _without_log(moments: Sequence[Span], whole: Span) -> CutRecord:
     )
 
 
-def loss_record(network: LinkWindow | None, load: LoadSummary, requests: int) -> CutRecord | None:
-    """What is known of a closed loop whose links lost packets; None where they lost none, or were
-    late too, or lost so many that the moments say more.
-    """
-    lost = _sums(network)[2] if network is not None else 0
-    if network is None or not 0 < lost <= LOST_TOLERATED * requests:
-        return None
-    if any(each.late_frames for each in network.disturbances):
-        return None
-    bounds, estimates, doubted = {}, {}, []
-    waited = 1.0
-    for kind in TIMES:
-        told = getattr(load, kind)
-        encoded = load.histograms.get(kind.removesuffix("_us") + "_ns")
-        factors = without_slowest(_buckets(encoded), lost) if encoded else {}
-        if kind == "response_time_us" and "mean" in factors:
-            waited = _waited(load, factors["mean"] * (1 - lost / requests))
-        for name, factor in factors.items():
-            value = getattr(told, name, None)
-            if value is None or factor < 1 - LOST_UNSURE:
-                doubted.append(f"{kind}.{name}")
-            else:
-                bounds[f"{kind}.{name}"] = (value * factor, value)
-                estimates[f"{kind}.{name}"] = value
-    for name in RATES:
-        rate = getattr(load, name)
-        if rate is not None and waited > LOST_UNSURE:
-            doubted.append(name)
-        elif rate is not None:
-            bounds[name] = (rate, rate / (1 - waited))
-    return CutRecord(
-        moments=0,
-        share=0.0,
-        requests=0,
-        touched=lost,
-        completed_rate=None,
-        bounds=bounds,
-        estimates=estimates,
-        doubted=doubted,
-    )
-
-
-def _waited(load: LoadSummary, kept: float) -> float:
-    """The part of all connections' time that waited for lost packets, at most, by Little's law;
-    `kept` is the part of the response times' sum that other requests took.
-    """
-    mean_us, rate, count = load.response_time_us.mean, load.completed_rate, load.connections.established
-    if mean_us is None or rate is None or not count:
-        return 1.0
-    return mean_us / 1e6 * (1 - kept) * rate / count
-
-
-def _buckets(encoded: str) -> list[tuple[float, int]]:
-    """The values of a histogram, in order, each with its count."""
-    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only losses need it
-
-    found = HdrHistogram.decode(encoded)
-    return [(each.value_iterated_to, each.count_added_in_this_iter_step) for each in found.get_recorded_iterator()]
-
-
 def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str, float]:
     """The figures of a trial's kept time; those that are not known without the cut are left out."""
     if cut is None:
@@ -254,7 +191,7 @@ def network_warnings(network: LinkWindow | None) -> list[ResultWarning]:
     if network is None:
         return []
     moments = network.disturbances
-    delivered, late, lost = _sums(network)
+    delivered, late, lost = sums(network)
     if lost and not any(each.late_frames for each in moments):
         when = f"at {len(moments)} moments of the window" if moments else "and nothing says when"
         return [
@@ -283,7 +220,7 @@ def network_warnings(network: LinkWindow | None) -> list[ResultWarning]:
     ]
 
 
-def _sums(network: LinkWindow) -> tuple[int, int, int]:
+def sums(network: LinkWindow) -> tuple[int, int, int]:
     """Packets handed to hosts, those of them that were late, and packets lost by the emulator's
     fault on any link.
     """

@@ -34,7 +34,7 @@ from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
-from plimsoll_lab.trial.disturbance import cut_record, loss_record, without_cut, without_late
+from plimsoll_lab.trial.disturbance import cut_record, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.figures import FigureSources, trial_figures
@@ -51,6 +51,7 @@ from plimsoll_lab.trial.generators import (
 )
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
+from plimsoll_lab.trial.losses import loss_record
 from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
