@@ -182,13 +182,17 @@ def test_a_window_that_is_cut_whole_says_nothing() -> None:
 
 def test_leaving_out_the_slowest_moves_the_tail_and_not_the_rest() -> None:
     times = sorted(np.random.default_rng(1).exponential(100, 5000).tolist())
-    factors = without_slowest([(each, 1) for each in times], 20)
+    shift = without_slowest([(each, 1) for each in times], 20)
+    assert shift is not None
     kept = times[:-20]
     for name, quantile in QUANTILES.items():
         rank = math.ceil(quantile * 5000)
-        assert factors[name] == times[rank - 21] / times[rank - 1]
-    assert factors["mean"] == pytest.approx((sum(kept) / 4980) / (sum(times) / 5000))
-    assert factors["p50"] > 0.98
-    assert factors["p99_9"] < 0.95
-    assert without_slowest([(1.0, 20)], 20) == {}
-    assert without_slowest([(1.0, 2), (3.0, 2)], 2)["mean"] == 0.5
+        assert shift.factors[name] == times[rank - 21] / times[rank - 1]
+    assert shift.factors["mean"] == pytest.approx((sum(kept) / 4980) / (sum(times) / 5000))
+    assert shift.factors["p50"] > 0.98
+    assert shift.factors["p99_9"] < 0.95
+    assert (shift.left, shift.slow) == pytest.approx((sum(kept), sum(times[-20:])))
+    assert without_slowest([(1.0, 20)], 20) is None
+    few = without_slowest([(1.0, 2), (3.0, 2)], 2)
+    assert few is not None
+    assert (few.factors["mean"], few.factors["p50"]) == (0.5, 0.0), "of a median nothing is known without its half"

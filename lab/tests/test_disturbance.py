@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from hdrh.histogram import HdrHistogram
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.family import figure_comparisons, unlike_cuts, value_of
@@ -21,7 +20,7 @@ from plimsoll_lab.store.network_record import (
     PathRecord,
     PathTargetRecord,
 )
-from plimsoll_lab.store.program_output import Disturbance, LinkWindow, LoadSummary
+from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord
 from plimsoll_lab.suite.expand import expand
@@ -39,7 +38,6 @@ from plimsoll_lab.trial.disturbance import (
     without_cut,
 )
 from plimsoll_lab.trial.expectations import first_unmet
-from plimsoll_lab.trial.losses import loss_record
 
 
 def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:
@@ -67,45 +65,6 @@ def test_only_faults_of_an_unknown_moment_spoil_a_trial(seen: LinkWindow | None,
     assert (found is None) if said is None else (found is not None and said in found)
 
 
-@pytest.mark.parametrize(("lost", "spoilt"), [(100, False), (101, True)])
-def test_a_closed_loop_bears_losses_of_up_to_a_hundredth_of_its_requests(lost: int, *, spoilt: bool) -> None:
-    seen = network(lost=lost)
-    assert (unknown_moments(seen, 10_000) is not None) == spoilt
-    assert (loss_record(seen, told_times(), 10_000) is None) == spoilt
-    assert unknown_moments(seen) is not None
-    assert loss_record(seen, told_times(), 0) is None
-
-
-def test_losses_at_known_moments_bound_a_closed_loop_and_those_outside_its_window_are_none() -> None:
-    moments = network(lost=60, moments=3)
-    moments = moments.model_copy(update={"disturbances": [lost_only(each) for each in moments.disturbances]})
-    cut = loss_record(moments, told_times(), 10_000)
-    assert cut is not None
-    assert cut.touched == 60
-    assert loss_record(moments, told_times(), 100) is None
-    assert loss_record(network(lost=60, late=5, moments=3), told_times(), 10_000) is None
-    after = network(lost=60).model_copy(update={"lost_outside": 60})
-    assert unknown_moments(after) is None
-    assert network_warnings(after) == []
-    assert loss_record(after, told_times(), 10_000) is None
-
-
-@pytest.mark.parametrize(("connections", "known"), [(20, False), (10_025, True)])
-def test_a_closed_loops_rate_is_bounded_by_the_time_that_its_connections_waited_for_lost_packets(
-    connections: int, *, known: bool
-) -> None:
-    rate = {"completed_rate": 10_025.0, "connections": {"established": connections}}
-    load = LoadSummary.model_validate(told_times().model_dump() | rate)
-    cut = loss_record(network(lost=60), load, 10_000)
-    assert cut is not None
-    assert ("completed_rate" in cut.doubted) != known
-    if known:
-        low, high = cut.bounds["completed_rate"]
-        # Sixty requests took 50 times 200 ms and 10 times 1 ms, of 10,025 s of connections' time.
-        assert low == 10_025
-        assert high == pytest.approx(10_025 * (1 + 10.01 / 10_000), rel=1e-4)
-
-
 def test_where_most_of_a_window_is_cut_out_its_rate_is_doubted() -> None:
     most = cut_record(late_at((0.1, 9.9)), (OPENED, OPENED + 10), log(), closed=False)
     assert most is not None
@@ -115,47 +74,10 @@ def test_where_most_of_a_window_is_cut_out_its_rate_is_doubted() -> None:
     assert "completed_rate" not in part.doubted
 
 
-def lost_only(moment: Disturbance) -> Disturbance:
-    return moment.model_copy(update={"late_frames": 0})
-
-
-def test_response_times_are_known_as_far_as_those_of_lost_packets_do_not_matter() -> None:
-    cut = loss_record(network(lost=60), told_times(), 10_000)
-    assert cut is not None
-    assert cut.touched == 60
-    # Of 10,000 requests 50 took 200 ms, for a lost packet or of themselves.
-    assert cut.doubted == ["response_time_us.p99_9", "response_time_us.mean"]
-    assert cut.bounds["response_time_us.p99"] == pytest.approx((1000.0, 1000.0), rel=0.002)
-    measured = {
-        "response_time_us.p99": 1000.0,
-        "response_time_us.p99_9": 2e5,
-        "response_time_us.max": 2e5,
-        "elapsed_s": 9.0,
-    }
-    assert without_cut(measured, cut) == {
-        "response_time_us.p50": 1000.0,
-        "response_time_us.p75": 1000.0,
-        "response_time_us.p90": 1000.0,
-        "response_time_us.p99": 1000.0,
-        "elapsed_s": 9.0,
-    }
-
-
 def test_losses_are_told() -> None:
     (warning,) = network_warnings(network(lost=7))
     assert warning.code == "links_lost"
     assert "lost 7 packets" in warning.message
-
-
-def told_times() -> LoadSummary:
-    """A generator's summary of 9,950 requests of 1 ms and 50 of 200 ms."""
-    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
-    histogram.record_value(1_000_000, 9950)
-    histogram.record_value(200_000_000, 50)
-    times = {"mean": 1995.0, "p50": 1000.0, "p75": 1000.0, "p90": 1000.0, "p99": 1000.0, "p99_9": 200_000.0}
-    return LoadSummary.model_validate(
-        {"response_time_us": times, "histograms": {"response_time_ns": histogram.encode().decode()}}
-    )
 
 
 OPENED = 1_795_000_000.0
@@ -283,10 +205,15 @@ def test_a_log_is_read_as_the_generator_writes_it() -> None:
             "1795335729.264431,2,1,64,241.099,warm_up,ok\n",
             "1795335729.571782,1,16,64,129.622,window,ok\n",
             "1795335729.591900,1,17,64,117.108,window,timeout\n",
-        ]
+            "1795335730.571782,2,18,64,500000,drain,ok\n",
+        ],
+        first=100,
     )
     assert list(found.times_s) == pytest.approx([129.622e-6])
     assert list(found.starts) == pytest.approx([1795335729.571652], abs=1e-6)
+    assert list(found.connections) == [101]
+    [(start, end)] = found.under_way
+    assert (start, end) == pytest.approx((1795335730.071782, 1795335730.571782), abs=1e-6)
 
 
 def test_a_percentile_with_bounds_is_judged_by_them_and_unlike_cuts_by_nothing() -> None:

@@ -144,9 +144,20 @@ def _percentiles(longest: Sequence[float], surest: Sequence[float], due: int) ->
     return found
 
 
-def without_slowest(buckets: Sequence[tuple[float, int]], left_out: int) -> dict[str, float]:
-    """How far leaving out the slowest requests brings percentiles and mean down, as factors of 0
-    to 1.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shift:
+    """What leaving out the slowest requests does to response times."""
+
+    factors: Mapping[str, float]
+    """How far it brings each percentile and the mean down, as factors of 0 to 1."""
+    left: float
+    """The sum of the others' times."""
+    slow: float
+    """The sum of the times left out."""
+
+
+def without_slowest(buckets: Sequence[tuple[float, int]], left_out: int) -> Shift | None:
+    """Leave out the slowest requests; None where none is left.
 
     `buckets` are response times, in order, each with the number of requests that took it. So many
     requests were slower than they would have been, and nobody knows which: a percentile q of all N
@@ -155,16 +166,16 @@ def without_slowest(buckets: Sequence[tuple[float, int]], left_out: int) -> dict
     total = sum(count for _, count in buckets)
     kept = total - left_out
     if kept <= 0:
-        return {}
+        return None
     ends = list(itertools.accumulate(count for _, count in buckets))
     ranks = {name: math.ceil(quantile * total) for name, quantile in QUANTILES.items()}
 
     def at(rank: int) -> float:
         return buckets[bisect.bisect_left(ends, rank)][0]
 
-    factors = {name: at(rank - left_out) / at(rank) for name, rank in ranks.items() if rank > left_out}
+    factors = {name: at(rank - left_out) / at(rank) if rank > left_out else 0.0 for name, rank in ranks.items()}
     whole = sum(value * count for value, count in buckets)
     left = 0.0
     for (value, count), end in zip(buckets, ends, strict=True):
         left += value * max(0, min(count, kept - (end - count)))
-    return factors | {"mean": (left / kept) / (whole / total)}
+    return Shift(factors=factors | {"mean": (left / kept) / (whole / total)}, left=left, slow=whole - left)

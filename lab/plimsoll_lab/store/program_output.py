@@ -88,6 +88,10 @@ class LoadSummary(Output):
     connections: Connections = Connections()
     requests: Requests = Requests()
     errors: Counts = Field(default_factory=dict)
+    elapsed_s: float = 0.0
+    """Length of the window."""
+    bytes_sent: int = 0
+    bytes_received: int = 0
     completed_rate: float | None = None
     """Requests a second."""
     offered_rate: float | None = None

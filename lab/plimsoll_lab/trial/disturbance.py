@@ -8,14 +8,16 @@ doubted.
 
 from __future__ import annotations
 
+import bisect
 import csv
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
-from plimsoll_lab.store.program_output import LinkWindow
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, ResultWarning
 
 TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
@@ -41,6 +43,9 @@ LATE_LEAST, LATE_TOLERATED = 3, 0.002
 window opened or closed."""
 
 
+FEW_BYTES = 4 * 1448
+"""A request or an answer of more is many packets: a loss makes its connection's window smaller, and
+slows the requests that follow too."""
 LOST_TOLERATED = 0.01
 """So many packets may be lost without a moment, as a part of a closed loop's requests: each was of
 one connection, and held up its request alone."""
@@ -50,8 +55,7 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
     """Why the trial is no result, where nobody knows when the emulator or the kernel was at
     fault.
 
-    `requests` are those that a closed loop completed, 0 for an open loop: there a request that is
-    held up holds up those that wait for its connection.
+    `requests` are those that may each lose a packet and hold up no other (`requests_alone`).
     """
     if network is None:
         return None
@@ -66,6 +70,14 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
     return f"the links {fault} during the window, and nothing says when"
 
 
+def requests_alone(load: LoadSummary, *, closed: bool) -> int:
+    """The completed requests of a load at which a lost packet holds up its own request and no
+    other: of a closed loop whose requests and answers are a few packets each. 0 of any other load.
+    """
+    few = max(load.bytes_sent, load.bytes_received) <= FEW_BYTES * load.requests.scheduled
+    return load.requests.completed if closed and few else 0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedRequest:
     """The requests of a window."""
@@ -74,17 +86,28 @@ class LoggedRequest:
     """Intended start of each, in seconds since 1970."""
     times_s: Sequence[float]
     """Response time of each."""
+    connections: Sequence[int] = ()
+    """Number of each one's connection, unlike those of other generators."""
+    under_way: Sequence[Span] = ()
+    """Requests that were answered after the window: intended start and end."""
 
 
-def read_log(lines: Iterable[str]) -> LoggedRequest:
-    """The answered requests of a generator's request log that belong to its window."""
-    starts, times_s = [], []
+def read_log(lines: Iterable[str], first: int = 0) -> LoggedRequest:
+    """The answered requests of a generator's request log that belong to its window; its connections
+    are numbered from `first`.
+    """
+    starts, times_s, connections, under_way = [], [], [], []
     for row in csv.DictReader(lines):
-        if row["phase"] == "window" and row["outcome"] == "ok":
-            took_s = float(row["response_time_us"]) / 1e6
-            starts.append(float(row["time"]) - took_s)
+        if row["outcome"] != "ok" or row["phase"] == "warm_up":
+            continue
+        end, took_s = float(row["time"]), float(row["response_time_us"]) / 1e6
+        if row["phase"] == "window":
+            starts.append(end - took_s)
             times_s.append(took_s)
-    return LoggedRequest(starts=starts, times_s=times_s)
+            connections.append(first + int(row["connection"]))
+        else:
+            under_way.append((end - took_s, end))
+    return LoggedRequest(starts=starts, times_s=times_s, connections=connections, under_way=under_way)
 
 
 def cut_record(
@@ -103,9 +126,27 @@ def cut_record(
     if log is None:
         return _without_log(moments, whole)
     starts = [start - opened for start in log.starts]
+    under_way = [(start - opened, end - opened) for start, end in log.under_way]
+    every = [*((start, start + time_s) for start, time_s in zip(starts, log.times_s, strict=True)), *under_way]
+    moments = _until_answered(moments, [each.lost_frames > 0 for each in network.disturbances], every)
     found = cut_out(starts, log.times_s, moments, whole, closed=closed)
     rate = found.rate if found.share <= RATE_CUT else None
     return _record(found, moments, percentiles=_bounds(found), rate=rate)
+
+
+def _until_answered(moments: Sequence[Span], lossy: Sequence[bool], requests: Sequence[Span]) -> list[Span]:
+    """The moments, of which one at which packets were lost lasts until every request that it found
+    under way is answered: until then their connections send nothing, and the others have less to
+    do.
+    """
+    ordered = sorted(requests)
+    begun = [start for start, _ in ordered]
+    latest = list(itertools.accumulate((end for _, end in ordered), max))
+    found = []
+    for (start, end), lost in zip(moments, lossy, strict=True):
+        before = bisect.bisect_left(begun, end) if lost else 0
+        found.append((start, max(end, latest[before - 1]) if before else end))
+    return found
 
 
 def _bounds(found: Cut) -> dict[str, tuple[float, float, float]]:
@@ -181,7 +222,7 @@ def _own(name: str) -> str:
 def _is_disturbed(name: str, cut: CutRecord) -> bool:
     """Whether a figure over the whole window says nothing of the kept time."""
     own = _own(name)
-    if own != name and own in RATES and (cut.share > RATE_UNSURE or own in cut.doubted):
+    if own != name and (own in cut.doubted or (own in RATES and cut.share > RATE_UNSURE)):
         return True
     return own in FETCHES or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
 

@@ -40,18 +40,21 @@ def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedR
     none. The files are removed unless they are to be kept.
     """
     files = [records / f"{name}.request_log.csv" for name in generators]
-    found = []
+    found: list[LoggedRequest] = []
     for file in files:
         if not file.exists():
             return None
+        first = max((1 + max(each.connections, default=0) for each in found), default=0)
         with file.open(encoding="utf-8", newline="") as lines:
-            found.append(read_log(lines))
+            found.append(read_log(lines, first))
     if not keep:
         for file in files:
             file.unlink()
     return LoggedRequest(
         starts=[start for each in found for start in each.starts],
         times_s=[time_s for each in found for time_s in each.times_s],
+        connections=[number for each in found for number in each.connections],
+        under_way=[span for each in found for span in each.under_way],
     )
 
 

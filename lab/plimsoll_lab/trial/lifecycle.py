@@ -34,7 +34,7 @@ from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
-from plimsoll_lab.trial.disturbance import cut_record, without_cut, without_late
+from plimsoll_lab.trial.disturbance import cut_record, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet
 from plimsoll_lab.trial.figures import FigureSources, trial_figures
@@ -246,8 +246,10 @@ def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Se
     log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
     window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
     summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
-    requests = summary.requests.completed if _is_closed(point) else 0
-    return loss_record(links, summary, requests) or cut_record(links, window, log, closed=_is_closed(point))
+    closed, counted = _is_closed(point), bool({"each", "requests"} & point.load.keys())
+    alone = requests_alone(summary, closed=closed)
+    lost = loss_record(links, summary, alone, log, counted=counted)
+    return lost or cut_record(links, window, log, closed=closed)
 
 
 def _save_connections(generator: Generator, records: Path) -> list[Json]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary
 from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, Outcome, ResultWarning, Sample
-from plimsoll_lab.trial.disturbance import network_warnings, unknown_moments
+from plimsoll_lab.trial.disturbance import network_warnings, requests_alone, unknown_moments
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
@@ -138,7 +138,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
         ("failed", _death(seen)),
         ("hard_limit", _server_limit(seen.server_summary)),
         ("failed", _missing_summary(seen)),
-        ("invalid", unknown_moments(seen.network, summary.requests.completed if seen.closed else 0)),
+        ("invalid", unknown_moments(seen.network, requests_alone(summary, closed=seen.closed))),
         *_invalid(seen, warnings),
         ("generator_limited", _unsent(summary)),
         ("failed", _shortfall(summary)),
