@@ -220,6 +220,9 @@ fn add_rates(all: &mut Summary, record: &Summary) {
     all.completed_rate += record.completed_rate * share;
     all.goodput_bits_per_s += record.goodput_bits_per_s * share;
     all.generator.cpu_cores += record.generator.cpu_cores * share;
+    if let Some(polling) = record.generator.polling_cpu_cores {
+        *all.generator.polling_cpu_cores.get_or_insert_default() += polling * share;
+    }
     all.generator.run_queue_wait_ratio = all.generator.run_queue_wait_ratio.max(record.generator.run_queue_wait_ratio);
     all.generator.busiest_thread_cpu_cores =
         all.generator.busiest_thread_cpu_cores.max(record.generator.busiest_thread_cpu_cores);
@@ -337,8 +340,10 @@ mod tests {
     #[test]
     fn a_rate_is_over_the_union_of_the_windows() {
         let one = tally(&[5_000; 100], &[]);
-        let records = [record_of(&one, 100.0, WINDOW), record_of(&one, 105.0, WINDOW)];
+        let mut records = [record_of(&one, 100.0, WINDOW), record_of(&one, 105.0, WINDOW)];
+        records[1].generator.polling_cpu_cores = Some(0.3);
         let merged = merge(&records, Windows::Together).expect("they overlap");
+        assert!(merged.generator.polling_cpu_cores.is_some_and(|cores| (cores - 0.2).abs() < 1e-9));
         assert_eq!(merged.elapsed_s, 15.0);
         assert!((merged.completed_rate - 200.0 / 15.0).abs() < 1e-9);
         assert_eq!(merged.window, Window { opened_unix_s: 100.0, closed_unix_s: 115.0 });

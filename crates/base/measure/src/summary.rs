@@ -198,6 +198,10 @@ pub struct GeneratorSummary {
     /// asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_lag_us: Option<f64>,
+    /// Of `cpu_cores`, what polling in vain before requests were due took, where that was asked
+    /// for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub polling_cpu_cores: Option<f64>,
     /// Resident memory.
     pub memory_bytes: u64,
 }

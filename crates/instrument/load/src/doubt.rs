@@ -60,6 +60,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         tables: outcome.tables as u64,
         engine: config.engine.name().to_owned(),
         max_lag_us: (!config.max_lag.is_zero()).then(|| config.max_lag.as_nanos() as f64 / 1000.0),
+        polling_cpu_cores: (!config.spin.is_zero()).then(|| cores(outcome.polled)),
         memory_bytes: outcome.memory_bytes,
     };
     let wanted_ns = config.connections as f64 * outcome.elapsed.as_nanos() as f64;
@@ -67,7 +68,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         summary.available_ratio = (1.0 - outcome.connections.unavailable_ns as f64 / wanted_ns).max(0.0);
     }
     let late = lateness(&summary, config);
-    let saturated = saturation(&summary, plimsoll_sys::process::available_cpus());
+    let saturated = saturation(outcome, plimsoll_sys::process::available_cpus());
     summary.doubted = doubted_figures(&summary);
     summary.valid = saturated.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
     let doubts = [
@@ -91,9 +92,11 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary
 }
 
-/// The busiest loop, or all threads together where each connection has one, had no time left.
-fn saturation(summary: &Summary, cpus: usize) -> Option<Warning> {
-    let (busiest, all) = (summary.generator.busiest_thread_cpu_cores, summary.generator.cpu_cores);
+/// The busiest loop, or all threads together where each connection has one, had no time left. A
+/// loop that polls in vain has.
+fn saturation(outcome: &Outcome, cpus: usize) -> Option<Warning> {
+    let cores = |work: Duration| work.as_secs_f64() / outcome.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    let (busiest, all) = (cores(outcome.busiest_work), cores(outcome.cpu.saturating_sub(outcome.polled)));
     let seen = if busiest >= SATURATED_CORES {
         format!("the busiest event loop of the generator used {} of a core", percent(busiest))
     } else if all >= SATURATED_CORES * cpus as f64 {

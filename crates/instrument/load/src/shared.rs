@@ -66,13 +66,15 @@ pub(crate) struct Counted {
     pub(crate) books: Option<Books>,
     /// CPU time of the loop's thread over the window.
     pub(crate) cpu: Duration,
+    /// What of it went into polling in vain, as [`Config::spin`] asks.
+    pub(crate) polled: Duration,
     /// Time over the window for which the thread could have run and had no CPU.
     pub(crate) run_queue: Duration,
 }
 
 impl Counted {
     pub(crate) fn new(worker: usize) -> Counted {
-        Counted { worker, books: None, cpu: Duration::ZERO, run_queue: Duration::ZERO }
+        Counted { worker, books: None, cpu: Duration::ZERO, polled: Duration::ZERO, run_queue: Duration::ZERO }
     }
 }
 

@@ -211,6 +211,17 @@ fn every_engine_does_what_is_asked() {
 }
 
 #[test]
+fn polling_is_told_apart_from_the_rest_of_the_generators_cpu() {
+    for (engine, pace) in [("epoll", "-R 2k"), ("uring", "-R 2k"), ("epoll", "--think 2ms"), ("uring", "--think 2ms")] {
+        // It polls for half of the time or more, as far as it has a CPU.
+        let arguments = format!("--engine {engine} {pace} --spin 1ms -c 4 -t 1 -d 500ms");
+        let run = outcome(&command("echo", &echo().to_string(), &arguments).output().expect("the binary runs"));
+        let [polling, all] = ["polling_cpu_cores", "cpu_cores"].map(|name| run.figure(&format!("generator.{name}")));
+        assert!(0.0 < polling && polling <= all, "{arguments}: {polling} of {all}");
+    }
+}
+
+#[test]
 fn uring_takes_further_tables_where_descriptors_run_out() {
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_plimsoll"), "load", "echo"]);

@@ -65,10 +65,25 @@ fn an_honest_run_raises_no_doubt() {
 
 #[test]
 fn a_loop_that_used_its_whole_core_was_the_limit() {
-    let busy = Outcome { busiest_cpu: WINDOW.mul_f64(0.96), ..honest() };
+    let busy = Outcome { busiest_work: WINDOW.mul_f64(0.96), ..honest() };
     assert_eq!(judge(&closed(), &busy), (false, doubts(&["generator_saturated"])));
-    let idler = Outcome { busiest_cpu: WINDOW.mul_f64(0.94), ..honest() };
+    let idler = Outcome { busiest_work: WINDOW.mul_f64(0.94), ..honest() };
     assert_eq!(judge(&closed(), &idler), (true, doubts(&[])));
+}
+
+#[test]
+fn a_loop_that_polls_before_requests_are_due_has_time_left() {
+    let all = WINDOW * plimsoll_sys::process::available_cpus() as u32;
+    let work = WINDOW.mul_f64(0.4);
+    let polls = Outcome { cpu: all, busiest_cpu: WINDOW, busiest_work: work, polled: all - work, ..honest() };
+    let config = Config { spin: Duration::from_micros(100), ..open() };
+    assert_eq!(judge(&config, &polls), (true, doubts(&[])));
+    let told = summarise(&config, &polls).generator;
+    let rest = told.cpu_cores - told.polling_cpu_cores.expect("it polls");
+    assert!((rest - 0.4).abs() < 1e-9, "{rest}");
+    assert_eq!(summarise(&open(), &honest()).generator.polling_cpu_cores, None);
+    let busy = Outcome { cpu: all, polled: all.mul_f64(0.01), ..polls };
+    assert_eq!(judge(&config, &busy), (false, doubts(&["generator_saturated"])));
 }
 
 #[test]

@@ -154,6 +154,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     sequence: u64,
     gate_passed: bool,
     usage_at_open: Usage,
+    /// The thread's CPU time before the wait under way, where it polls.
+    polls_since: Option<Duration>,
     counted: Counted,
 }
 
@@ -195,6 +197,7 @@ pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Share
         sequence: 0,
         gate_passed: false,
         usage_at_open: Usage::default(),
+        polls_since: None,
         counted: Counted::new(handle.worker()),
         shared,
     };
@@ -217,7 +220,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 }
                 let now = self.now();
                 let dispatch = self.next_dispatch(now);
-                let timeout = self.timeout(now, dispatch);
+                let (timeout, polls) = self.timeout(now, dispatch);
+                self.polls_since = polls.then(clock::thread_cpu_time);
                 let may_rest = !full && dispatch.is_some();
                 (timeout, timeout.filter(|time| may_rest && self.may_rest(*time)), full)
             };
@@ -250,6 +254,12 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             } else {
                 self.handle(Key::from_raw(event.key), event);
             }
+        }
+        if let Some(since) = self.polls_since.take()
+            && events == 0
+            && self.ledger.phase() == record::Phase::Window
+        {
+            self.counted.polled += clock::thread_cpu_time().saturating_sub(since);
         }
         for key in std::mem::take(&mut self.unread) {
             self.receive(key, false);
@@ -332,12 +342,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         connection.timer_at = deadline;
     }
 
-    /// How long to wait for events: not at all while something is left to do here.
-    fn timeout(&self, now: u64, dispatch: Option<u64>) -> Option<Duration> {
+    /// How long to wait for events: not at all while something is left to do here; and whether the
+    /// wait is cut short by `--spin`, so that the loop polls.
+    fn timeout(&self, now: u64, dispatch: Option<u64>) -> (Option<Duration>, bool) {
         let work =
             !(self.due.is_empty() && self.unread.is_empty() && self.established.is_empty() && self.freed.is_empty());
         if work || self.may_open(now) {
-            return Some(Duration::ZERO);
+            return (Some(Duration::ZERO), false);
         }
         let control = &self.shared.control;
         let until = |at: u64| Duration::from_nanos(at.saturating_sub(now));
@@ -346,13 +357,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let opening = self.next_opening().map(until);
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
         let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
-        let early = |wait: Duration| wait.saturating_sub(self.shared.config.spin);
         let timer = self.wheel.wait(control.instant(now));
         // An open loop's timers are time-outs alone, for which nobody has to be in time.
-        let timer = if self.shared.config.pace.is_open() { timer } else { timer.map(early) };
-        let arrival = dispatch.map(until).map(early);
+        let (timer, due) = if self.shared.config.pace.is_open() { (timer, dispatch.map(until)) } else { (None, timer) };
         let second = self.ledger.next_record().map(until);
-        [close, opening, gate, window, timer, arrival, second].into_iter().flatten().min()
+        let wake = [close, opening, gate, window, timer, second].into_iter().flatten().min();
+        let early = due.map(|wait| wait.saturating_sub(self.shared.config.spin));
+        let polls = early.is_some_and(|wait| wait.is_zero()) && due.is_some_and(|wait| !wait.is_zero());
+        (wake.into_iter().chain(early).min(), polls)
     }
 
     /// Whether answers may wait until a request is due next: the kernel notes when they come.

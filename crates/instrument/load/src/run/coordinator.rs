@@ -319,8 +319,11 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             ..Outcome::nothing_yet()
         };
         let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
+        let mut work_by_worker = cpu_by_worker.clone();
         for part in counted {
             cpu_by_worker[part.worker] += part.cpu;
+            work_by_worker[part.worker] += part.cpu.saturating_sub(part.polled);
+            outcome.polled += part.polled;
             outcome.run_queue = outcome.run_queue.max(part.run_queue);
             let Some(books) = part.books else { continue };
             outcome.window.add(&books.window);
@@ -332,6 +335,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         }
         outcome.sequences.sort_unstable_by_key(|sequence| sequence.number);
         outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
+        outcome.busiest_work = work_by_worker.into_iter().max().unwrap_or_default();
         self.count_unsent(closed, &mut outcome.window);
         outcome
     }

@@ -142,6 +142,10 @@ pub struct Outcome {
     pub cpu: Duration,
     /// CPU time over the window of the event loop that used most.
     pub busiest_cpu: Duration,
+    /// The same without polling in vain, as [`Config::spin`] asks.
+    pub busiest_work: Duration,
+    /// CPU time over the window that event loops polled for in vain, all together.
+    pub polled: Duration,
     /// The longest that an event loop could have run over the window and had no CPU.
     pub run_queue: Duration,
     /// Event loops.
@@ -307,6 +311,8 @@ impl Outcome {
             offered_for: Duration::ZERO,
             cpu: Duration::ZERO,
             busiest_cpu: Duration::ZERO,
+            busiest_work: Duration::ZERO,
+            polled: Duration::ZERO,
             run_queue: Duration::ZERO,
             workers: 0,
             tables: 0,
