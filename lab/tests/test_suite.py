@@ -126,6 +126,10 @@ REFUSALS = {
         "a rate has no think time",
     ),
     "limit's figure": (GOOD + '[limits]\n"response_time.p98" = "<1s"\n', "no such figure; did you mean"),
+    "limit of five times everything": (
+        GOOD + '[limits]\nfailed_ratio = "<5"\n',
+        "'5' would be 500%: write a percentage",
+    ),
     "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
     "a status of an echo": (GOOD + '[limits]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),

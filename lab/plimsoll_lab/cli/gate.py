@@ -82,7 +82,7 @@ def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan
     if options.repeat is not None or options.fast:
         return plan, request
     try:
-        noise, tolerance = units.ratio(options.noise), units.ratio(options.tolerance)
+        noise, tolerance = units.part(options.noise), units.part(options.tolerance)
     except ValueError as refusal:
         raise LabError(f"--noise or --tolerance: {refusal}", exit_code=USAGE) from None
     if noise <= 0:

@@ -243,7 +243,7 @@ def read_value(text: str, unit: Unit) -> float:
     if unit == "bytes":
         return float(units.size_bytes(text))
     if unit == "ratio":
-        return units.ratio(text)
+        return units.part(text)
     if unit in {"cores", "s2"}:
         return float(text)
     return float(units.count(text))

@@ -251,7 +251,7 @@ def _part(table: Table, key: str, default: float, *, source: str) -> float:
     if key not in table:
         return default
     try:
-        part = units.ratio(str(table[key]))
+        part = units.part(str(table[key]))
     except ValueError as refusal:
         raise SuiteError(f"{source}: [verdict] {key}: {refusal}") from None
     if part <= 0:

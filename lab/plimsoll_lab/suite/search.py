@@ -49,7 +49,7 @@ def read_search(values: Mapping[str, object], *, source: str) -> SearchSettings:
         raise table.refuse("over", f"{over!r} is nothing that can be searched over; write one of {', '.join(OVER)}")
     lowest, highest = _range(table)
     defaults = SearchSettings(over=over, lowest=lowest, highest=highest)
-    width = table.read("width", units.ratio, defaults.width)
+    width = table.read("width", units.part, defaults.width)
     trials = table.read("trials", units.count, defaults.trials)
     patience_s = table.read("patience", units.duration_s, defaults.patience_s)
     lasting_s = table.read("hold", units.duration_s, defaults.lasting_s)

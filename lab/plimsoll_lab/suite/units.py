@@ -75,3 +75,11 @@ def ratio(text: str) -> float:
     if unit not in {"", "%"}:
         raise ValueError(f"'{text}' is not a ratio: write a percentage such as 0.1%")
     return number / 100 if unit else number
+
+
+def part(text: str) -> float:
+    """A fraction of a whole; a bare number above 1 is refused, as `5` was meant to be `5%`."""
+    found = ratio(text)
+    if found > 1 and not text.strip().endswith("%"):
+        raise ValueError(f"'{text}' would be {found:.0%}: write a percentage, such as {text.strip()}%")
+    return found

@@ -82,9 +82,14 @@ pub fn bit_rate(text: &str) -> Result<u64, UnitError> {
     })
 }
 
-/// The fraction in `0.1%`, or in a bare `0.001`.
+/// The fraction in `0.1%`, or in a bare `0.001`. A bare number above 1 is refused, as `5` was
+/// meant to be `5%`.
 pub fn ratio(text: &str) -> Result<f64, UnitError> {
-    quantity(text, &[("", 1.0), ("%", 0.01)], RATIO)
+    let ratio = quantity(text, &[("", 1.0), ("%", 0.01)], RATIO)?;
+    if ratio > 1.0 && !text.trim_end().ends_with('%') {
+        return Err(UnitError { text: text.to_owned(), wanted: RATIO });
+    }
+    Ok(ratio)
 }
 
 /// A duration as a person would write it: the largest unit that leaves at least 1, three digits.
@@ -164,6 +169,9 @@ mod tests {
             assert_eq!(seconds(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         assert_eq!(ratio("0.5%"), Ok(0.005));
+        assert_eq!(ratio("1"), Ok(1.0));
+        assert_eq!(ratio("150%"), Ok(1.5));
+        assert!(ratio("5").is_err(), "5 was meant to be 5%, and would be 500%");
         assert_eq!(rate("0.5"), Ok(0.5));
     }
 
