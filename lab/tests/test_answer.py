@@ -149,9 +149,12 @@ def test_no_result_says_why() -> None:
     empty = FigureComparison(figure=CPU, better="lower", at=AT, contenders={}, absent=("a", "b"))
     told = answer(evidence(empty, points=[nothing], stops=[stop("a", "failed", reason="the server ended")]))
     assert told == [
-        "There is no valid result: the server ended.",
+        "There is no valid result.",
         "a fails at 3,000 connections: the server ended.",
     ]
+    both = [stop(name, "failed", reason="the server ended") for name in ("a", "b")]
+    told = answer(evidence(empty, points=[nothing], stops=both))
+    assert told[1:] == ["a and b fail at 3,000 connections: the server ended."], "a cause is told once"
 
 
 def test_a_bound_is_rounded_to_the_side_on_which_it_holds() -> None:

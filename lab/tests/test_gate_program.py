@@ -164,6 +164,7 @@ def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
         (("--build", "make 'it"), "--build make 'it: no closing quotation"),
         (("--noise", "0%"), "--noise: it has to be above 0"),
         (("--noise", "some"), "--noise or --tolerance: 'some' is not a number"),
+        (("--tolerance", "5"), "[verdict] tolerance: '5' would be 500%: write a percentage, such as 5%"),
     ],
 )
 def test_a_gate_that_cannot_be_asked_for_is_refused_in_a_line(
@@ -181,6 +182,17 @@ def test_a_server_that_never_starts_exits_with_1_and_its_own_words(lab: Lab, tmp
     done = lab("gate", "api.toml", "--base", f"{SERVE} --model epoll", "--new", dying, "--json", "--repeat", "1")
     assert done.returncode == 1
     assert "no such option" in last(done.stdout)["gate"]["text"]
+
+
+def test_a_gate_says_each_cause_once_and_ends_after_a_block_that_failed(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE)
+    missing = "./no-such-server {port}"
+    done = lab("gate", "api.toml", "--base", missing, "--new", missing, "--json", "--repeat", "6")
+    told = last(done.stdout)
+    assert (done.returncode, told["gate"]["outcome"]) == (1, "failed")
+    assert " ".join(told["answer"]).count("cannot start the server") == 1, told["answer"]
+    assert told["answer"][0].startswith("The gate failed: base and new at ")
+    assert told["trials"]["measured"] < told["trials"]["planned"]
 
 
 def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -> None:

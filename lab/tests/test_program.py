@@ -132,6 +132,21 @@ def test_a_misfortune_is_an_outcome_with_a_reason(lab: Lab, suite_file: Path, fa
         assert (point["outcome"], point["reason"]) == (outcome, reason)
 
 
+def test_a_server_that_starts_at_no_point_ends_the_run_after_a_block(lab: Lab, suite_file: Path) -> None:
+    arguments = ("--only", "load.connections=100", "--only", "server.model=epoll,uring", "--repeat", "6")
+    done = lab("run", str(suite_file), "--json", *arguments, FAKE="server_dies")
+    told = last(done.stdout)
+    assert (done.returncode, told["trials"]["measured"], told["trials"]["planned"]) == (1, 2, 12)
+    assert told["answer"] == [
+        "There is no valid result.",
+        f"epoll and uring fail at 100 connections: {MISFORTUNES['server_dies'][2]}.",
+    ]
+    (ended,) = (each["message"] for each in told["warnings"] if each["code"] == "incomplete")
+    assert ended == "every point failed, so the run ended after 2 of 12 trials"
+    resumed = lab("resume", "runs/0001", "--json")
+    assert last(resumed.stdout)["trials"]["measured"] == 12, "once the server starts, resume measures the rest"
+
+
 def test_an_interrupted_run_keeps_what_it_has_and_resumes(suite_file: Path, tmp_path: Path, lab: Lab) -> None:
     run = subprocess.Popen(
         [sys.executable, "-m", "plimsoll_lab", "run", str(suite_file), "--json"],

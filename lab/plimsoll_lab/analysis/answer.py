@@ -228,24 +228,42 @@ def _results(verdict: VerdictRecord) -> list[str]:
 
 def _no_result(evidence: Evidence) -> str:
     reason = next((each.reason for each in evidence.points if each.reason), "nothing was measured")
+    if any(each.reason == reason for each in evidence.stops):
+        return "There is no valid result."  # who stopped comes next, with the cause
     return f"There is no valid result: {reason.rstrip('.')}."
 
 
 def _stopped(evidence: Evidence) -> list[str]:
-    """Who stopped, in one sentence; of several settings, the first at which each did."""
+    """Who stopped, in one sentence; of several settings, the first at which each did. Those that
+    stop alike are told together.
+    """
     first: dict[str, StopRecord] = {}
     for each in evidence.stops:
         first.setdefault(each.contender, each)
-    told = [_stop(name or "the server", each) for name, each in first.items()]
+    alike: dict[tuple[bool, str], list[str]] = {}
+    for name, each in first.items():
+        alike.setdefault((each.outcome == "hard_limit", _how(each)), []).append(name or "the server")
+    told = [_stop(names, how, limit=limit) for (limit, how), names in alike.items()]
     if not told:
         return []
     text = "; ".join(told)
     return [f"{text[0].upper()}{text[1:]}." if next(iter(first)) == "" else f"{text}."]
 
 
-def _stop(name: str, stop: StopRecord) -> str:
+def _how(stop: StopRecord) -> str:
+    """What follows the verb."""
     if stop.outcome == "hard_limit" and stop.held:
-        return f"{name} accepts at most {stop.held:,} connections"
+        return f"at most {stop.held:,} connections"
     where = f" at {formatting.setting(stop.at)}" if stop.at else ""
-    verb = "reaches a limit" if stop.outcome == "hard_limit" else "fails"
-    return f"{name} {verb}{where}: {str(stop.reason).rstrip('.')}"
+    return f"{where}: {str(stop.reason).rstrip('.')}"
+
+
+def _stop(names: Sequence[str], how: str, *, limit: bool) -> str:
+    one = len(names) == 1
+    if how.startswith("at most"):
+        verb = "accepts " if one else "accept "
+    elif limit:
+        verb = "reaches a limit" if one else "reach a limit"
+    else:
+        verb = "fails" if one else "fail"
+    return f"{formatting.listed(names)} {verb}{how}"

@@ -108,21 +108,27 @@ def _least(value: Value) -> float:
 
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
-    """What points without a result mean, worst first."""
-    found: list[tuple[GateOutcome, str]] = []
+    """What points without a result mean, each cause once with the points that it names."""
+    places: dict[tuple[GateOutcome, str | None], dict[str, list[str]]] = {}
     for point in points:
         if point.outcome == "ok":
             continue
         name = formatting.value(point.point[compare])
         place = formatting.setting({path: value for path, value in point.point.items() if path != compare})
-        text = f"{name} at {place}: {point.reason}"
         if point.outcome == "failed" or (point.outcome == "hard_limit" and name == baseline):
-            found.append(("failed", text))
-        elif point.outcome == "hard_limit":
-            found.append(("worse", text))
+            outcome: GateOutcome = "failed"
         else:
-            found.append(("undecided", text))
-    return found
+            outcome = "worse" if point.outcome == "hard_limit" else "undecided"
+        places.setdefault((outcome, point.reason), {}).setdefault(name, []).append(place)
+    return [(outcome, f"{_at_places(names)}: {str(reason).rstrip('.')}") for (outcome, reason), names in places.items()]
+
+
+def _at_places(names: Mapping[str, Sequence[str]]) -> str:
+    """`base at 1 connection and 8 connections, new at 8 connections`."""
+    alike = list(dict.fromkeys(tuple(each) for each in names.values()))
+    if len(alike) == 1:
+        return f"{formatting.listed(list(names))} at {formatting.listed(alike[0])}"
+    return ", ".join(f"{name} at {formatting.listed(each)}" for name, each in names.items())
 
 
 def _transient(

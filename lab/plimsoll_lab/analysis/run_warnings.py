@@ -25,7 +25,10 @@ def run_warnings(
     if run.mixed:
         message = f"the run was resumed although its trials would not be alike: {'; '.join(run.mixed)}"
         warnings.append(_warning("builds_mixed", message, "begin a new run for trials that are alike"))
-    if len(trials) < planned and not searching:
+    if len(trials) < planned and not searching and trials and all(each.outcome == "failed" for each in trials):
+        message = f"every point failed, so the run ended after {len(trials)} of {planned} trials"
+        warnings.append(_warning("incomplete", message, "mend what the reason names, and run again"))
+    elif len(trials) < planned and not searching:
         warnings.append(
             _warning(
                 "incomplete",

@@ -162,6 +162,9 @@ def _answer(
 ) -> Sequence[str]:
     """One to three sentences: of a gate, of imported files, of verdicts, or of capacities."""
     if gate is not None:
+        # Where every point failed, the sentence of the gate has every cause.
+        if all(point.outcome == "failed" for point in evidence.points):
+            return [gate.text]
         return [gate.text, *answer(evidence)[:2]]
     if run.imported is not None:
         return answer_imported(run, evidence)

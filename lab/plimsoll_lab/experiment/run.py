@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from plimsoll_lab import __version__
@@ -45,6 +45,8 @@ ATTEMPTS = 2
 is not."""
 COMING = 3
 """Trials to come that an event names."""
+LEAST_FAILURES = 2
+"""Failures that end a run of one point: one alone may pass."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
@@ -225,6 +227,17 @@ def _measure(
     return trial
 
 
+def nothing_works(now: Sequence[TrialRecord], points: Sequence[Point]) -> bool:
+    """Whether each point was tried since the start or the resume, and every trial failed: a server
+    that does not start at any point does not start in the next block either.
+    """
+    return (
+        len(now) >= LEAST_FAILURES
+        and {trial.point for trial in now} == {point.number for point in points}
+        and all(trial.outcome == "failed" for trial in now)
+    )
+
+
 def carry_out(
     folder: RunFolder,
     record: RunRecord,
@@ -278,6 +291,8 @@ def carry_out(
                     folder.write_trial(trial)
                 made.append(trial)
                 events.publish(trial_event(trial, len(plan.trials)))
+                if nothing_works(made[len(before) :], plan.points) and place + 1 < len(left):
+                    return None
         if postponed:
             numbers = ", ".join(str(number) for number, _ in postponed)
             raise NoHost(f"trials {numbers} could not be made: {postponed[-1][1]}", exit_code=ENVIRONMENT)
