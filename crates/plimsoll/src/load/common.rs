@@ -326,12 +326,12 @@ impl Common {
 
     fn max_lag(&self) -> anyhow::Result<Duration> {
         let Some(lag) = self.max_lag else { return Ok(Duration::ZERO) };
-        if lag > LONGEST_LAG {
-            return usage(format!(
-                "--max-lag {}: more than 10ms would save next to nothing; give a duration such as 1ms",
-                write_duration(lag)
-            ));
-        }
+        refuse_longer(
+            "--max-lag",
+            lag,
+            LONGEST_LAG,
+            "more than 10ms would save next to nothing; give a duration such as 1ms",
+        )?;
         if self.engine != EngineName::Epoll {
             return usage(
                 "--max-lag needs an event loop that sleeps between requests; leave it out, or use --engine epoll",
@@ -342,12 +342,12 @@ impl Common {
 
     fn spin(&self) -> anyhow::Result<Duration> {
         let Some(spin) = self.spin else { return Ok(Duration::ZERO) };
-        if spin > LONGEST_SPIN {
-            return usage(format!(
-                "--spin {}: no timer is later than 1ms on a machine with CPU to spare; give a duration such as 100us",
-                write_duration(spin)
-            ));
-        }
+        refuse_longer(
+            "--spin",
+            spin,
+            LONGEST_SPIN,
+            "no timer is later than 1ms on a machine with CPU to spare; give a duration such as 100us",
+        )?;
         if self.rate.is_none() && self.think == Think::None {
             return usage(
                 "--spin is of requests that are due at an instant; give a --rate or a --think, or leave it out",
@@ -388,6 +388,10 @@ impl Common {
             )),
         }
     }
+}
+
+fn refuse_longer(flag: &str, given: Duration, longest: Duration, why: &str) -> anyhow::Result<()> {
+    if given <= longest { Ok(()) } else { usage(format!("{flag} {}: {why}", write_duration(given))) }
 }
 
 /// Together with the most connections this stays far from where 64 bits end.
