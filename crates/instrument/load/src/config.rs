@@ -67,6 +67,10 @@ impl Part {
     }
 }
 
+/// How far ahead a start may lie. One that is later was written in another unit than seconds, and
+/// would be waited for forever.
+pub const FURTHEST_START: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Requests a second up to which one event loop sends each in time: it wakes for each that is due,
 /// and more loops would wake more often.
 const RATE_OF_ONE_LOOP: f64 = 50_000.0;

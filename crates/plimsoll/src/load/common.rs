@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use plimsoll_load::config::{Config, Engine, Extent, Opening, Pace, Part, Phase, Recovery, default_workers};
+use plimsoll_load::config::{
+    Config, Engine, Extent, FURTHEST_START, Opening, Pace, Part, Phase, Recovery, default_workers,
+};
 use plimsoll_load::record::Records;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::{Kind, Limit};
@@ -380,9 +382,14 @@ impl Common {
         }
         let Some(seconds) = self.start_at else { return Ok(None) };
         let at = Duration::try_from_secs_f64(seconds).ok().and_then(|since| UNIX_EPOCH.checked_add(since));
-        match at.filter(|at| *at > SystemTime::now()) {
-            Some(at) => Ok(Some(at)),
-            None => usage(format!(
+        let now = SystemTime::now();
+        match at {
+            None => usage(format!("--start-at {seconds}: that is no instant; give seconds since 1970")),
+            Some(at) if at > now + FURTHEST_START => {
+                usage(format!("--start-at {seconds}: that is more than a year ahead; give seconds since 1970"))
+            }
+            Some(at) if at > now => Ok(Some(at)),
+            Some(_) => usage(format!(
                 "--start-at {seconds}: that instant has passed, so generators would not start together; give one a \
                  few seconds ahead"
             )),

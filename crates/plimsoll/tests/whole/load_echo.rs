@@ -407,6 +407,8 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
         (target, "--source-ip here", "not an address"),
         // The lab knows a late start by these words.
         (target, "--start-at 5", "that instant has passed"),
+        (target, "--start-at 1763800000250", "more than a year ahead"),
+        (target, "--start-at=-1", "no instant"),
         ("nohost.invalid:7", "", "write ADDR:PORT"),
         ("127.0.0.1", "", "write ADDR:PORT"),
         ("127.0.0.1:0", "", "nothing listens on port 0"),

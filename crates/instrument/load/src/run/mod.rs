@@ -63,8 +63,11 @@ pub enum RunError {
          keep it open, and write a line to it such as 1763800000.25, in seconds since 1970"
     )]
     StartGone,
-    /// What was given is no instant.
-    #[error("--await-start: '{line}' is no instant; write a line such as 1763800000.25, in seconds since 1970")]
+    /// What was given is no instant, or one too far ahead ([`crate::config::FURTHEST_START`]).
+    #[error(
+        "--await-start: '{line}' is no instant within the coming year; write a line such as 1763800000.25, in seconds \
+         since 1970"
+    )]
     BadStart {
         /// The line.
         line: String,

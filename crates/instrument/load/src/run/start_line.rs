@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{RunError, kernel};
+use crate::config::FURTHEST_START;
 
 /// An instant in seconds since 1970 with nanoseconds has 20 characters.
 const LONGEST: usize = 64;
@@ -40,19 +41,19 @@ impl StartLine {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(error) => return Err(kernel("standard input cannot be read")(error)),
         }
-        instant(&self.read)
+        instant(&self.read, SystemTime::now())
     }
 }
 
 /// The instant in the first line; `None` while the line is not whole.
-fn instant(read: &[u8]) -> Result<Option<SystemTime>, RunError> {
+fn instant(read: &[u8], now: SystemTime) -> Result<Option<SystemTime>, RunError> {
     let end = read.iter().position(|byte| *byte == b'\n');
     if end.is_none() && read.len() < LONGEST {
         return Ok(None);
     }
     let line = String::from_utf8_lossy(&read[..end.unwrap_or(read.len())]).trim().to_owned();
     let since = line.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    match since.and_then(|since| UNIX_EPOCH.checked_add(since)) {
+    match since.and_then(|since| UNIX_EPOCH.checked_add(since)).filter(|at| *at <= now + FURTHEST_START) {
         Some(at) => Ok(Some(at)),
         None => Err(RunError::BadStart { line }),
     }
@@ -65,16 +66,19 @@ mod tests {
     #[test]
     fn the_first_whole_line_is_the_instant() {
         let at = UNIX_EPOCH + Duration::from_millis(5_250);
+        let now = UNIX_EPOCH + Duration::from_secs(7);
         for (read, found) in [("", None), ("5.2", None), ("5.25\n", Some(at)), (" 5.25 \r\n7\n", Some(at))] {
-            assert_eq!(instant(read.as_bytes()).expect("no bad line"), found, "{read:?}");
+            assert_eq!(instant(read.as_bytes(), now).expect("no bad line"), found, "{read:?}");
         }
     }
 
     #[test]
     fn a_line_that_is_no_instant_is_refused() {
         let long = "1".repeat(LONGEST);
-        for read in ["\n", "soon\n", "-1\n", "nan\n", "inf\n", "1e300\n", "5 6\n", "\u{fffd}\n", &long] {
-            assert!(matches!(instant(read.as_bytes()), Err(RunError::BadStart { .. })), "{read:?}");
+        let now = UNIX_EPOCH + Duration::from_secs(1_763_800_000);
+        let milliseconds = "1763800000250\n";
+        for read in ["\n", "soon\n", "-1\n", "nan\n", "inf\n", "1e300\n", "5 6\n", "\u{fffd}\n", milliseconds, &long] {
+            assert!(matches!(instant(read.as_bytes(), now), Err(RunError::BadStart { .. })), "{read:?}");
         }
     }
 }
