@@ -1,6 +1,7 @@
 //! `plimsoll link --backend kernel`: the kernel carries and shapes; this process makes what it
 //! needs, counts, and removes at the end what it made, and nothing else.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
@@ -130,7 +131,7 @@ impl Made {
     }
 
     fn dropped_by_devices(&self) -> anyhow::Result<u64> {
-        dropped(&self.directions, &std::fs::read_to_string(DEVICES).context(UNCOUNTED)?)
+        dropped(&self.directions, &Rows::of(&std::fs::read_to_string(DEVICES).context(UNCOUNTED)?))
     }
 
     fn counts(&self) -> anyhow::Result<Vec<DeviceCounts>> {
@@ -139,13 +140,14 @@ impl Made {
             true => read_qdiscs(&output_of(&QDISCS.map(str::to_owned)).map_err(|why| anyhow!(Environment(why)))?)?,
             false => Vec::new(),
         };
-        self.directions.iter().map(|direction| count(direction, &devices, &shapers)).collect()
+        let rows = Rows::of(&devices);
+        self.directions.iter().map(|direction| count(direction, &rows, &shapers)).collect()
     }
 }
 
 /// Counts a direction from /proc/net/dev and what netem has dropped.
-fn count(direction: &Direction, devices: &str, shapers: &[Qdisc]) -> anyhow::Result<DeviceCounts> {
-    let passing = Passing::of(direction, devices)?;
+fn count(direction: &Direction, rows: &Rows<'_>, shapers: &[Qdisc]) -> anyhow::Result<DeviceCounts> {
+    let passing = Passing::of(direction, rows)?;
     let dropped_by_device = passing.dropped();
     let Passing { came, left, dropped_on_entry, .. } = passing;
     let dropped_by_netem = match &direction.shaper {
@@ -165,8 +167,8 @@ fn count(direction: &Direction, devices: &str, shapers: &[Qdisc]) -> anyhow::Res
 }
 
 /// Packets that the devices have dropped so far, in all directions.
-fn dropped(directions: &[Direction], devices: &str) -> anyhow::Result<u64> {
-    directions.iter().map(|direction| Ok(Passing::of(direction, devices)?.dropped())).sum()
+fn dropped(directions: &[Direction], rows: &Rows<'_>) -> anyhow::Result<u64> {
+    directions.iter().map(|direction| Ok(Passing::of(direction, rows)?.dropped())).sum()
 }
 
 /// What is told of two looks: the instant of each, and the packets dropped until then.
@@ -185,8 +187,8 @@ struct Passing {
 }
 
 impl Passing {
-    fn of(direction: &Direction, devices: &str) -> anyhow::Result<Passing> {
-        let (came, left) = (read(devices, &direction.offered)?, read(devices, &direction.delivered)?);
+    fn of(direction: &Direction, rows: &Rows<'_>) -> anyhow::Result<Passing> {
+        let (came, left) = (rows.read(&direction.offered)?, rows.read(&direction.delivered)?);
         let dropped_on_exit = if direction.offered == direction.delivered { 0 } else { left.dropped };
         Ok(Passing { dropped_on_entry: came.dropped, dropped_on_exit, came, left })
     }
@@ -203,19 +205,27 @@ struct Passed {
     dropped: u64,
 }
 
-/// A passage's row of /proc/net/dev (proc_net(5)): bytes, packets, errs and drop of what is
-/// received, four more, and the same of what is sent. A packet that waits for a CPU in vain counts
-/// as dropped where it is received, and where it was sent (the kernel's enqueue_to_backlog in
-/// net/core/dev.c, veth_xmit in drivers/net/veth.c).
-fn read(table: &str, passage: &Passage) -> anyhow::Result<Passed> {
-    let first = match passage {
-        Passage::In(_) => 0,
-        Passage::Out(_) => 8,
-    };
-    let device = passage.device();
-    let row = table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
-    let column = |place: usize| row?.split_whitespace().nth(first + place)?.parse().ok();
-    (|| Some(Passed { bytes: column(0)?, packets: column(1)?, dropped: column(3)? }))().with_context(|| gone(device))
+/// The rows of /proc/net/dev (proc_net(5)) by their devices: bytes, packets, errs and drop of what
+/// is received, four more, and the same of what is sent. A packet that waits for a CPU in vain
+/// counts as dropped where it is received, and where it was sent (the kernel's enqueue_to_backlog
+/// in net/core/dev.c, veth_xmit in drivers/net/veth.c).
+struct Rows<'a>(HashMap<&'a str, &'a str>);
+
+impl Rows<'_> {
+    fn of(table: &str) -> Rows<'_> {
+        Rows(table.lines().filter_map(|line| line.trim().split_once(':')).collect())
+    }
+
+    fn read(&self, passage: &Passage) -> anyhow::Result<Passed> {
+        let first = match passage {
+            Passage::In(_) => 0,
+            Passage::Out(_) => 8,
+        };
+        let device = passage.device();
+        let column = |place: usize| self.0.get(device)?.split_whitespace().nth(first + place)?.parse().ok();
+        (|| Some(Passed { bytes: column(0)?, packets: column(1)?, dropped: column(3)? }))()
+            .with_context(|| gone(device))
+    }
 }
 
 fn gone(device: &str) -> String {
@@ -306,7 +316,7 @@ Inter-| Receive                                             | Transmit
         let directions = kernel::directions(&config);
         let device = directions[0].offered.device().to_owned();
         let table = |drops| format!("{device}: 1000 10 0 {drops} 0 0 0 0  2000 20 0 0 0 0 0 0\n");
-        let look = |at, drops| (at, dropped(&directions, &table(drops)).expect("a device"));
+        let look = |at, drops| (at, dropped(&directions, &Rows::of(&table(drops))).expect("a device"));
         assert!(lost_between(look(1.0, 3), look(1.02, 3)).is_none());
         let Some(Told::Lost { from_unix_s, to_unix_s, packets }) = lost_between(look(1.0, 3), look(1.02, 10)) else {
             panic!("seven packets were lost");
@@ -321,7 +331,7 @@ Inter-| Receive                                             | Transmit
             {"kind": "netem", "dev": "p0y", "handle": "10:", "drops": 5}]"#;
         let shapers = read_qdiscs(qdiscs).expect("JSON");
         let directions = kernel::directions(&config);
-        directions.iter().map(|direction| count(direction, TABLE, &shapers).expect("all is there")).collect()
+        directions.iter().map(|direction| count(direction, &Rows::of(TABLE), &shapers).expect("all is there")).collect()
     }
 
     fn packets(counts: &DeviceCounts) -> [u64; 4] {
@@ -350,7 +360,8 @@ Inter-| Receive                                             | Transmit
         let config = r#"{"devices": ["h1"], "switches": ["s1"], "links": [{"ends": ["h1", "s1"], "loss": "1%"}]}"#;
         let direction = kernel::directions(&Config::read(config).expect("a sound configuration")).remove(0);
         for (table, shapers) in [(TABLE, "[]"), ("", r#"[{"dev": "p0y", "handle": "10:", "drops": 0}]"#)] {
-            let error = count(&direction, table, &read_qdiscs(shapers).expect("JSON")).expect_err("it is gone");
+            let error =
+                count(&direction, &Rows::of(table), &read_qdiscs(shapers).expect("JSON")).expect_err("it is gone");
             assert!(error.to_string().contains("is gone: another program removed it"), "{error}");
         }
     }
