@@ -100,6 +100,17 @@ REFUSALS = {
     "model in the matrix": (GOOD + '[matrix]\n"server.model" = ["epoll", "upoll"]\n', "[server] model: 'upoll'"),
     "path of the matrix": (GOOD + '[matrix]\n"run.repeat" = [1, 2]\n', "[matrix] run.repeat: not a path that can vary"),
     "unquoted path": (GOOD + "[matrix]\nserver.model = ['epoll']\n", "[matrix] server: not a path"),
+    "a point that is a cell too": (
+        GOOD
+        + '[matrix]\n"server.model" = ["poll"]\n"load.connections" = [1]\n'
+        + '[[point]]\n"load.connections" = 1\n"server.model" = "poll"\n',
+        "server.model=poll, load.connections=1 is a cell of the matrix too",
+    ),
+    "an exclusion of everything": (
+        GOOD + '[matrix]\n"load.connections" = [1]\nexclude = [{ "load.connections" = 1 }]\n',
+        "[matrix] exclude leaves no point of the matrix",
+    ),
+    "values of one name": (GOOD + '[matrix]\n"load.connections" = [1, "1"]\n', "a value is listed twice"),
     "value twice": (GOOD + '[matrix]\n"load.connections" = [1, 1]\n', "a value is listed twice"),
     "no window": (GOOD.replace('duration = "1s"', ""), "no length of the window"),
     "two windows": (GOOD + "each = 5\n", "duration and each: a window has one length"),
@@ -306,6 +317,18 @@ def test_contenders_have_names_and_their_tables_lie_over_the_server() -> None:
         ({"contender": "a"}, "poll"),
         ({"contender": "b"}, "uring"),
     ]
+
+
+def test_points_have_their_paths_in_one_order_so_that_contenders_meet_at_a_place() -> None:
+    points = plan(
+        GOOD
+        + '[matrix]\n"server.model" = ["poll", "epoll"]\n"load.connections" = [1]\n'
+        + '[[point]]\n"load.connections" = 9\n"load.think" = "1ms"\n"server.model" = "poll"\n'
+        + '[[point]]\n"server.model" = "epoll"\n"load.think" = "1ms"\n"load.connections" = 9\n'
+    ).points
+    orders = [list(point.setting) for point in points]
+    cell = ["server.model", "load.connections"]
+    assert orders == [cell, cell, [*cell, "load.think"], [*cell, "load.think"]]
 
 
 def test_points_stand_beside_the_matrix_less_what_is_excluded_each_with_every_contender() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.suite.checks import check_documents, check_point, compete_along
-from plimsoll_lab.suite.contenders import CONTENDER
+from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.placement import apply_setting, assign_hosts, refuse_emulated_links
@@ -22,7 +22,8 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
     """
     points = tuple(_points(suite, only or {}, cluster=cluster))
     if not points:
-        raise SuiteError(f"{suite.source}: --only leaves no point of the matrix; loosen it")
+        culprit = "--only" if only else "[matrix] exclude"
+        raise SuiteError(f"{suite.source}: {culprit} leaves no point of the matrix; loosen it")
     if not only:
         # Which paths vary is only seen of the whole suite.
         check_documents(suite, [point.setting for point in points])
@@ -71,7 +72,7 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -
 
 def _settings(suite: Suite) -> list[Settings | None]:
     """The setting of every cell of the matrix, None where it is excluded, and of every single
-    point.
+    point. Each has its paths in the same order, whatever order a point has them in.
     """
     found: list[Settings | None] = []
     if suite.matrix or not suite.single_points:
@@ -80,8 +81,21 @@ def _settings(suite: Suite) -> list[Settings | None]:
             excluded = any(all(setting[path] == value for path, value in each.items()) for each in suite.excluded)
             found.append(None if excluded else setting)
     named: list[Settings] = [{CONTENDER: name} for name in suite.contenders] or [{}]
-    found += [{**contender, **point} for contender in named for point in suite.single_points]
-    return found
+    single = [{**contender, **point} for contender in named for point in suite.single_points]
+    cells = [_in_words(each) for each in found if each is not None]
+    for each in single:
+        if _in_words(each) in cells:
+            words = ", ".join(f"{path}={value}" for path, value in _in_words(each).items())
+            raise SuiteError(
+                f"{suite.source}: [[point]]: {words} is a cell of the matrix too; repetitions belong to [run] repeat"
+            )
+    found += single
+    paths = dict.fromkeys((CONTENDER, POINT, *(path for each in found if each is not None for path in each)))
+    return [each and {path: each[path] for path in paths if path in each} for each in found]
+
+
+def _in_words(setting: Settings) -> dict[str, str]:
+    return {path: as_text(value) for path, value in setting.items()}
 
 
 def _check_only(suite: Suite, only: Mapping[str, Sequence[str]], settings: Sequence[Settings]) -> None:
