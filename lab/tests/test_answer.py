@@ -129,6 +129,19 @@ def test_one_contender_alone_has_figures_and_no_rivals() -> None:
     assert one_left[1] == "select accepts at most 1,021 connections."
 
 
+def test_nothing_is_the_lowest_of_contenders_that_could_not_be_compared() -> None:
+    levels = {'it\'s "one"': 4.0, "two \u2014 far worse": 8.0}
+    figure = "connections.never_established"
+    told = answer(evidence(comparison(levels, figure=figure, noise=0, blocks=1)))
+    assert told[0] == (
+        'At 3,000 connections it\'s "one" and two \u2014 far worse have connections never established of 4.00 to 8.00 '
+        "in the median."
+    )
+    assert told[1] == "They could not be compared: 1 valid block, at least 6 are needed."
+    [alone] = answer(evidence(comparison({"one": 4.0}, figure=figure, noise=0)))
+    assert alone == "At 3,000 connections one alone has a valid result: it has connections never established of 4.00."
+
+
 def test_too_few_blocks_are_said_and_no_winner_is() -> None:
     told = answer(evidence(comparison({"a": 10.0, "b": 90.0}, blocks=2)))
     assert re.match(r"At 3,000 connections a and b use \S+ to \S+ us of CPU per request in the median", told[0])

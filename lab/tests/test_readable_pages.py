@@ -13,9 +13,12 @@ import pytest
 from made_records import stored_run
 
 from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.encoding import layout_of
+from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.timelines import write_timelines
+from plimsoll_lab.suite.spec import Axis
 
 MOST_BYTES = int(2.5 * 2**20)
 
@@ -87,6 +90,36 @@ def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp
         folder.write_trial(replace(told, outcome="generator_limited", reason="it was late") if late else told)
     page = page_of(folder)
     assert "no valid result" not in page[page.index('data-chart="headline"') :].partition("</figure>")[0]
+
+
+def test_contenders_that_are_no_texts_are_named_by_what_they_set(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
+    for path, values, names in (
+        ("role.saturator.active", (True, False), ("saturator", "no saturator")),
+        ("network.queue", (10, 1000), ("queue 10", "queue 1,000")),
+    ):
+        run = folder.read_run()
+        run.family = run.family.model_copy(update={"compare": path})
+        run.axes = (Axis(path=path, values=values),)
+        run.points = tuple(
+            point.model_copy(update={"setting": {path: value}}) for point, value in zip(run.points, values, strict=True)
+        )
+        folder.write_run(run)
+        for trial in folder.read_trials():
+            folder.write_trial(replace(trial, setting=run.points[trial.point].setting))
+        summary = summarise_run(folder)
+        assert set(summary.verdicts[0].contenders) == set(names)
+        assert answer_of(page_of(folder))[0].startswith(names[1])
+
+
+def test_a_picture_of_equal_medians_names_nobody_the_best(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
+    for trial in folder.read_trials():
+        folder.write_trial(replace(trial, figures={"completed_rate": 1000.0 + trial.block}))
+    run = folder.read_run()
+    found = headline(summarise_run(folder), run, layout_of(run))
+    assert found is not None
+    assert found.caption.startswith("Completed rate, every setting: the medians of all are 1,000/s.")
 
 
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(tmp_path: Path) -> None:

@@ -210,8 +210,11 @@ def _incomparable(evidence: Evidence) -> list[str]:
     shown = max(heaviest, key=lambda each: len(_results(each)))
     names = _results(shown)
     where = f"At {formatting.setting(shown.at)} " if shown.at else ""
-    verb, verbs, _, _ = _phrase(shown.figure, evidence)
+    verb, verbs, rest, _ = _phrase(shown.figure, evidence)
     value = _value(shown.figure, names, shown, evidence)
+    if rest.startswith("the "):
+        # Nothing is the lowest of what could not be compared.
+        value = f"{evidence.figures[shown.figure].label} of {value.removeprefix(rest.removesuffix('{}'))}"
     if len(names) == 1:
         return [f"{where}{names[0]} alone has a valid result: it {verb} {value}."]
     reasons = list(dict.fromkeys(shown.unranked.values()))

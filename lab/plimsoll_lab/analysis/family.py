@@ -39,7 +39,7 @@ def figure_comparisons(
             told = told_parts(figure, here, by_point) if figure.startswith("response_time_us.") else {}
             least = max(told.values(), default=0.0) - UNTOLD_MORE
             for point in here:
-                label = formatting.value(point.point[compare])
+                label = formatting.contender(point.point, compare)
                 values = {
                     trial.block: value
                     for trial in by_point.get(point.number, [])

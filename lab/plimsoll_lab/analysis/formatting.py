@@ -49,6 +49,16 @@ def value(given: object) -> str:
     return " ".join(str(each) for each in given) if isinstance(given, list | tuple) else str(given)
 
 
+def contender(values: Mapping[str, object], compare: str) -> str:
+    """The name of what competes at a point: its value where that is a text; of a number or a switch
+    what it sets too: `queue 100`, `no saturator`.
+    """
+    given = values[compare]
+    if isinstance(given, bool):
+        return _one_setting(compare, given)
+    return f"{words(compare)} {given:,}" if isinstance(given, int | float) else value(given)
+
+
 def words(path: str) -> str:
     """What a setting is about: `connections`, `saturator connections`; `saturator` of whether that
     role takes part.

@@ -36,6 +36,9 @@ def judge_gate(
     baseline, tolerance, compare = run.family.baseline, run.family.tolerance, run.family.compare
     if baseline is None or compare is None:
         return None
+    # A suite names it by its value.
+    named = {formatting.value(point.point[compare]): formatting.contender(point.point, compare) for point in points}
+    baseline = named.get(baseline, baseline)
     found = losses(_comparisons(family, baseline), np.random.default_rng([run.seed, 5]))
     reasons = [
         *_unfinished(run, trials),
@@ -113,7 +116,7 @@ def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list
     for point in points:
         if point.outcome == "ok":
             continue
-        name = formatting.value(point.point[compare])
+        name = formatting.contender(point.point, compare)
         place = formatting.setting({path: value for path, value in point.point.items() if path != compare})
         if point.outcome == "failed" or (point.outcome == "hard_limit" and name == baseline):
             outcome: GateOutcome = "failed"
@@ -140,7 +143,7 @@ def _transient(
         mine = [trial for trial in trials if trial.point == point.number]
         counts = Counter(trial.outcome for trial in mine if trial.outcome in {"hard_limit", "failed"})
         for outcome, count in counts.items():
-            name = formatting.value(point.point[compare])
+            name = formatting.contender(point.point, compare)
             reason = next(str(trial.reason) for trial in mine if trial.outcome == outcome)
             found.append(("undecided", f"{name}: {count} of {len(mine)} trials ended so: {reason}"))
     return found

@@ -20,7 +20,7 @@ def answer_imported(run: RunRecord, evidence: Evidence) -> list[str]:
     compare = run.family.compare
     latest: dict[str, PointSummary] = {}
     for point in (each for each in evidence.points if compare is not None and each.outcome == "ok"):
-        latest[formatting.value(point.point[str(compare)])] = point
+        latest[formatting.contender(point.point, str(compare))] = point
     if not latest:
         return [first, *answer(evidence)]
     if len(latest) > SENTENCES:

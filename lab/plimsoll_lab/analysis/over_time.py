@@ -88,7 +88,7 @@ def typical_trials(run: RunRecord, trials: Sequence[TrialRecord]) -> Iterator[tu
         if not valid:
             continue
         valid.sort(key=lambda trial: trial.figures.get("completed_rate", 0.0))
-        contender = formatting.value(point.setting[compare]) if compare else "all"
+        contender = formatting.contender(point.setting, compare) if compare else "all"
         level = formatting.setting({key: value for key, value in point.setting.items() if key != compare})
         yield level, contender, valid[(len(valid) - 1) // 2]
 

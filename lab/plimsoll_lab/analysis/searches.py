@@ -95,12 +95,12 @@ def capacity_family(run: RunRecord, compare: str) -> list[FigureComparison]:
 
 
 def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
-    names = list(dict.fromkeys(formatting.value(each.setting[compare]) for each in here))
+    names = list(dict.fromkeys(formatting.contender(each.setting, compare) for each in here))
     contenders: dict[str, dict[int, Interval]] = {}
     for each in here:
         if each.state == "complete" and each.limited_by == "server":
             bounds = (float(each.lower or 0), math.inf if each.upper is None else float(each.upper))
-            contenders.setdefault(formatting.value(each.setting[compare]), {})[each.block] = bounds
+            contenders.setdefault(formatting.contender(each.setting, compare), {})[each.block] = bounds
     contenders = {name: found for name, found in contenders.items() if any(low for low, _ in found.values())}
     return FigureComparison(
         figure="capacity",

@@ -194,7 +194,7 @@ def _stops(
     compare = run.family.compare
     return [
         StopRecord(
-            contender=formatting.value(point.point[compare]) if compare else "",
+            contender=formatting.contender(point.point, compare) if compare else "",
             at=without(point.point, compare),
             outcome=point.outcome,
             reason=point.reason,

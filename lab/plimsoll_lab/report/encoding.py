@@ -56,8 +56,9 @@ def layout_of(run: RunRecord) -> MatrixLayout:
         if axis.path != compare and len(axis.values) > 1 and len(numbers) == len(axis.values):
             load, loads = axis.path, numbers
             break
-    contenders = dict.fromkeys(formatting.value(point.setting[compare]) if compare else "all" for point in run.points)
-    levels = dict.fromkeys(level_of(point.setting, compare) for point in run.points)
+    settings = [point.setting for point in run.points]
+    contenders = dict.fromkeys(formatting.contender(each, compare) if compare else "all" for each in settings)
+    levels = dict.fromkeys(level_of(each, compare) for each in settings)
     return MatrixLayout(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
 
 
@@ -134,7 +135,7 @@ def scaled(value: float | None, axis: tuple[float, str]) -> float | None:
 
 def place_of(setting: Settings, layout: MatrixLayout) -> Json:
     """The columns by which a row of the data is placed: contender, panel and load."""
-    contender = formatting.value(setting[layout.compare]) if layout.compare else "all"
+    contender = formatting.contender(setting, layout.compare) if layout.compare else "all"
     return {
         "contender": contender,
         "level": level_of(setting, layout.compare),

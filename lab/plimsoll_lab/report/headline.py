@@ -69,10 +69,10 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     values = [*(_scaled(row, factor, figure.unit) for row in rows), *stopped]
     spec = _spec(values, layout.contenders, title=title, axis=f"{unit}, {figure.better} is better")
     best, worst = (formatting.number(row.median, figure.unit) for row in (rows[0], rows[-1]))
-    caption = (
-        f"{', '.join(title)}: {rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}. "
-        "The line through a mark is the median's 95 % interval."
-    )
+    told = f"{rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}"
+    if best == worst:
+        told = f"the medians of all are {best}"
+    caption = f"{', '.join(title)}: {told}. The line through a mark is the median's 95 % interval."
     return Headline(spec=spec, caption=caption, data=_table(rows, stopped, figure, title))
 
 
@@ -113,7 +113,7 @@ def _measured(point: PointSummary, figure: str, compare: str) -> _Row | None:
         return None
     found = point.figures[figure]
     return _Row(
-        contender=formatting.value(point.point[compare]),
+        contender=formatting.contender(point.point, compare),
         median=found.median,
         interval=found.median_ci95 or (None, None),
         doubtful=point.doubtful,
@@ -130,7 +130,7 @@ def _stopped(point: PointSummary, compare: str) -> Json:
     """A contender without a result, and why."""
     reasons = {"hard_limit": "stopped before this load", "failed": "failed", "": "not measured"}
     text = reasons.get(point.outcome or "", "no valid result")
-    contender = formatting.value(point.point[compare])
+    contender = formatting.contender(point.point, compare)
     return {"contender": contender, "text": text, "median": None, "low": None, "high": None}
 
 

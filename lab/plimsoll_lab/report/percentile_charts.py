@@ -26,7 +26,7 @@ def percentile_charts(curves: Sequence[Curve], layout: MatrixLayout) -> dict[str
     places: dict[str, list[_Dot]] = {level: [] for level in layout.levels}
     for curve in curves:
         setting = {path: value for path, value in curve.point.items() if path != layout.compare}
-        contender = formatting.value(curve.point[layout.compare]) if layout.compare else "all"
+        contender = formatting.contender(curve.point, layout.compare) if layout.compare else "all"
         rows = [(contender, round(1 / (1 - q)), float(f"{us / 1e3:.6g}")) for q, us in curve.quantiles]
         places[formatting.setting(setting)].extend(rows)
     return {

@@ -104,7 +104,7 @@ def _tables(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
     groups: dict[str, list[list[str]]] = {}
     for point in summary.points:
         setting = {path: value for path, value in point.point.items() if path != compare}
-        name = formatting.value(point.point[compare]) if compare else formatting.setting(setting)
+        name = formatting.contender(point.point, compare) if compare else formatting.setting(setting)
         group = formatting.setting(setting) if compare else "median of the trials"
         if point.outcome == "ok" or point.doubtful:
             cells = [

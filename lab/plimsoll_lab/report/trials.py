@@ -56,7 +56,7 @@ def _medians(run: RunRecord, summary: RunSummary, layout: MatrixLayout) -> Table
     for point in _by_setting(summary.points, layout.compare):
         setting = {path: value for path, value in point.point.items() if path != layout.compare}
         here = formatting.setting(setting) if layout.compare else None
-        contender = formatting.value(point.point[layout.compare]) if layout.compare else formatting.setting(setting)
+        contender = formatting.contender(point.point, layout.compare) if layout.compare else formatting.setting(setting)
         if here != group:
             rows.append((Cell(text=str(here), heading=True, span=len(head)),))
             group = here

@@ -198,7 +198,8 @@ def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
         elif any(_ends(value)[1] <= 0 for value in values.values()):
             unranked[name] = "a value of zero has no ratio to another"
         elif len(values) < LEAST_BLOCKS:
-            unranked[name] = f"{len(values)} valid blocks, at least {LEAST_BLOCKS} are needed"
+            blocks = "1 valid block" if len(values) == 1 else f"{len(values)} valid blocks"
+            unranked[name] = f"{blocks}, at least {LEAST_BLOCKS} are needed"
     names = [name for name in comparison.contenders if name not in unranked]
     while (shortest := _least_shared(comparison, names)) is not None:
         unranked[shortest] = f"fewer than {LEAST_BLOCKS} valid blocks in common with the others"
