@@ -104,7 +104,7 @@ REFUSALS = {
         GOOD
         + '[matrix]\n"server.model" = ["poll"]\n"load.connections" = [1]\n'
         + '[[point]]\n"load.connections" = 1\n"server.model" = "poll"\n',
-        "server.model=poll, load.connections=1 is a cell of the matrix too",
+        "load.connections=1, server.model=poll is a cell of the matrix too",
     ),
     "an exclusion of everything": (
         GOOD + '[matrix]\n"load.connections" = [1]\nexclude = [{ "load.connections" = 1 }]\n',
