@@ -58,13 +58,6 @@ impl Meter {
         });
     }
 
-    /// Goes on where another meter of the same rate is.
-    pub(crate) fn resume(&self, former: &Meter) {
-        let shift = self.begun.saturating_duration_since(former.begun).as_nanos() as u64;
-        let used = former.used_until.load(Ordering::Relaxed).saturating_sub(shift);
-        self.used_until.store(used, Ordering::Relaxed);
-    }
-
     fn since(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.begun).as_nanos() as u64
     }

@@ -28,8 +28,8 @@ pub(crate) struct Route {
     turn: AtomicUsize,
     pub(crate) counts: Arc<Counts>,
     /// Of `limit.rate`, and of `limit.bandwidth` from the client and from the server.
-    pub(crate) rate: Option<Meter>,
-    pub(crate) bandwidth: Option<[Meter; 2]>,
+    pub(crate) rate: Option<Arc<Meter>>,
+    pub(crate) bandwidth: Option<Arc<[Meter; 2]>>,
 }
 
 /// Where a connection can be led.
@@ -108,8 +108,8 @@ impl Route {
             servers: RwLock::new(Arc::from([])),
             turn: AtomicUsize::new(0),
             counts: Arc::default(),
-            rate: rule.quota.rate.map(meter),
-            bandwidth: rule.quota.bandwidth.map(|bytes| [meter(bytes as f64), meter(bytes as f64)]),
+            rate: rule.quota.rate.map(|rate| Arc::new(meter(rate))),
+            bandwidth: rule.quota.bandwidth.map(|bytes| Arc::new([meter(bytes as f64), meter(bytes as f64)])),
         };
         route.update(names, now);
         route
@@ -142,11 +142,12 @@ impl Route {
             // Nobody would find out that it is up again.
             self.servers().iter().for_each(|server| server.down.store(false, Ordering::Relaxed));
         }
-        if self.rule.quota == former.rule.quota {
-            // The same limits: what is used of them stays used.
-            if let (Some(rate), Some(used)) = (&self.rate, &former.rate) {
-                rate.resume(used);
-            }
+        // Limits that stay are those of the former route's connections too, which go on.
+        if self.rule.quota.rate == former.rule.quota.rate {
+            self.rate.clone_from(&former.rate);
+        }
+        if self.rule.quota.bandwidth == former.rule.quota.bandwidth {
+            self.bandwidth.clone_from(&former.bandwidth);
         }
     }
 
@@ -258,6 +259,31 @@ mod tests {
         next.succeed(&former, Instant::now());
         assert!(Arc::ptr_eq(&former.servers()[1], &next.servers()[1]));
         assert_eq!(next.counts.accepted.load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    fn a_route_shares_the_limits_that_it_has_in_common_with_the_one_that_it_succeeds() {
+        let limited = |limit: &str| {
+            let text = format!("[forward.\"127.0.0.1:1\"]\nto = \"192.0.2.1:1\"\nlimit = {{ {limit} }}\n");
+            route(toml::read(&text).expect("a table"))
+        };
+        let now = Instant::now() + Duration::from_secs(60);
+        let wait = |route: &Route| route.bandwidth.as_ref().and_then(|meters| meters[1].wait(now));
+        let former = limited("rate = \"1/s\", bandwidth = \"1KB/s\"");
+        let successor = |limit| {
+            let mut next = limited(limit);
+            next.succeed(&former, now);
+            next
+        };
+        let all_stay = successor("connections = 7, rate = \"1/s\", bandwidth = \"1KB/s\"");
+        let others = successor("rate = \"2/s\", bandwidth = \"2KB/s\"");
+        // Connections of the former route go on.
+        former.bandwidth.as_ref().expect("it has a limit")[1].count(1000, now);
+        assert!(former.rate.as_ref().is_some_and(|rate| rate.admit(now)));
+        assert_eq!((wait(&all_stay), wait(&others)), (wait(&former), None));
+        assert!(wait(&former).is_some());
+        let admits = |route: &Route| route.rate.as_ref().is_some_and(|rate| rate.admit(now));
+        assert_eq!((admits(&all_stay), admits(&others)), (false, true));
     }
 
     #[test]
