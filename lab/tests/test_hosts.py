@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import lab_environment
 
-from plimsoll_lab.hosts import cgroup
+from plimsoll_lab.hosts import cgroup, processes
 from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
 from plimsoll_lab.hosts.samplers.usage import ProcMeter, Usage
 from plimsoll_lab.problem import LabError
@@ -96,6 +97,26 @@ def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(launcher: Launch
 
 READER = "import sys\nfor line in sys.stdin:\n    print('read', line, end='', flush=True)\nprint('end', flush=True)"
 """Repeats what it is told, and says when there is no more."""
+
+
+def test_a_process_that_prints_without_end_holds_up_nobody(launcher: Launcher) -> None:
+    with launcher.start(["cat", "/dev/zero"], role="server", metered=False) as process:
+        # Against hanging: whoever reads to the end comes back only once it is killed.
+        rescue = threading.Timer(60, process.kill)
+        rescue.start()
+        for _ in range(3):
+            assert process.take_lines() == []
+        rescue.cancel()
+        assert process.exit_code() is None
+
+
+def test_of_a_line_without_end_the_end_is_kept(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STDOUT_KEPT", 100_000)
+    script = "head -c 3000000 /dev/zero; echo; echo last; sleep 60"
+    with launcher.start(["sh", "-c", script], role="server", metered=False) as process:
+        endless, last = lines(process, 2)
+    assert 0 < len(endless) <= 100_000
+    assert last == "last"
 
 
 def test_a_process_that_takes_lines_is_told_them(launcher: Launcher) -> None:

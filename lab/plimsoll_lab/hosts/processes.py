@@ -26,6 +26,12 @@ from plimsoll_lab.problem import StartError
 STDERR_KEPT = 4096
 """Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a
 flood to hurt."""
+STDOUT_KEPT = 64 * 2**20
+"""Bytes of a process's stdout that are kept until they are taken, from its end: a hundred times a
+summary with its histograms."""
+READ_MOST = 4 * 2**20
+"""Bytes of a pipe that are read at once: four times what a pipe holds at most (pipe(7)). So all is
+read of a process that has ended, and one that prints without end holds up nobody."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that forked it ends."""
 
@@ -48,13 +54,13 @@ class LocalProcess:
             self._meter = group.meter() if group is not None else ProcMeter(session=popen.pid)
         self.meter_source = self._meter.source if self._meter else None
         self._pidfd = os.pidfd_open(popen.pid)
-        self._kept: dict[int, bytes] = {}
+        self._kept: dict[int, bytearray] = {}
         self._open: dict[int, IO[bytes]] = {}
         for pipe in (popen.stdout, popen.stderr):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
                 self._open[pipe.fileno()] = pipe
-                self._kept[pipe.fileno()] = b""
+                self._kept[pipe.fileno()] = bytearray()
         self._stdout, self._stderr = self._kept
 
     def tell(self, line: str) -> None:
@@ -73,7 +79,10 @@ class LocalProcess:
     def take_lines(self) -> list[str]:
         """The whole lines it has printed to stdout since the last call."""
         self._read()
-        *lines, self._kept[self._stdout] = self._kept[self._stdout].split(b"\n")
+        kept = self._kept[self._stdout]
+        whole = kept.rfind(b"\n") + 1
+        lines = kept[:whole].split(b"\n")[:-1]
+        del kept[:whole]
         return [line.decode(errors="replace") for line in lines]
 
     def exit_code(self) -> int | None:
@@ -131,7 +140,9 @@ class LocalProcess:
 
     def _read(self) -> None:
         for number, pipe in list(self._open.items()):
-            while True:
+            kept, most = self._kept[number], STDERR_KEPT if number == self._stderr else STDOUT_KEPT
+            left = READ_MOST
+            while left > 0:
                 try:
                     chunk = os.read(number, 65536)
                 except BlockingIOError:
@@ -140,9 +151,9 @@ class LocalProcess:
                     del self._open[number]
                     pipe.close()
                     break
-                self._kept[number] += chunk
-                if number == self._stderr:
-                    self._kept[number] = self._kept[number][-STDERR_KEPT:]
+                kept += chunk
+                left -= len(chunk)
+                del kept[: max(0, len(kept) - most)]
 
 
 class Launcher:

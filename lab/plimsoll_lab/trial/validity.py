@@ -149,7 +149,10 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
 def _death(seen: Observation) -> str | None:
     if seen.server_exit is None:
         return None
-    return f"the server died during the trial: {ending(seen.server_exit, seen.server_stderr)}"
+    how = ending(seen.server_exit, seen.server_stderr)
+    # The first process of one that becomes a daemon ends at once, and well.
+    remedy = "; a server has to stay in the foreground" if seen.server_exit == 0 else ""
+    return f"the server died during the trial: {how}{remedy}"
 
 
 def _missing_summary(seen: Observation) -> str | None:
