@@ -248,6 +248,14 @@ fn a_rules_bandwidth_holds_for_all_its_connections_together() {
 }
 
 #[test]
+fn a_destination_is_checked_from_the_address_that_connections_come_from() {
+    let (server, address) = listener();
+    let _ruled = Ruled::new(&[address], "source = \"127.0.0.9\"\ncheck = { every = \"1h\" }");
+    let peer = accept(&server).peer_addr().expect("it is connected");
+    assert_eq!(peer.ip(), IpAddr::from([127, 0, 0, 9]));
+}
+
+#[test]
 fn a_destination_whose_checks_fail_gets_no_connection_until_they_succeed() {
     let (dead, moving) = listener();
     drop(dead);

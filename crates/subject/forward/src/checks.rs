@@ -3,6 +3,7 @@
 //! One thread asks all of them, none waiting for another. [`Health`] is pure.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -42,6 +43,8 @@ impl Health {
 /// One server that is asked.
 struct Probe {
     server: Arc<Server>,
+    /// The first of its rule's sources: from another address it may answer otherwise.
+    source: Option<IpAddr>,
     check: Check,
     listen: String,
     health: Health,
@@ -96,10 +99,15 @@ fn follow(former: Vec<Probe>, routes: &Routes, now: Instant) -> Vec<Probe> {
         for server in route.servers().iter() {
             let known = former.iter().position(|probe| Arc::ptr_eq(&probe.server, server));
             let listen = route.listen().to_string();
+            let source = match &server.target {
+                Target::Tcp(address) => route.rule.source.to(address.ip()).first().copied(),
+                Target::Unix(_) => None,
+            };
             probes.push(match known {
-                Some(place) => Probe { check, listen, ..former.swap_remove(place) },
+                Some(place) => Probe { check, source, listen, ..former.swap_remove(place) },
                 None => Probe {
                     server: Arc::clone(server),
+                    source,
                     check,
                     listen,
                     health: Health::default(),
@@ -123,7 +131,7 @@ fn ask(probe: &mut Probe, shared: &Shared, now: Instant) {
         None => {
             probe.due = now + probe.check.every;
             let socket = match &probe.server.target {
-                Target::Tcp(address) => net::connect(*address, None, net::Mode::Nonblocking),
+                Target::Tcp(address) => net::connect(*address, probe.source, net::Mode::Nonblocking),
                 Target::Unix(path) => unix::connect(path),
             };
             match socket {
