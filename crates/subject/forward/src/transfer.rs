@@ -1,26 +1,26 @@
 //! The moving of bytes in one direction: a read, and a write of what was read, until one side has
 //! to wait.
 //!
-//! A [`Channel`] holds what was read and not yet written, and is the only one to know where it is:
-//! in the outbox of the event loop, from which small messages of all connections go out together;
-//! in a buffer, where the sink did not take it; or in a pipe. A direction whose reads fill the room
-//! for a read several times in a row is spliced through a pipe from then on, and copied again when
-//! little comes at a time. A channel that holds no byte holds no buffer and no pipe. It must not
-//! decide what an end means: that is [`Relay`]'s.
+//! A [`Channel`] holds what was read and not yet written. A direction whose reads fill the room for
+//! a read several times in a row is spliced through a pipe from then on, and copied again when
+//! little comes at a time. It must not decide what an end means: that is [`Relay`]'s.
+
+mod channel;
 
 use std::io;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::net;
-use plimsoll_sys::pipe::Pipe;
 
 use crate::meter::Meter;
 use crate::outbox::READ_BYTES;
 use crate::pool::Pool;
 use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
+
+pub(crate) use channel::Channel;
+use channel::Held;
 
 /// One side's socket and what is known of it. Edge-triggered: a flag stays set until a call has
 /// found the opposite.
@@ -48,92 +48,6 @@ impl Endpoint {
     /// Whether more may be there to be read after a read of less than there was room for.
     fn may_hold_more(&self) -> bool {
         self.ended || self.urgent
-    }
-}
-
-/// What was read and not yet written, and where it is.
-#[derive(Debug, Default)]
-enum Held {
-    #[default]
-    Nothing,
-    /// It goes out with the messages of other connections when the round is over.
-    Outbox(Range<usize>),
-    Buffer {
-        bytes: Box<[u8]>,
-        place: Range<usize>,
-    },
-    Pipe {
-        pipe: Pipe,
-        bytes: usize,
-    },
-}
-
-impl Held {
-    fn length(&self) -> usize {
-        match self {
-            Held::Nothing => 0,
-            Held::Outbox(place) | Held::Buffer { place, .. } => place.len(),
-            Held::Pipe { bytes, .. } => *bytes,
-        }
-    }
-}
-
-/// What one direction of one connection holds between turns.
-#[derive(Debug, Default)]
-pub(crate) struct Channel {
-    held: Held,
-    /// Through a pipe, or by copying.
-    spliced: bool,
-    /// While copying, full reads in a row; while splicing, turns in a row that brought little.
-    streak: u8,
-}
-
-impl Channel {
-    /// Whether it goes through a pipe.
-    pub(crate) fn is_spliced(&self) -> bool {
-        self.spliced
-    }
-
-    /// Where in the outbox its message is, if it is there.
-    pub(crate) fn posted(&self) -> Option<Range<usize>> {
-        match &self.held {
-            Held::Outbox(place) => Some(place.clone()),
-            _ => None,
-        }
-    }
-
-    /// Whether it holds bytes that its sink has not taken.
-    pub(crate) fn is_holding(&self) -> bool {
-        self.held.length() > 0
-    }
-
-    /// Holds what was read, when it held nothing.
-    fn hold(&mut self, held: Held) {
-        debug_assert!(matches!(self.held, Held::Nothing), "a direction reads only when it holds nothing");
-        self.held = held;
-    }
-
-    /// Drops what it holds, and gives back where it was.
-    pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        match std::mem::take(&mut self.held) {
-            Held::Nothing | Held::Outbox(_) => {}
-            Held::Buffer { bytes, .. } => pool.give_buffer(bytes),
-            Held::Pipe { pipe, bytes: 0 } => pool.give_pipe(pipe),
-            // Nobody else may have the bytes that are left in it.
-            Held::Pipe { pipe, .. } => pool.discard_pipe(pipe),
-        }
-    }
-
-    /// The sink has taken so many bytes of what is held.
-    fn took(&mut self, taken: usize, pool: &mut Pool) {
-        match &mut self.held {
-            Held::Nothing => debug_assert_eq!(taken, 0),
-            Held::Outbox(place) | Held::Buffer { place, .. } => place.start += taken,
-            Held::Pipe { bytes, .. } => *bytes -= taken,
-        }
-        if self.held.length() == 0 {
-            self.clear(pool);
-        }
     }
 }
 
@@ -389,12 +303,6 @@ impl Transfer<'_> {
             // there.
             (self.sink.readable, self.sink.ended) = (true, true);
         }
-    }
-}
-
-impl From<(Box<[u8]>, usize)> for Held {
-    fn from((bytes, length): (Box<[u8]>, usize)) -> Held {
-        Held::Buffer { bytes, place: 0..length }
     }
 }
 
