@@ -1,8 +1,9 @@
 //! `forward.toml`. A key that is unknown, twice or of the wrong kind is refused with its place.
 
+mod values;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use plimsoll_measure::units;
 use toml::Spanned;
@@ -12,6 +13,7 @@ use super::{
     Access, Balance, Check, Fault, Limits, LogFormat, LogTarget, Network, Pattern, Place, Places, ProxyVersion, Quota,
     Rule, Sources, Table, mapping, reject_duplicates,
 };
+use values::{Key, Reader};
 
 /// Reads a whole file.
 pub fn read(text: &str) -> Result<Table, Fault> {
@@ -53,36 +55,7 @@ struct Defaults {
     source: Sources,
 }
 
-struct Key<'a> {
-    name: &'a str,
-    place: Place,
-}
-
-impl Key<'_> {
-    fn unknown(&self, known: &str) -> Fault {
-        Fault::new(self.place, format!("`{}` means nothing here; what does is {known}", self.name))
-    }
-}
-
-struct Reader<'a> {
-    places: Places<'a>,
-}
-
 impl<'a> Reader<'a> {
-    /// Keys and values in the order in which they stand.
-    fn pairs<'t>(&self, table: &'t DeTable<'a>) -> Vec<(Key<'t>, &'t Spanned<DeValue<'a>>)> {
-        let mut pairs: Vec<_> = table.iter().collect();
-        pairs.sort_by_key(|(key, _)| key.span().start);
-        pairs
-            .into_iter()
-            .map(|(key, value)| (Key { name: key.get_ref().as_ref(), place: self.places.at(key.span().start) }, value))
-            .collect()
-    }
-
-    fn fault(&self, value: &Spanned<DeValue<'_>>, what: impl Into<String>) -> Fault {
-        Fault::new(self.places.at(value.span().start), what)
-    }
-
     fn log(&self, value: &Spanned<DeValue<'a>>) -> Result<Option<LogTarget>, Fault> {
         let (mut path, mut format) = (None, LogFormat::default());
         for (key, value) in self.pairs(self.table(value, "[log]")?) {
@@ -147,15 +120,6 @@ impl<'a> Reader<'a> {
         };
         *limit = self.duration(value, key.name)?;
         Ok(true)
-    }
-
-    fn duration(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Duration, Fault> {
-        let duration = units::duration(self.string(value, name)?)
-            .map_err(|error| self.fault(value, format!("`{name}`: {error}")))?;
-        if duration < Duration::from_millis(1) {
-            return Err(self.fault(value, format!("`{name}` must be at least 1ms")));
-        }
-        Ok(duration)
     }
 
     fn rule(&self, key: &Key<'_>, value: &Spanned<DeValue<'a>>, defaults: &Defaults) -> Result<Vec<Rule>, Fault> {
@@ -242,11 +206,6 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn networks(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Vec<Network>, Fault> {
-        let network = |text: &str| Network::parse(text).map_err(|what| self.fault(value, format!("`{name}`: {what}")));
-        self.strings(value, name)?.into_iter().map(network).collect()
-    }
-
     fn check(&self, value: &Spanned<DeValue<'a>>) -> Result<Check, Fault> {
         let mut check = Check::default();
         for (key, value) in self.pairs(self.table(value, "check")?) {
@@ -303,49 +262,12 @@ impl<'a> Reader<'a> {
         }
         Ok(from)
     }
-
-    fn table<'t>(&self, value: &'t Spanned<DeValue<'a>>, name: &str) -> Result<&'t DeTable<'a>, Fault> {
-        value.get_ref().as_table().ok_or_else(|| self.fault(value, format!("{name} must be a table")))
-    }
-
-    fn string<'t>(&self, value: &'t Spanned<DeValue<'a>>, name: &str) -> Result<&'t str, Fault> {
-        let wrong = || self.fault(value, format!("`{name}` must be a string, not a {}", value.get_ref().type_str()));
-        value.get_ref().as_str().ok_or_else(wrong)
-    }
-
-    /// A string, or an array of them.
-    fn strings<'t>(&self, value: &'t Spanned<DeValue<'a>>, name: &str) -> Result<Vec<&'t str>, Fault> {
-        match value.get_ref() {
-            DeValue::Array(array) => array.iter().map(|value| self.string(value, name)).collect(),
-            _ => Ok(vec![self.string(value, name)?]),
-        }
-    }
-
-    fn addresses(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Sources, Fault> {
-        let address = |text: &str| {
-            text.parse()
-                .map_err(|_| self.fault(value, format!("`{name}`: `{text}` is not an IP address of this machine")))
-        };
-        self.strings(value, name)?.into_iter().map(address).collect()
-    }
-
-    /// A whole number above 0, or a string with a unit, such as "60k".
-    fn count(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<u64, Fault> {
-        let wrong = |what: &str| self.fault(value, format!("`{name}` must be a count of at least 1{what}"));
-        let count = match value.get_ref() {
-            DeValue::Integer(integer) => {
-                u64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| wrong(""))?
-            }
-            DeValue::String(text) => units::count(text).map_err(|error| wrong(&format!(": {error}")))?,
-            _ => return Err(wrong("")),
-        };
-        if count == 0 { Err(wrong("")) } else { Ok(count) }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_whole_file_is_read() {
