@@ -6,6 +6,7 @@ import pytest
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import LinkTotals, LoadSummary, read_output
+from plimsoll_lab.trial.events import events
 
 
 def test_what_a_program_prints_beyond_what_is_read_is_passed_over() -> None:
@@ -23,3 +24,9 @@ def test_an_emulators_counts_keep_their_names_without_the_ends_of_the_link() -> 
     told = {"links": [{"from": "h1", "to": "s1", "offered": 5, "dropped": 2}]}
     (way,) = read_output(LinkTotals, told, "the emulator").links
     assert (way.start, way.end, way.counts) == ("h1", "s1", {"offered": 5, "dropped": 2})
+
+
+def test_whatever_else_a_program_prints_is_passed_over() -> None:
+    printed = ["[" * 100_000, "null", "[1]", '"x"', "{", '{"event": 1e999}', '{"event": "ready"}']
+    assert events(printed)[-1] == {"event": "ready"}
+    assert len(events(printed)) == 2

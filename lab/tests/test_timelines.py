@@ -114,3 +114,26 @@ def test_a_sample_of_the_requests_favours_none(tmp_path: Path, monkeypatch: pyte
     # seed is fixed.
     assert len(tenths) == 10
     assert all(140 < int(str(count)) < 260 for (count,) in tenths), tenths
+
+
+def test_a_generator_that_answered_nothing_or_was_killed_in_a_line_leaves_whole_tables(tmp_path: Path) -> None:
+    heading = "time,connection,request,bytes,response_time_us,phase,outcome\n"
+    row = "11.000000,1,1,64,1000000.000,window,ok\n"
+    half = '{"second": 0, "unix_s": 1000.0, "phase": "window", "completed": 2}\n{"second": 1, "uni'
+    for name, logs, kept in (
+        ("empty", ("", ""), None),
+        ("nothing", (heading, heading), 0),
+        ("killed", (heading, heading + row + row[:13]), 1),
+    ):
+        run = tmp_path / name
+        (records := run / "records").mkdir(parents=True)
+        for number, text in enumerate(logs):
+            (records / f"load-{number}.request_log.csv").write_text(text)
+        (records / "load.timeseries.jsonl").write_text(half)
+        timelines.write_timelines(run, records, TRIAL)
+        assert ("load", "completed", 2.0) in {row[2:] for row in timelines.read_timeline(run, 3)}
+        table = run / "requests" / "0003.parquet"
+        assert table.exists() == (kept is not None)
+        if kept is not None:
+            assert ask(f"SELECT count(*) FROM '{table}'") == [(kept,)]
+            assert ask(f"SELECT typeof(time) FROM '{table}'") == [("DOUBLE",)] * kept

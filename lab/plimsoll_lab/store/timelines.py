@@ -10,6 +10,7 @@ that tells what became of each.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,16 @@ from plimsoll_lab.store.records import Json, TrialRecord
 REQUESTS_KEPT = 200_000
 """Requests of a trial that are kept; of more, so many are drawn, each as likely as any other."""
 DIGITS = 4
+LINE_MOST = 2**20
+"""Bytes of a line of a part's file, at most: a hundred times a line about one second."""
+REQUESTS: Mapping[str, str] = {
+    "time": "DOUBLE",
+    "connection": "BIGINT",
+    "request": "BIGINT",
+    "bytes": "BIGINT",
+    "response_time_us": "DOUBLE",
+}
+"""The numbers of a request log: one without a request does not show what they are."""
 CONNECTIONS: Mapping[str, str] = {
     "trial": "INTEGER",
     "part": "VARCHAR",
@@ -58,9 +69,11 @@ def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
     table is removed.
     """
     name = f"{trial.number:0{DIGITS}d}.parquet"
+    for file in (*records.glob("*.request_log.csv"), *records.glob("*.timeseries.jsonl")):
+        _end_with_a_line(file)
     _write_rows(run / "timelines" / name, list(_rows(records, trial)))
     logs = sorted(records.glob("*.request_log.csv"))
-    if logs:
+    if any(log.stat().st_size for log in logs):
         _write_requests(run / "requests" / name, logs, trial)
     told = sorted(records.glob("*.connections.jsonl"))
     if told:
@@ -69,6 +82,15 @@ def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
         file.unlink()
     if not any(records.iterdir()):
         shutil.rmtree(records)
+
+
+def _end_with_a_line(file: Path) -> None:
+    """Cut off the line that a killed process was writing."""
+    with file.open("rb+") as lines:
+        size = lines.seek(0, os.SEEK_END)
+        start = max(0, size - LINE_MOST)
+        lines.seek(start)
+        lines.truncate(start + lines.read().rfind(b"\n") + 1)
 
 
 def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
@@ -201,8 +223,9 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
     import duckdb  # noqa: PLC0415
 
     path.parent.mkdir(exist_ok=True)
-    files = ", ".join(f"'{_quoted(log)}'" for log in logs)
-    opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true)"
+    files = ", ".join(f"'{_quoted(log)}'" for log in logs if log.stat().st_size)
+    kinds = ", ".join(f"{name}: '{kind}'" for name, kind in REQUESTS.items())
+    opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true, types = {{{kinds}}})"
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
         database.execute(_UP)

@@ -17,7 +17,7 @@ def events(lines: list[str]) -> list[Json]:
     for line in lines:
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # brackets within brackets, a thousand deep
             continue
         if isinstance(event, dict):
             found.append(event)
