@@ -20,7 +20,8 @@ TIMES = " * "
 SCALES = {"s": (1e3, "ms"), "B": (2.0**-10, "KiB"), "bit/s": (1e-6, "Mbit/s"), "bit": (1e-3, "kbit"), "": (1.0, "")}
 """Of each unit, what a value is multiplied by for its axis, and the axis's words."""
 LOGARITHMIC_FROM = 8.0
-"""An axis whose ends lie farther apart is logarithmic."""
+"""An axis whose ends lie farther apart is logarithmic: on a linear one nothing is told apart near
+the lower end."""
 PANELS_MOST = 8
 """More settings of a second axis than this are joined by their lines alone."""
 

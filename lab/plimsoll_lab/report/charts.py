@@ -13,7 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis.as_stated import changes_at
-from plimsoll_lab.report.chart_axis import ChartAxis, chart_axes, colour_by_rest, columns, is_drawn_over, panels, x_axis
+from plimsoll_lab.report.chart_axis import (
+    LOGARITHMIC_FROM,
+    ChartAxis,
+    chart_axes,
+    colour_by_rest,
+    columns,
+    is_drawn_over,
+    panels,
+    x_axis,
+)
 from plimsoll_lab.report.encoding import (
     LOGARITHMIC,
     SMALL,
@@ -46,8 +55,6 @@ CARDS = (
 """Figures that get a card, in this order, and after them whatever else the verdict looks at."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """A name, not an address that anything loads."""
-SPREAD = 8.0
-"""Contenders that lie farther apart than this are told apart on a logarithmic scale only."""
 PANEL_STEP = 23
 """Pixels a contender: room for its dots and for its name at a slant."""
 
@@ -83,7 +90,7 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
         # A search tries loads where they tell most, seldom the same for two contenders.
         if layout.compare is not None and run.search is None:
-            spec = _side_by_side(figure, layout, logarithmic=_spread(summary, name, layout) > SPREAD)
+            spec = _side_by_side(figure, layout, logarithmic=_spread(summary, name, layout) > LOGARITHMIC_FROM)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
