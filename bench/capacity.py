@@ -105,26 +105,19 @@ def serve(name: str, port: int) -> None:
         configuration = home / "nginx.conf"
         configuration.write_text(NGINX.format(home=home, port=port, root=WWW))
         program = shutil.which("nginx") or "nginx"
-        os.execv(program, [program, "-p", str(home), "-c", str(configuration)])  # noqa: S606 - the server itself is to be the process
+        _become(program, "-p", str(home), "-c", str(configuration))
     if name == "python":
         script = str(ROOT / "bench" / "bare" / "python_server.py")
-        os.execv(sys.executable, [sys.executable, script, str(port), str(WWW)])  # noqa: S606 - the server itself is to be the process
+        _become(sys.executable, script, str(port), str(WWW))
     if name not in MODELS:
         raise BenchError(f"no server is called {name}; there are {', '.join(SERVERS)}")
     workers = [] if name in {"threads", "fork"} else ["--workers", "1"]
-    command = [
-        PLIMSOLL,
-        "serve",
-        "http",
-        "--model",
-        name,
-        "--root",
-        str(WWW),
-        "--listen",
-        f"127.0.0.1:{port}",
-        *workers,
-    ]
-    os.execv(PLIMSOLL, command)  # noqa: S606 - the server itself is to be the process
+    listen = f"127.0.0.1:{port}"
+    _become(PLIMSOLL, "serve", "http", "--model", name, "--root", str(WWW), "--listen", listen, *workers)
+
+
+def _become(program: str, *arguments: str) -> NoReturn:
+    os.execv(program, [program, *arguments])  # noqa: S606 - a signal for the process is one for the server
 
 
 if __name__ == "__main__":

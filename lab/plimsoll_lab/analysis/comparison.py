@@ -185,7 +185,7 @@ def environment_differences(a: EnvironmentRecord, b: EnvironmentRecord) -> list[
 def _alike(name: str, a: object, b: object) -> bool:
     if name == "memory" and isinstance(a, str) and isinstance(b, str):
         sizes = [int(match[0]) for text in (a, b) if (match := re.match(r"\d+", text))]
-        return len(sizes) == 2 and abs(sizes[0] - sizes[1]) <= MEMORY_TOLERATED * max(sizes)  # noqa: PLR2004
+        return len(sizes) == 2 and abs(sizes[0] - sizes[1]) <= MEMORY_TOLERATED * max(sizes)  # noqa: PLR2004 - a pair
     return a == b
 
 

@@ -83,6 +83,8 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
     allowed = " ".join(f"'sha256-{_digest(each)}'" for each in (engine, script))
     specs = [{"name": name, "spec": spec} for name, spec in drawn.specs.items()]
     embedded = {"rows": drawn.rows, "charts": specs}
+    # `<` could end the element it stands in; JSON may write it otherwise.
+    data = json.dumps(embedded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return render(
         "page.html",
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
@@ -94,8 +96,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         contenders=layout.contenders,
         opening=opening,
         sections=_sections(run, summary, made, drawn, stills),
-        # `<` could end the element it stands in; JSON may write it otherwise.
-        data=Markup(json.dumps(embedded, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
+        data=Markup(data),  # noqa: S704 - see above
         engine=Markup(engine),  # noqa: S704 - the renderer's own bundle
         script=Markup(script),  # noqa: S704 - ours
     )

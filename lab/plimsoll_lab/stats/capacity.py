@@ -329,7 +329,7 @@ def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None
     load; the residuals say how far it moves without. A trial weighs as much as it is long, as the
     variance of a mean falls with its length. Infinite where the line does not rise beyond doubt.
     """
-    if len(readings) < READINGS or len({load for load, _, _ in readings}) < 2:  # noqa: PLR2004 - of a line
+    if len(readings) < READINGS or len({load for load, _, _ in readings}) < 2:  # noqa: PLR2004 - a line needs two
         return None
     loads, lengths_s, excess = np.array(readings, dtype=np.float64).T
     weights = lengths_s / length_s

@@ -73,7 +73,11 @@ def _link(raw: object, shape: Table) -> Link:
     table = as_table(raw, refusal="[[network.link]]: not a table; write [[network.link]] and its settings below")
     refuse_unknown(table, (*NETWORK_LINK, *LINK), "[[network.link]]")
     ends = table.get("ends")
-    if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):  # noqa: PLR2004 - a link has two
+    if (
+        not isinstance(ends, list)
+        or len(ends) != 2  # noqa: PLR2004 - a link has two
+        or not all(isinstance(end, str) for end in ends)
+    ):
         raise SuiteError(f'[[network.link]] ends: {ends!r} is not a pair; write ends = ["h1", "s1"]')
     where = f"[[network.link]] {ends[0]} - {ends[1]}:"
     own = read_shape({**shape, **{key: value for key, value in table.items() if key in LINK}}, where=where)

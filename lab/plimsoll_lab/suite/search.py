@@ -79,7 +79,7 @@ def check_search(
 
 def _range(table: _Table) -> tuple[int, int]:
     given = table.values.get("range")
-    if not isinstance(given, list) or len(given) != 2 or any(isinstance(end, bool) for end in given):  # noqa: PLR2004
+    if not isinstance(given, list) or len(given) != 2 or any(isinstance(end, bool) for end in given):  # noqa: PLR2004 - a pair
         raise table.refuse("range", f"{given!r} is no pair of loads; write [100, 60000]")
     try:
         lowest, highest = (units.count(end if isinstance(end, int) else str(end)) for end in given)

@@ -150,7 +150,8 @@ def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: flo
 def _reachable(address: str, host: Host) -> str:
     """Where others reach a part that listens on all of its host's addresses."""
     name, _, port = address.rpartition(":")
-    return f"{host.addresses[0]}:{port}" if name in {"0.0.0.0", "[::]", "*"} else address  # noqa: S104 - read, not bound
+    everywhere = {"0.0.0.0", "[::]", "*"}  # noqa: S104 - read, not bound
+    return f"{host.addresses[0]}:{port}" if name in everywhere else address
 
 
 def ended_role(parts: Mapping[str, Part]) -> str | None:

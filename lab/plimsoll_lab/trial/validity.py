@@ -300,7 +300,7 @@ def _unstable(seen: Observation) -> list[ResultWarning]:
         for first, last in ((samples[0], samples[middle]), (samples[middle], samples[-1]))
         if last.at_s > first.at_s
     ]
-    if len(halves) < 2 or max(halves) < LEAST_CORES or max(halves) < UNSTABLE * min(halves):  # noqa: PLR2004
+    if len(halves) < 2 or max(halves) < LEAST_CORES or max(halves) < UNSTABLE * min(halves):  # noqa: PLR2004 - a pair
         return []
     return [
         ResultWarning(

@@ -75,7 +75,7 @@ def live(folder: RunFolder) -> str:
         "trials": len(run.trials),
     }
     # `<` could end the element it stands in; JSON may write it otherwise.
-    data = Markup(json.dumps(known).replace("<", "\\u003c"))  # noqa: S704
+    data = Markup(json.dumps(known).replace("<", "\\u003c"))  # noqa: S704 - see above
     done = [each for each in tail(found) if each["event"] == "trial"]
     return _TEMPLATES.get_template("live.html").render(
         number=int(folder.path.name),
