@@ -154,7 +154,8 @@ def test_a_point_that_is_told_from_no_other_is_no_point() -> None:
 
 
 def test_one_repetition_tells_nothing() -> None:
-    assert judged(CLAIMED, values={0: [10.0], 1: [20.0]}).outcome == "cannot be told"
+    told = judged(CLAIMED, values={0: [10.0], 1: [20.0]})
+    assert (told.outcome, told.reason) == ("cannot be told", "one block has no interval; 1 of 5 blocks tell it")
 
 
 @pytest.mark.parametrize("zero", [0, 1])

@@ -47,7 +47,7 @@ class _Told:
 Series = Mapping[int, _Told]
 """A figure by block."""
 
-ONCE = "one repetition has no interval"
+ONCE = "one block has no interval"
 HELD = "server.peak_connections"
 """The one figure that a server's own limit decides, so that it counts where the limit was met."""
 NO_FIGURE = "no trial of this point has the figure"
@@ -121,7 +121,9 @@ def _judge(
         UNTOLD: paths_off or none or "the interval reaches beyond the claimed range",
     }
     told = len(set.intersection(*(set(each) for each in series)))
-    some = f"; {told} of {run.settings.repeat} blocks tell it" if interval and told < run.settings.repeat else ""
+    some = (
+        f"; {told} of {run.settings.repeat} blocks tell it" if value is not None and told < run.settings.repeat else ""
+    )
     return _answer(claim, outcome, value, interval, reasons[outcome] + some)
 
 
