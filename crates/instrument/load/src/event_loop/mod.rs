@@ -7,6 +7,7 @@
 //! Calls go one way: [`turn`](EventLoop::turn) drives [`pacing`] (when requests begin and end),
 //! which drives [`opening`] (a connection's life), and both use [`exchange`] (bytes of one
 //! request). What goes the other way waits in a queue for the same turn: `established`, `freed`.
+//! Between two turns it waits for events or for the next instant ([`timing`]).
 
 mod boundary;
 mod epoll;
@@ -16,6 +17,7 @@ mod pacing;
 mod pool;
 mod rest;
 mod sockets;
+mod timing;
 mod uring;
 
 pub(crate) use epoll::Epoll;
@@ -29,7 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::{Timer, Wheel};
 use plimsoll_reactor::worker_group::{LoopHandle, Phase};
@@ -43,7 +44,7 @@ use crate::protocol::Protocol;
 use crate::record::{self, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
-use crate::shared::{Counted, ETIMEDOUT, Shared, Usage, pin};
+use crate::shared::{Counted, Shared, Usage, pin};
 use rest::{Rest, WallClock, wall_time};
 use sockets::{EVENT_BATCH, WAKE};
 
@@ -302,74 +303,6 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if event.readable {
             self.receive(key, event.ended);
         }
-    }
-
-    /// A connection's timer has fired; it may be early, as a deadline that moves away does not move
-    /// its timer.
-    fn fire(&mut self, key: Key) {
-        let now = self.now();
-        let timeout = self.timeout_ns();
-        let Some(connection) = self.slab.get_mut(key) else { return };
-        connection.timer = None;
-        let deadline = match connection.state {
-            State::Idle | State::Finished => return,
-            State::Resting | State::Due => connection.intended,
-            State::Connecting | State::Greeting if !connection.carries => connection.sent.saturating_add(timeout),
-            State::Connecting | State::Greeting | State::Busy => connection.intended.saturating_add(timeout),
-        };
-        if now < deadline {
-            return self.set_timer(key, deadline);
-        }
-        match connection.state {
-            State::Idle | State::Finished => {}
-            State::Resting => self.return_to_service(key, now),
-            State::Connecting | State::Greeting => self.attempt_failed(key, ETIMEDOUT),
-            State::Due => self.due.push_back(key),
-            State::Busy => self.lose(key, Cause::Timeout),
-        }
-    }
-
-    /// Makes sure that the connection's timer fires at `deadline` or before.
-    fn set_timer(&mut self, key: Key, deadline: u64) {
-        let Some(connection) = self.slab.get_mut(key) else { return };
-        if let Some(timer) = connection.timer {
-            if connection.timer_at <= deadline {
-                return;
-            }
-            self.wheel.cancel(timer);
-        }
-        connection.timer = Some(self.wheel.set(self.shared.control.instant(deadline), key.to_raw()));
-        connection.timer_at = deadline;
-    }
-
-    /// How long to wait for events: not at all while something is left to do here; and whether the
-    /// wait is cut short by `--spin`, so that the loop polls.
-    fn timeout(&self, now: u64, dispatch: Option<u64>) -> (Option<Duration>, bool) {
-        let work =
-            !(self.due.is_empty() && self.unread.is_empty() && self.established.is_empty() && self.freed.is_empty());
-        if work || self.may_open(now) {
-            return (Some(Duration::ZERO), false);
-        }
-        let control = &self.shared.control;
-        let until = |at: u64| Duration::from_nanos(at.saturating_sub(now));
-        let phase = self.ledger.phase();
-        let close = if phase == record::Phase::Drain { None } else { control.closes.get().map(until) };
-        let opening = self.next_opening().map(until);
-        let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
-        let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
-        let timer = self.wheel.wait(control.instant(now));
-        // An open loop's timers are time-outs alone, for which nobody has to be in time.
-        let (timer, due) = if self.shared.config.pace.is_open() { (timer, dispatch.map(until)) } else { (None, timer) };
-        let second = self.ledger.next_record().map(until);
-        let wake = [close, opening, gate, window, timer, second].into_iter().flatten().min();
-        let early = due.map(|wait| wait.saturating_sub(self.shared.config.spin));
-        let polls = early.is_some_and(|wait| wait.is_zero()) && due.is_some_and(|wait| !wait.is_zero());
-        (wake.into_iter().chain(early).min(), polls)
-    }
-
-    /// Whether answers may wait until a request is due next: the kernel notes when they come.
-    fn may_rest(&self, time: Duration) -> bool {
-        S::RESTS && self.pending == 0 && self.rest.allows(time)
     }
 
     /// A request or a connect of this connection goes to the kernel. `possible` is when the request
