@@ -3,9 +3,9 @@
 //!
 //! [`config`] reads what is asked for. The emulation itself is pure: [`queue`] (one direction of
 //! one link), `switch` (who is where) and [`network`] (all of them, joined) take the time as an
-//! argument and touch no device. [`run`] moves frames between them and TAP devices. [`kernel`] says
-//! how the kernel would make the same network. Nothing here knows namespaces, addresses or what the
-//! frames carry.
+//! argument and touch no device. [`run`] moves frames between them and TAP devices, and tells of
+//! them in a [`report`]. [`kernel`] says how the kernel would make the same network. Nothing here
+//! knows namespaces, addresses or what the frames carry.
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -14,5 +14,6 @@ pub mod frame;
 pub mod kernel;
 pub mod network;
 pub mod queue;
+pub mod report;
 pub mod run;
 mod switch;
