@@ -13,7 +13,7 @@ from plimsoll_lab.trial.window import Window
 
 SETTLED_S = 0.12
 """The emulator tells of a disturbance a tenth of a second after its end
-(crates/instrument/link/src/run.rs), and of what the kernel's links lose within 20 ms."""
+(crates/instrument/link/src/report.rs), and of what the kernel's links lose within 20 ms."""
 TELLS_WITHIN_S = 30.0
 """Against hanging: it tells its counts several times a second."""
 COUNTS = (
