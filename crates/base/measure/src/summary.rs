@@ -97,7 +97,7 @@ pub struct Summary {
     /// Actual send minus the later of intended start and connection free: the generator's doing.
     pub schedule_lag_us: TimesSummary,
     /// By how much a response time may be too long for the generator's own work: from the return of
-    /// the wait that reported an answer until its time was taken. None where the kernel took it.
+    /// the wait that reported an answer until its time was taken. Empty where the kernel took it.
     pub receive_lag_us: TimesSummary,
     /// Request sent to last byte, where the protocol tells them apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,8 @@ use plimsoll_sys::event::Event;
 /// An instant that has not been set yet.
 const NEVER: u64 = u64::MAX;
 
-/// An instant of the run, in nanoseconds from its origin, set once by the coordinator.
+/// An instant of the run, in nanoseconds from its origin, set by the coordinator; anew where a
+/// signal, or the end of all work, comes before it.
 #[derive(Debug)]
 pub(crate) struct Moment(AtomicU64);
 

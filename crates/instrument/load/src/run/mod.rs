@@ -83,7 +83,7 @@ pub trait Observer {
     fn window_opened(&mut self, at: SystemTime);
     /// The window has closed.
     fn window_closed(&mut self, at: SystemTime);
-    /// Where things stand, four times a second.
+    /// Where things stand, at least four times a second.
     fn progress(&mut self, progress: &Progress);
 }
 

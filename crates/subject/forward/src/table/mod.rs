@@ -64,7 +64,8 @@ pub struct Rule {
     pub limits: Limits,
     /// How much may go through it.
     pub quota: Quota,
-    /// Local addresses to connect from, in turn; none: the kernel chooses.
+    /// Local addresses to connect from, in turn; none: the kernel chooses, and where its ports to a
+    /// loopback address would run out, several of loopback have their turn.
     pub source: Sources,
     /// Who may connect: whom each of these admits.
     pub access: Vec<Access>,
@@ -110,7 +111,8 @@ pub struct Quota {
     pub bandwidth: Option<u64>,
 }
 
-/// How a destination is asked whether it is there: by a connection.
+/// How a destination is asked whether it is there: by a connection, from the first of the rule's
+/// sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
     /// From one question to the next.
@@ -198,9 +200,9 @@ pub struct Limits {
     /// From accepting a connection until a destination has taken it. Each attempt has an equal
     /// share of what is left.
     pub connect: Duration,
-    /// Without a byte in either direction.
+    /// Without a byte in either direction, and without one that a side acknowledges.
     pub idle: Duration,
-    /// Without a byte in the one direction that is left when the other has ended.
+    /// The same in the one direction that is left when the other has ended.
     pub half_close: Duration,
     /// Without a byte that a side acknowledges while bytes wait for it.
     pub send: Duration,
