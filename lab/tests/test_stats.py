@@ -134,6 +134,18 @@ def test_noise_shows_nothing() -> None:
     assert verdict.call == "not shown"
 
 
+def test_values_that_repeat_end_in_no_bound_and_not_in_an_overflow() -> None:
+    """Of a figure that is one of two numbers, some pattern of signs leaves no deviation at all."""
+    values = {
+        "a": dict.fromkeys(range(6), 1000.0),
+        "b": {block: 950.0 * (1 + (-1) ** block / 200) for block in range(6)},
+    }
+    asked = FigureComparison(figure="x", better="higher", at={}, contenders=values)
+    [verdict] = decide([asked], margin=0.05, seed=1)
+    assert (verdict.call, verdict.ratio_ci95) == ("not shown", None)
+    assert verdict.ratio == pytest.approx(1 / 0.95, rel=1e-3)
+
+
 def test_too_few_blocks_never_say_better() -> None:
     [verdict] = decide([comparison({"a": 1, "b": 3}, noise=0.01, blocks=5, seed=4)], margin=0.05, seed=1)
     assert verdict.call == "not shown"

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from plimsoll_lab.stats.resampling import (
+    LARGEST_LOG,
     LEAST_BLOCKS,
     SAME,
     Array,
@@ -316,7 +317,3 @@ def _place(name: str, against: Sequence[Pair]) -> RankedContender:
 
 def _exp(log: float) -> float:
     return math.exp(log) if log < LARGEST_LOG else math.inf
-
-
-LARGEST_LOG = 700.0
-"""A ratio beyond this overflows, and says no more than that nothing is known."""

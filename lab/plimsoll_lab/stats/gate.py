@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from plimsoll_lab.stats.best import Value
-from plimsoll_lab.stats.resampling import EXACT_UP_TO, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
+from plimsoll_lab.stats.resampling import EXACT_UP_TO, LARGEST_LOG, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
 
 Array = NDArray[np.float64]
 Outcome = Literal["pass", "worse", "undecided"]
@@ -163,11 +163,14 @@ def _loss(comparison: BaselineComparison, logs: tuple[Array, Array, Array], crit
 
 
 def _bound(comparison: BaselineComparison, logs: Array, p: float) -> float | None:
-    """The quantile p of the mean loss; None where a block bounds it on no side."""
+    """The quantile p of the mean loss; None where a block bounds it on no side, or where it lies
+    beyond all numbers: values that repeat leave resamples without any deviation.
+    """
     if not np.isfinite(logs).all():
         return None
     error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return _part(float(logs.mean()) + error * float(special.stdtrit(len(logs) - 1, p)), comparison)
+    quantile = float(logs.mean()) + error * float(special.stdtrit(len(logs) - 1, p))
+    return _part(quantile, comparison) if abs(quantile) < LARGEST_LOG else None
 
 
 def _part(log: float, comparison: BaselineComparison) -> float:

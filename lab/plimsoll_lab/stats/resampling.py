@@ -24,6 +24,8 @@ LEAST_BLOCKS = 6
 """Five blocks have 16 patterns of signs, so that no outcome is rarer than 5 %; six have 32."""
 SAME = 1e-12
 """Log ratios closer than this differ by rounding alone."""
+LARGEST_LOG = 700.0
+"""A ratio beyond this overflows, and says no more than that nothing is known."""
 CHUNK = 256
 """Pairs resampled at once: 9,999 patterns of them take 20 MB."""
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, RankedContender, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor
+from plimsoll_lab.stats.resampling import LARGEST_LOG
 from plimsoll_lab.stats.results import Call
 
 
@@ -130,8 +131,8 @@ def _leaders(ranking: Ranking) -> tuple[str | None, str | None, Pair | None]:
 
 
 def _interval(pair: Pair, sign: int) -> Interval | None:
-    ends = sorted((sign * pair.low, sign * pair.high))
-    return None if not all(map(math.isfinite, ends)) else (math.exp(ends[0]), math.exp(ends[1]))
+    low, high = sorted((sign * pair.low, sign * pair.high))
+    return (math.exp(low), math.exp(high)) if max(abs(low), abs(high)) < LARGEST_LOG else None
 
 
 def _within(pair: Pair, margin: float) -> bool:
