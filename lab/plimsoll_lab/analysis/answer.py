@@ -127,20 +127,16 @@ def _alike(verdict: VerdictRecord, names: Sequence[str], evidence: Evidence, *, 
     if verdict.best_within is None:
         return " and cannot be distinguished"
     within = max([verdict.best_within, *(each for each in reaches if each is not None)])
-    if within < 2:  # noqa: PLR2004 - twice as much is no longer said in percent
-        apart = f"they differ by at most {math.ceil((within - 1) * 1000) / 10:g} %"
-    else:
-        apart = f"one may be up to {math.ceil(within * 10) / 10:g} times another"
+    apart = formatting.at_most_apart(within)
+    apart = f"they differ by at most {apart}" if within < formatting.TWICE else f"one may be up to {apart} another"
     if within <= 1 + evidence.margin:
         return f" and are equivalent ({apart})"
     return f" and cannot be distinguished: {apart}" if alone else f" ({apart})"
 
 
 def _at_least(other: OtherRecord) -> str:
-    """`1.4 times`, rounded down so that it holds."""
-    ratio = other.at_least
-    digits = 1 if ratio >= 1.1 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - until it says more than 1
-    return f"{math.floor(ratio * 10**digits) / 10**digits:.{digits}f} times"
+    """`1.39 times`, as in the table."""
+    return f"{formatting.at_least(other.at_least)} times"
 
 
 def _at_most(other: OtherRecord) -> str:

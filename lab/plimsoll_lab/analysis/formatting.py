@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from plimsoll_lab.stats.reasons import reasons_once
 from plimsoll_lab.store.run_record import NOT_TOLD
 from plimsoll_lab.store.summary_record import VerdictRecord
 
@@ -90,13 +91,43 @@ def _one(key: str) -> str:
     return key.removesuffix("es") if key.endswith("sses") else key.removesuffix("s")
 
 
+TWICE = 2.0
+"""From here on a ratio is no longer said in percent, and has fewer decimals."""
+
+
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
-    """`0.94x [0.92, 0.97]`."""
+    """`0.940x [0.920, 0.970]`; beyond twice as much, three figures."""
     if value is None:
         return "-"
     if interval is None:
-        return f"{value:.3f}x"
-    return f"{value:.3f}x [{interval[0]:.3f}, {interval[1]:.3f}]"
+        return f"{_times(value)}x"
+    return f"{_times(value)}x [{_times(interval[0])}, {_times(interval[1])}]"
+
+
+def _times(value: float) -> str:
+    return f"{value:.3f}" if value < TWICE else significant(value)
+
+
+def at_least(ratio: float) -> str:
+    """`1.39`, `22.3`: a lower bound, rounded down so that it holds; never 1 where it is more."""
+    digits = 1 if ratio >= 10 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - three figures, or what it says beyond 1
+    return f"{_down(ratio * 10**digits) / 10**digits:,.{digits}f}"
+
+
+def at_most_apart(ratio: float) -> str:
+    """`24.6 %`, `3.4 times`: by how much several may differ, rounded up so that it holds."""
+    if ratio < TWICE:
+        return f"{_up((ratio - 1) * 1000) / 10:g} %"
+    return f"{_up(ratio * 10) / 10:,g} times" if ratio < 100 else f"{_up(ratio):,} times"  # noqa: PLR2004 - three figures
+
+
+def _down(value: float) -> int:
+    """The whole number below, where the last bit of a float is none."""
+    return math.floor(round(value, 6))
+
+
+def _up(value: float) -> int:
+    return math.ceil(round(value, 6))
 
 
 def best(verdict: VerdictRecord) -> str:
@@ -104,12 +135,17 @@ def best(verdict: VerdictRecord) -> str:
     names = ", ".join(verdict.best)
     if len(verdict.best) < 2 or verdict.best_within is None:  # noqa: PLR2004 - one differs from nobody
         return names
-    return f"{names} ({(verdict.best_within - 1) * 100:.3g} %)"
+    return f"{names} ({at_most_apart(verdict.best_within)})"
 
 
 def others(verdict: VerdictRecord) -> str:
     """Those that are worse and at least how many times: `threads 1.41, fork 3.32`."""
-    return ", ".join(f"{each.name} {math.floor(each.at_least * 100) / 100:.2f}" for each in verdict.others)
+    return ", ".join(f"{each.name} {at_least(each.at_least)}" for each in verdict.others)
+
+
+def unranked(verdict: VerdictRecord) -> str:
+    """Those that were measured and not compared, and why: `threads, fork: 4 valid blocks`."""
+    return reasons_once(verdict.unranked)
 
 
 def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:

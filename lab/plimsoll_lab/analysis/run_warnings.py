@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting, network
+from plimsoll_lab.analysis.family import fell_behind
 from plimsoll_lab.stats.best import can_say_anything
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.stats.results import Control
@@ -143,6 +144,9 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     if spoilt:
         places = "; ".join(_words(point.point) for point in spoilt)
         message = f"{len(spoilt)} of {len(points)} points have no result: the generator or the machine was the limit"
+        numbers = {point.number for point in spoilt}
+        if any(fell_behind(trial) for trial in trials if trial.point in numbers):
+            message += ", so verdicts take their rates as lower bounds and what the server used as it is"
         warnings.append(_warning("no_result", f"{message}: {places}", "a quieter or larger machine, or a lighter load"))
     left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
     if not left_out:
@@ -167,4 +171,4 @@ def _warning(code: str, message: str, remedy: str) -> ResultWarning:
 
 
 def _words(setting: Mapping[str, object]) -> str:
-    return ", ".join(f"{path}={formatting.value(value)}" for path, value in setting.items())
+    return formatting.setting(setting) if setting else ""

@@ -51,7 +51,9 @@ def _cell(score: ScoreRecord | None, unit: str) -> Cell:
         return Cell(text=text, detail=within)
     ratio = formatting.ratio(score.margin, score.margin_ci95)
     badge, tone = ("best", "better") if score.best else ("level", "equivalent") if score.level else ("", "")
-    return Cell(text=text, detail=f"{within} {ratio} the best".strip(), badge=badge, tone=tone)
+    # Of the best itself the ratio without an interval says nothing.
+    told = "" if ratio == "1.000x" else f"{ratio} the best"
+    return Cell(text=text, detail=f"{within} {told}".strip(), badge=badge, tone=tone)
 
 
 def controls_fold(controls: Sequence[ControlRecord], run: RunRecord) -> list[Part]:

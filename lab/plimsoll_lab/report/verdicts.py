@@ -33,5 +33,13 @@ def _row(verdict: VerdictRecord, layout: MatrixLayout, run: RunRecord) -> Row:
         Cell(text=figure.label, detail=f"{figure.better} is better", heading=True),
         Cell(text=formatting.best(verdict) or "-", mark=mark),
         Cell(text=formatting.others(verdict) or "-"),
-        Cell(text="", badge=call, tone=call.replace(" ", "-"), detail=verdict.reason),
+        Cell(text="", badge=call, tone=call.replace(" ", "-"), detail="; ".join(_reasons(verdict))),
     )
+
+
+def _reasons(verdict: VerdictRecord) -> list[str]:
+    """Why the verdict is what it is, and why contenders with figures are not in it."""
+    told = formatting.unranked(verdict)
+    if not told or told in verdict.reason or set(verdict.unranked.values()) == {verdict.reason}:
+        return [verdict.reason]
+    return [verdict.reason, f"not compared: {told}"]

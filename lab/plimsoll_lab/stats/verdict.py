@@ -16,6 +16,7 @@ import numpy as np
 
 from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, RankedContender, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor
+from plimsoll_lab.stats.reasons import reasons_once
 from plimsoll_lab.stats.resampling import LARGEST_LOG
 from plimsoll_lab.stats.results import Call
 
@@ -159,7 +160,7 @@ def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | Non
         return "better", f"every other contender's interval against {ranking.best[0]} excludes 1"
     if _within(pair, margin):
         return "equivalent", f"the interval lies within {margin:.0%}"
-    return "not shown", f"{len(ranking.best)} contenders cannot be distinguished from the best"
+    return "not shown", f"{len(ranking.best)} contenders may be best, and cannot be distinguished"
 
 
 def _no_pair(ranking: Ranking) -> tuple[Call, str]:
@@ -168,7 +169,7 @@ def _no_pair(ranking: Ranking) -> tuple[Call, str]:
         return "not shown", comparison.obstacle
     if len(ranking.places) > 1:
         return "not shown", "no contender is ahead of every other in the blocks that both have"
-    short = "; ".join(f"{name}: {reason}" for name, reason in ranking.unranked.items())
+    short = reasons_once(ranking.unranked)
     if ranking.places:
         absent = f"{', '.join(comparison.absent)} stopped before" if comparison.absent else ""
         others = "; ".join(each for each in (absent, short) if each)

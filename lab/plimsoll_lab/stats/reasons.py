@@ -1,0 +1,13 @@
+"""Reasons in words, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def reasons_once(told: Mapping[str, str]) -> str:
+    """Why some could not be compared, each reason once: `a, b: 4 valid blocks; c: no result`."""
+    alike: dict[str, list[str]] = {}
+    for name, reason in told.items():
+        alike.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in alike.items())
