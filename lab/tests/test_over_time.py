@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from made_records import stored_run
+from markupsafe import Markup
 
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.summary import summarise_run
@@ -15,6 +16,7 @@ from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.series import chosen, series_table
 from plimsoll_lab.report.timelines import PANELS, section, timeline_charts
+from plimsoll_lab.report.view import Text
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import MeasuredLoadRecord, Sample
 from plimsoll_lab.store.timelines import write_timelines
@@ -37,7 +39,8 @@ def folder(tmp_path: Path) -> RunFolder:
         lines = [second(0, 50, "warm_up"), second(0, 60), second(1, 100), second(2, 45, failed=5)]
         (records / "load.timeseries.jsonl").write_text("".join(lines))
         samples = tuple(Sample(at_s=at / 2, cpu_s=at * 0.25, memory_bytes=2**20) for at in range(5))
-        states = [{"at_s": float(at), "hosts": {"local": {"established": 20}}} for at in range(3)]
+        # As the window closes, the generator closes its connections.
+        states = [{"at_s": float(at), "hosts": {"local": {"established": 20 if at < 2 else 3}}} for at in range(3)]
         load: MeasuredLoadRecord = {"summary": {"intended_rate": 110.0, "window": {"opened_unix_s": 1000.5}}}
         timed = replace(trial, samples=samples, load=load, hosts={"timeline": states})
         made.write_trial(timed)
@@ -57,7 +60,7 @@ def test_a_rate_counts_only_the_part_of_a_second_that_lies_in_its_phase(folder: 
     assert epoll.series["completed"] == [(-0.25, 100.0), (0.25, 120.0), (1.0, 100.0), (1.75, 90.0)]
     assert epoll.series["failed"] == [(-0.25, 0.0), (0.25, 0.0), (1.0, 0.0), (1.75, 10.0)]
     assert epoll.series["cpu"] == [(0.25, 0.5), (0.75, 0.5), (1.25, 0.5), (1.75, 0.5)]
-    assert epoll.series["connections"] == [(0.0, 20.0), (1.0, 20.0), (2.0, 20.0)]
+    assert epoll.series["connections"] == [(0.0, 20.0), (1.0, 20.0)]
     assert "retransmissions" not in epoll.series
 
 
@@ -84,6 +87,16 @@ def test_the_panels_share_one_axis_and_what_is_absent_has_a_reason(folder: RunFo
     page = render_page(folder, summarise_run(folder))
     assert "Not drawn: retransmissions (the window is too short for two samples" in page
     assert 'data-chart="heat-0"' in page
+
+
+def test_a_window_of_one_second_has_no_response_time_over_time(folder: RunFolder) -> None:
+    run = folder.read_run()
+    (level, here), *_ = of(folder).items()
+    short = {level: [replace(each, bands=[band for band in each.bands if band.at_s == 0]) for each in here]}
+    drawn = timeline_charts(short, layout_of(run))
+    assert list(drawn) == ["timelines-0"], "one column is no course"
+    told = section(run, short, drawn, {"timelines-0": Markup()}).parts[-1]
+    assert told == Text(text="Response time over time is not drawn: the window ended within a second.")
 
 
 def test_errors_are_drawn_by_cause_where_the_generator_tells_causes(folder: RunFolder) -> None:

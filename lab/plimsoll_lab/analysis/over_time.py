@@ -21,6 +21,9 @@ SHORTEST_S = 0.2
 """Of a second that a window cuts off, a shorter part gives no rate: chance decides it."""
 CPU_STEP_S = 0.5
 """Ten samples a second of a clock with ticks of 10 ms would draw the ticks."""
+CLOSING_S = 0.05
+"""Connections are counted as a window closes, while the generator closes them: a count so near the
+end is no longer of the window."""
 BANDS = ("min", "p50", "p75", "p90", "p99", "max")
 """Between two neighbours lies a known share of a second's requests."""
 CAUSES = ("connect", "read", "write", "timeout", "mismatch", "closed", "status")
@@ -114,7 +117,7 @@ def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:
     hosts = {part for part, figure in by_figure if figure == "established"}
     if len(hosts) == 1:  # of several hosts the record does not say which one is the server's
         (host,) = hosts
-        series["connections"] = by_figure[host, "established"]
+        series["connections"] = [dot for dot in by_figure[host, "established"] if dot[0] < ends_s - CLOSING_S]
         lost = _per_second(by_figure.get((host, "retransmitted_segments"), []), CPU_STEP_S)
         series |= {"retransmissions": lost} if lost else {}
     bands = _bands(by_figure, ends_s) if len(loads) == 1 else []

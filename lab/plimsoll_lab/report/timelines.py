@@ -68,7 +68,7 @@ def timeline_charts(courses: Mapping[str, Sequence[Course]], layout: MatrixLayou
             found[f"timelines-{number}"] = Described(
                 spec=panels_spec(here, panels, layout), caption=caption, data=series_table(caption, here, panels)
             )
-        banded = [course for course in here if course.bands]
+        banded = [course for course in here if _seconds(course) > 1]
         if banded:
             caption = f"Response time over time, {level}: each second's requests from the fastest to the slowest; "
             caption += "the darker, the larger their share."
@@ -100,12 +100,18 @@ def section(
     missing = [f"{name} ({ABSENT[name]})" for name in absent]
     if missing:
         parts.append(Text(text=f"Not drawn: {'; '.join(missing)}."))
-    if not any(course.bands for course in every):
-        parts.append(Text(text="Response time over time is not drawn: the generator recorded none for each second."))
+    if not any(_seconds(course) > 1 for course in every):
+        why = "the window ended within a second" if any(course.bands for course in every) else "no second is recorded"
+        parts.append(Text(text=f"Response time over time is not drawn: {why}."))
     if len(courses) > LEVELS_SHOWN:
         told = f"Of {len(courses)} settings the first, the middle and the last are shown; `plimsoll lab query` has all."
         parts.append(Text(text=told))
     return Section(name="timelines", title=title, note=NOTE, parts=parts)
+
+
+def _seconds(course: Course) -> int:
+    """How many seconds have response times; a single one is no course."""
+    return len({band.at_s for band in course.bands})
 
 
 def _heat(courses: Sequence[Course]) -> Json:
