@@ -13,12 +13,14 @@ import pytest
 from made_records import stored_run
 
 from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.all_charts import all_charts
+from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.timelines import write_timelines
-from plimsoll_lab.suite.spec import Axis
+from plimsoll_lab.suite.spec import Axis, PlannedTrial
 
 MOST_BYTES = int(2.5 * 2**20)
 
@@ -48,6 +50,35 @@ def charts_without_numbers(page: str) -> list[str]:
             without += waiting
             waiting = []
     return without
+
+
+def run_over_loads(path: Path) -> RunFolder:
+    """Two models at three loads, in six blocks."""
+    folder = stored_run(path, ("epoll", "threads"), repeat=18)
+    run, loads = folder.read_run(), (10, 20, 30)
+    run.points = tuple(
+        point.model_copy(
+            update={
+                "number": 2 * place + point.number,
+                "setting": {**point.setting, "load.connections": load},
+                "load": {"connections": load},
+            }
+        )
+        for place, load in enumerate(loads)
+        for point in run.points
+    )
+    run.axes = (*run.axes, Axis(path="load.connections", values=loads))
+    run.family = run.family.model_copy(update={"figures": ("completed_rate",)})
+    planned = []
+    for trial in folder.read_trials():
+        place = (trial.block - 1) % 3
+        number, block = 2 * place + trial.point, 1 + (trial.block - 1) // 3
+        setting = {**trial.setting, "load.connections": loads[place]}
+        folder.write_trial(replace(trial, point=number, block=block, setting=setting))
+        planned.append(PlannedTrial(number=trial.number, block=block, point=number))
+    run.trials = tuple(planned)
+    folder.write_run(run)
+    return folder
 
 
 def answer_of(page: str) -> list[str]:
@@ -120,6 +151,31 @@ def test_a_picture_of_equal_medians_names_nobody_the_best(tmp_path: Path) -> Non
     found = headline(summarise_run(folder), run, layout_of(run))
     assert found is not None
     assert found.caption.startswith("Completed rate, every setting: the medians of all are 1,000/s.")
+
+
+def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:
+    """Of the last load too few have a result to be compared, so the answer is about the one before
+    it, and so is the picture.
+    """
+    folder = run_over_loads(tmp_path / "0001")
+    for trial in folder.read_trials():
+        if trial.setting["load.connections"] == 30 and trial.block > 3:
+            folder.write_trial(replace(trial, outcome="invalid", reason="others took the CPU"))
+    page = page_of(folder)
+    assert answer_of(page)[0].startswith("At 20 connections")
+    assert "completed rate, 20 connections:" in page[page.index('data-chart="headline"') :].lower()
+
+
+def test_a_point_without_a_result_breaks_its_line(tmp_path: Path) -> None:
+    folder = run_over_loads(tmp_path / "0001")
+    for trial in folder.read_trials():
+        if trial.setting == {"server.model": "epoll", "load.connections": 20}:
+            folder.write_trial(replace(trial, outcome="invalid", reason="others took the CPU"))
+    run, trials = folder.read_run(), folder.read_trials()
+    drawn = all_charts(folder, run, summarise_run(folder), trials)
+    still = draw("rate", drawn.specs["completed_rate-load"], drawn.rows)
+    lines = re.findall(r'<path d="([^"]*)"[^>]* stroke="', still)
+    assert sorted(line.count("L") for line in lines) == [0, 2], "threads alone has a line over three loads"
 
 
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(tmp_path: Path) -> None:

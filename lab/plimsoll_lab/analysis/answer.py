@@ -59,15 +59,25 @@ def answer(evidence: Evidence) -> list[str]:
     """One to three sentences."""
     if not evidence.verdicts:
         return [*_alone(evidence), *_stopped(evidence)]
-    compared = [each for each in evidence.verdicts if len(each.best) + len(each.others) > 1]
-    if not compared:
+    compared = _compared(evidence.verdicts)
+    main = main_verdict(evidence.verdicts)
+    if main is None:
         return [*_incomparable(evidence), *_stopped(evidence)]
-    main = _main(compared)
     second = _second(main, compared, evidence)
     return [_claim(main, evidence), *second, *_stopped(evidence)]
 
 
-def _main(compared: Sequence[VerdictRecord]) -> VerdictRecord:
+def _compared(verdicts: Sequence[VerdictRecord]) -> list[VerdictRecord]:
+    return [each for each in verdicts if len(each.best) + len(each.others) > 1]
+
+
+def main_verdict(verdicts: Sequence[VerdictRecord]) -> VerdictRecord | None:
+    """What the first sentence tells, and the first picture shows; None where nothing could be
+    compared.
+    """
+    compared = _compared(verdicts)
+    if not compared:
+        return None
     heaviest = compared[-1].at
     here = [each for each in compared if each.at == heaviest]
     return next((each for each in here if _separates(each)), max(here, key=lambda each: len(each.others)))

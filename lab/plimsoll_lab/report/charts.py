@@ -189,8 +189,10 @@ def _over_panel(
         },
         {
             "data": {"name": "points"},
-            "transform": present,
-            "mark": {"type": "line", "strokeWidth": 1.6},
+            # A point without a result breaks the line: nobody knows what lies between its
+            # neighbours.
+            "transform": [*with_value(over.column), *_only(over, rest)],
+            "mark": {"type": "line", "strokeWidth": 1.6, "invalid": "break-paths-filter-domains"},
             # A line for each setting of the other axes: it joins only points that differ in
             # this one.
             "encoding": {**place, **colour, "detail": [{"field": f"{over.column}_rest", "type": "nominal"}]},

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.answer import main_verdict
 from plimsoll_lab.analysis.family import SERVERS_OWN
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
@@ -19,7 +20,8 @@ from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings
 
 PREFERRED = "server.cpu_us_per_request"
-"""What a server costs tells contenders apart even where all of them complete the whole load."""
+"""Where nothing is compared: what a server costs tells contenders apart even where all of them
+complete the whole load."""
 AXES = {"us": (1.0, "µs"), "bytes": (2.0**-20, "MiB"), "per_s": (1.0, "per second"), "ratio": (100.0, "%")}
 ROW = 30
 """Pixels a contender."""
@@ -49,12 +51,16 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     if layout.compare is None or summary.capacities:
         return None
     judged = run.family.figures
-    figure = run.figure(PREFERRED if PREFERRED in judged else judged[0])
+    told = main_verdict(summary.verdicts)
+    preferred = PREFERRED if PREFERRED in judged else judged[0]
+    figure = run.figure(preferred if told is None else told.figure)
     at: Settings = {}
     rows: list[_Row] = []
     points: list[PointSummary] = []
-    # The highest load at which at least two contenders have a result.
-    for at, points in reversed(_places(summary, layout.compare)):  # noqa: B007 - the last one is used below
+    # What the answer tells; else the highest load at which at least two contenders have a result.
+    places = list(reversed(_places(summary, layout.compare)))
+    places.sort(key=lambda place: told is None or place[0] != told.at)
+    for at, points in places:  # noqa: B007 - the last one is used below
         rows = [row for point in points if (row := _measured(point, figure.name, layout.compare)) is not None]
         if len(rows) > 1:
             break
