@@ -78,7 +78,7 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
     clients = strip_charts(told_of, layout)
     captured = {} if run.search is not None else traffic(run, trials)
     packets = packet_charts(captured, layout)
-    specs = {chart.name: chart.spec for chart in charts(run, summary)} | knee_charts(summary.knees, trials)
+    specs = {chart.name: chart.spec for chart in charts(run, summary)} | knee_charts(summary.knees, trials, layout)
     specs |= {} if first is None else {HEADLINE: first.spec}
     specs |= {
         name: each.spec for described in (percentiles, timed, clients, packets) for name, each in described.items()

@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.knees import connections_of, without_axis
-from plimsoll_lab.report.view import Cell, Drawing, Gallery, Section, Table
+from plimsoll_lab.report.encoding import MatrixLayout, colour_and_shape
+from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.summary_record import KneeRecord
 
@@ -56,14 +57,26 @@ def knees_section(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], st
         ),
     )
     drawings: list[Drawing] = []
-    for place, knee in enumerate(knees):
+    for place, knee in _bending(knees):
         for kind, what in (("rate", "Completed rate"), ("response", "Mean response time")):
             name = f"knee-{place}-{kind}"
             caption = f"{what} against connections: {_title(knee)}."
             figure = "completed_rate" if kind == "rate" else "response_time_us.mean"
             data = _measured(caption, figure, _curve(knee, trials))
             drawings.append(Drawing(name=name, svg=stills[name], caption=caption, data=data))
-    return Section(name="knee", title="The knee", note=note, parts=[table, Gallery(drawings=tuple(drawings))])
+    parts: list[Part] = [table, *([Gallery(drawings=tuple(drawings))] if drawings else [])]
+    if len(drawings) < 2 * len(knees):
+        parts.append(Text(text="Not drawn: curves that bend at no load that was tried; the charts above have them."))
+    return Section(name="knee", title="The knee", note=note, parts=parts)
+
+
+def _bending(knees: Sequence[KneeRecord]) -> list[tuple[int, KneeRecord]]:
+    """The curves with a knee or a law, and their places."""
+    return [
+        (place, knee)
+        for place, knee in enumerate(knees)
+        if knee.fit is not None or (knee.bound is not None and knee.bound.reached)
+    ]
 
 
 def _title(knee: KneeRecord) -> str:
@@ -97,60 +110,70 @@ def _measured(caption: str, figure: str, trials: Sequence[TrialRecord]) -> Table
     return Table(caption=caption, head=head, rows=rows, style="numbers")
 
 
-def knee_charts(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord]) -> dict[str, Json]:
-    """Two charts a curve, each with its own data: Vega-Lite by name."""
+def knee_charts(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], layout: MatrixLayout) -> dict[str, Json]:
+    """Two charts a curve that bends, each with its own data: Vega-Lite by name."""
     drawn: dict[str, Json] = {}
-    for place, knee in enumerate(knees):
+    for place, knee in _bending(knees):
         curve = _curve(knee, trials)
-        drawn[f"knee-{place}-rate"] = _rate_chart(knee, curve)
-        drawn[f"knee-{place}-response"] = _response_chart(knee, curve)
+        who = formatting.value(knee.point[layout.compare]) if layout.compare in knee.point else "all"
+        identity = {channel: _datum(encoding, who) for channel, encoding in colour_and_shape(layout).items()}
+        drawn[f"knee-{place}-rate"] = _rate_chart(knee, curve, identity)
+        drawn[f"knee-{place}-response"] = _response_chart(knee, curve, identity)
     return drawn
 
 
-def _rate_chart(knee: KneeRecord, trials: Sequence[TrialRecord]) -> Json:
-    layers = [_dots(trials, "completed_rate", 1.0)]
+def _datum(encoding: object, who: str) -> Json:
+    """One contender's colour or shape, the same as in every chart."""
+    given = {key: value for key, value in encoding.items() if key != "field"} if isinstance(encoding, dict) else {}
+    return {"datum": who, **given}
+
+
+def _rate_chart(knee: KneeRecord, trials: Sequence[TrialRecord], identity: Json) -> Json:
+    colour: Json = {"color": identity["color"]}
+    layers = [_dots(trials, "completed_rate", 1.0, identity)]
     bound, fit = knee.bound, knee.fit
     if bound is not None and trials:
         loads = [connections_of(trial) for trial in trials]
         slope = 1 / (bound.idle_response_s + bound.think_s)
         most, corner = bound.most_rate, bound.at
         line = [[min(loads), min(loads) * slope], [corner, most], [max(*loads, corner), most]]
-        layers.append(_line(line, [5, 4]))
+        layers.append(_line(line, [5, 4], colour))
     if fit is not None:
         band = [{"x": x, "low": low, "high": high} for x, _, low, high in fit.curve]
-        encoding = {"x": _x(), "y": _y("low", "requests/s"), "y2": {"field": "high"}}
+        encoding = {"x": _x(), "y": _y("low", "requests/s"), "y2": {"field": "high"}, **colour}
         layers.append({"data": {"values": band}, "mark": {"type": "area", "opacity": 0.2}, "encoding": encoding})
-        layers.append(_line([[x, y] for x, y, _, _ in fit.curve], [1, 0]))
+        layers.append(_line([[x, y] for x, y, _, _ in fit.curve], [1, 0], colour))
     return {"width": 330, "height": 200, "title": "completed rate", "layer": layers}
 
 
-def _response_chart(knee: KneeRecord, trials: Sequence[TrialRecord]) -> Json:
-    layers = [_dots(trials, "response_time_us.mean", 1e-3)]
+def _response_chart(knee: KneeRecord, trials: Sequence[TrialRecord], identity: Json) -> Json:
+    layers = [_dots(trials, "response_time_us.mean", 1e-3, identity)]
     if knee.bound is not None and knee.bound.reached:
         rule = {"type": "rule", "strokeDash": [5, 4]}
         layers.append({"data": {"values": [{"x": knee.bound.at}]}, "mark": rule, "encoding": {"x": _x()}})
     return {"width": 330, "height": 200, "title": "mean response time", "layer": layers}
 
 
-def _dots(trials: Sequence[TrialRecord], figure: str, scale: float) -> Json:
+def _dots(trials: Sequence[TrialRecord], figure: str, scale: float, identity: Json) -> Json:
     values = [
         {"x": connections_of(trial), "y": float(f"{trial.figures[figure] * scale:.6g}"), "trial": trial.number}
         for trial in trials
         if figure in trial.figures
     ]
     unit = "requests/s" if scale == 1.0 else "ms"
+    tooltip = [{"field": "x"}, {"field": "y"}, {"field": "trial"}]
     return {
         "data": {"values": values},
-        "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.5},
-        "encoding": {"x": _x(), "y": _y("y", unit), "tooltip": [{"field": "x"}, {"field": "y"}, {"field": "trial"}]},
+        "mark": {"type": "point", "filled": True, "size": 30, "opacity": 0.6},
+        "encoding": {"x": _x(), "y": _y("y", unit), **identity, "tooltip": tooltip},
     }
 
 
-def _line(points: Sequence[Sequence[float]], dash: Sequence[int]) -> Json:
+def _line(points: Sequence[Sequence[float]], dash: Sequence[int], colour: Json) -> Json:
     return {
         "data": {"values": [{"x": x, "y": y} for x, y in points]},
         "mark": {"type": "line", "strokeDash": list(dash), "strokeWidth": 1.5},
-        "encoding": {"x": _x(), "y": _y("y", "requests/s")},
+        "encoding": {"x": _x(), "y": _y("y", "requests/s"), **colour},
     }
 
 
