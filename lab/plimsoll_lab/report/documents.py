@@ -25,7 +25,7 @@ def section(summary: RunSummary, run: RunRecord) -> Section:
             (
                 Cell(text=each.name, detail=each.source, heading=True),
                 Cell(text=f"{each.figure} {each.expect}", detail=each.free),
-                Cell(text=measured(each, run)),
+                Cell(text="-" if each.value is None else measured(each, run)),  # the outcome has the reason
                 Cell(text="", badge=each.outcome, tone=TONES.get(each.outcome, ""), detail=each.reason),
             )
             for each in summary.claims
