@@ -28,6 +28,13 @@ CONFIGURATION: Json = {
     "aria": False,
     "range": {"category": list(CATEGORY)},
 }
+_TAG = re.compile(r"<[a-z][^<>]*>")
+_IDLE = re.compile(
+    r' (?:aria-hidden|aria-roledescription|role|class|pointer-events)="[^"]*"| (?:opacity|stroke-width)="1"'
+    r'| font-family="sans-serif"'
+)
+_PLACE = re.compile(r'(?<= )(?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')
+_LONG = re.compile(r"-?\d*\.\d{3,}")
 _NAMED = re.compile(r'(id="|url\(#|xlink:href="#|href="#)((?:clip|gradient_)\w*)')
 
 
@@ -39,12 +46,34 @@ def draw(name: str, spec: Json, datasets: Mapping[str, object]) -> Markup:
 
     spec = _without_tooltips(spec) | {"datasets": datasets, "config": CONFIGURATION}
     svg = vl_convert.vegalite_to_svg(spec)
+    svg = _compact(svg)
     own = re.sub(r"\W", "-", name)
     svg = _NAMED.sub(lambda found: f"{found[1]}{own}-{found[2]}", svg)
     # A picture for the eye; the caption and the data table beside it say the same to everybody
     # else.
     svg = svg.replace("<svg ", '<svg role="img" aria-hidden="true" focusable="false" ', 1)
     return Markup(svg)  # noqa: S704 - the renderer escapes every text it draws
+
+
+def _compact(svg: str) -> str:
+    """The same picture in two thirds of the bytes: nothing that is not seen, and places to a
+    hundredth of a pixel. Texts stay as they are.
+    """
+    head, _, body = svg.partition(">")
+    return f'{head} font-family="sans-serif">{_TAG.sub(lambda tag: _compact_tag(tag[0]), body)}'
+
+
+def _compact_tag(tag: str) -> str:
+    if re.fullmatch(r'<path(?: class="[^"]*")?(?: aria-hidden="true")? d="[^"]*"(?: [a-z-]+="none")*/>', tag):
+        return ""  # neither stroke nor fill
+    tag = _IDLE.sub("", tag)
+    if " stroke=" not in tag:
+        tag = re.sub(r' stroke-width="[^"]*"', "", tag)
+    return _PLACE.sub(lambda found: _LONG.sub(_hundredth, found[0]), tag)
+
+
+def _hundredth(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _without_tooltips(spec: Json) -> Json:
