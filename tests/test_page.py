@@ -29,7 +29,7 @@ name = "page"
 question = "Which of two models <b>is</b> cheaper?"
 [server]
 [load]
-duration = "600ms"
+duration = "1300ms"
 think = "5ms"
 threads = 1
 [matrix]

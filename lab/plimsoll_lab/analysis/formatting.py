@@ -110,7 +110,7 @@ def _times(value: float) -> str:
 
 def at_least(ratio: float) -> str:
     """`1.39`, `22.3`: a lower bound, rounded down so that it holds; never 1 where it is more."""
-    digits = 1 if ratio >= 10 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - three figures, or what it says beyond 1
+    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - three figures
     return f"{_down(ratio * 10**digits) / 10**digits:,.{digits}f}"
 
 

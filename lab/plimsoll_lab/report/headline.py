@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.answer import main_verdict
-from plimsoll_lab.analysis.family import SERVERS_OWN
+from plimsoll_lab.analysis.family import SERVERS_OWN, without
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Table
@@ -61,7 +61,7 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     places = list(reversed(_places(summary, layout.compare)))
     places.sort(key=lambda place: told is None or place[0] != told.at)
     for at, points in places:  # noqa: B007 - the last one is used below
-        rows = [row for point in points if (row := _measured(point, figure.name, layout.compare)) is not None]
+        rows = [row for point in points if (row := _measured(point, figure.name, layout.compare, summary)) is not None]
         if len(rows) > 1:
             break
     if len(rows) <= 1:
@@ -70,15 +70,17 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     factor, unit = AXES.get(figure.unit, (1.0, ""))
     title = [f"{figure.label[:1].upper()}{figure.label[1:]}", formatting.setting(at)]
     stopped = [
-        _stopped(point, layout.compare) for point in points if _measured(point, figure.name, layout.compare) is None
+        _stopped(point, layout.compare)
+        for point in points
+        if formatting.contender(point.point, layout.compare) not in {row.contender for row in rows}
     ]
     values = [*(_scaled(row, factor, figure.unit) for row in rows), *stopped]
     spec = _spec(values, layout.contenders, title=title, axis=f"{unit}, {figure.better} is better")
     best, worst = (formatting.number(row.median, figure.unit) for row in (rows[0], rows[-1]))
-    told = f"{rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}"
+    sentence = f"{rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}"
     if best == worst:
-        told = f"the medians of all are {best}"
-    caption = f"{', '.join(title)}: {told}. The line through a mark is the median's 95 % interval."
+        sentence = f"the medians of all are {best}"
+    caption = f"{', '.join(title)}: {sentence}. The line through a mark is the median's 95 % interval."
     return Headline(spec=spec, caption=caption, data=_table(rows, stopped, figure, title))
 
 
@@ -112,16 +114,21 @@ def _places(summary: RunSummary, compare: str) -> list[tuple[Settings, list[Poin
     return list(found.values())
 
 
-def _measured(point: PointSummary, figure: str, compare: str) -> _Row | None:
+def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummary) -> _Row | None:
     # A generator that fell behind does not spoil what the server used, and the answer counts it.
     tells = point.outcome == "ok" or (point.outcome == "generator_limited" and figure in SERVERS_OWN)
     if not tells or figure not in point.figures:
         return None
+    contender, at = formatting.contender(point.point, compare), without(point.point, compare)
+    scored = (each for each in summary.scores if (each.figure, each.contender, each.at) == (figure, contender, at))
+    score = next((each for each in scored if each.median is not None and not each.censored), None)
+    # The medians that the answer tells, which also counts trials that the generator limited.
     found = point.figures[figure]
+    median, interval = (found.median, found.median_ci95) if score is None else (score.median, score.median_ci95)
     return _Row(
-        contender=formatting.contender(point.point, compare),
-        median=found.median,
-        interval=found.median_ci95 or (None, None),
+        contender=contender,
+        median=found.median if median is None else median,
+        interval=interval or (None, None),
         doubtful=point.doubtful,
     )
 

@@ -113,10 +113,11 @@ def _measured(caption: str, figure: str, trials: Sequence[TrialRecord]) -> Table
 def knee_charts(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], layout: MatrixLayout) -> dict[str, Json]:
     """Two charts a curve that bends, each with its own data: Vega-Lite by name."""
     drawn: dict[str, Json] = {}
+    compare = layout.compare or ""
     for place, knee in _bending(knees):
         curve = _curve(knee, trials)
-        who = formatting.value(knee.point[layout.compare]) if layout.compare in knee.point else "all"
-        identity = {channel: _datum(encoding, who) for channel, encoding in colour_and_shape(layout).items()}
+        who = formatting.contender(knee.point, compare) if compare in knee.point else "all"
+        identity: Json = {channel: _datum(encoding, who) for channel, encoding in colour_and_shape(layout).items()}
         drawn[f"knee-{place}-rate"] = _rate_chart(knee, curve, identity)
         drawn[f"knee-{place}-response"] = _response_chart(knee, curve, identity)
     return drawn
