@@ -86,3 +86,9 @@ def test_a_target_that_is_no_number_is_refused_in_one_line(
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {target}: '{number}' is ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_target_without_a_run_to_scale_from_is_refused(finished: tuple[Path, Done]) -> None:
+    done = run_lab(finished[0], "plan", "small.toml", "--target-rate", "5M")
+    assert done.returncode == 2
+    assert done.stderr == "error: --target-connections and --target-rate need --scale RUN, a run to scale from\n"

@@ -200,3 +200,10 @@ duration = "20ms"
 repeat = 100000
 seed = 1
 """
+
+
+@pytest.mark.parametrize("listen", ["foo", "127.0.0.1:99999", "127.0.0.1:-1"])
+def test_an_address_that_is_none_is_refused_with_one_that_is(folder: Path, listen: str) -> None:
+    done = run_lab(folder, "serve", "--listen", listen)
+    said = f"error: --listen {listen}: write an address and a port from 0 to 65535, such as 127.0.0.1:8090\n"
+    assert (done.returncode, done.stderr) == (2, said)

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from plimsoll_lab.analysis.scale import ScaleEstimate
 
 
+TARGET_CONNECTIONS, TARGET_RATE = "10M", "5M"
+
+
 def _plan(options: argparse.Namespace) -> int:
     from plimsoll_lab.experiment.plan_summary import describe_plan  # noqa: PLC0415 - loads the statistics
     from plimsoll_lab.report.plan import render_plan, render_scale  # noqa: PLC0415
 
-    scaled = _scale(options) if options.scale else None
+    if options.scale is None and (options.target_connections, options.target_rate) != (None, None):
+        raise LabError("--target-connections and --target-rate need --scale RUN, a run to scale from", exit_code=USAGE)
+    scaled = None if options.scale is None else _scale(options)
     plan, _ = read_plan(options)
     refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
@@ -38,8 +43,8 @@ def _plan(options: argparse.Namespace) -> int:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_suite_arguments(parser)
     parser.add_argument("--scale", metavar="RUN", help="say how many generators a target needs, by what this run used")
-    parser.add_argument("--target-connections", default="10M", metavar="N", help="of --scale (default: 10M)")
-    parser.add_argument("--target-rate", default="5M", metavar="N", help="of --scale, requests/s (default: 5M)")
+    parser.add_argument("--target-connections", metavar="N", help=f"of --scale (default: {TARGET_CONNECTIONS})")
+    parser.add_argument("--target-rate", metavar="N", help=f"of --scale, requests/s (default: {TARGET_RATE})")
 
 
 def _scale(options: argparse.Namespace) -> ScaleEstimate:
@@ -50,8 +55,8 @@ def _scale(options: argparse.Namespace) -> ScaleEstimate:
     found = generators_needed(
         folder.read_run(),
         folder.read_trials(),
-        connections=_target("--target-connections", options.target_connections),
-        rate=_target("--target-rate", options.target_rate),
+        connections=_target("--target-connections", options.target_connections or TARGET_CONNECTIONS),
+        rate=_target("--target-rate", options.target_rate or TARGET_RATE),
     )
     if found is None:
         raise LabError(

@@ -101,7 +101,7 @@ class SearchProgress:
     """Hears every event of a search: a line a trial."""
 
     def __init__(self, search: SearchSettings, *, quiet: bool) -> None:
-        self._key, self._over, self._quiet = search.key, search.over, quiet
+        self._over, self._quiet = search.over, quiet
 
     def on_event(self, event: Json) -> None:
         """Say that a trial is on disk, and what it missed."""
@@ -112,7 +112,7 @@ class SearchProgress:
         others = [str(value) for path, value in setting.items() if path not in {self._over, "load.duration"}]
         missed = f"{trial.missed or 'met'}{', confirming' if 'load.duration' in setting else ''}"
         left = f"; {formatting.duration(left_s)} left" if left_s is not None else ""
-        place = " ".join([*others, f"{setting[self._over]:,} {self._key}"])
+        place = " ".join([*others, formatting.setting({self._over: setting[self._over]})])
         print(f"trial {trial.number}: {place}: {missed}{left}", file=sys.stderr)
 
 

@@ -14,6 +14,7 @@ from plimsoll_lab.problem import Interrupted, LabError
 
 LISTEN = "127.0.0.1:8090"
 BACKLOG = 128
+MOST_PORT = 65535
 CLOSING_S = 1
 """Seconds that open event streams are given when the program is stopped."""
 
@@ -70,19 +71,21 @@ def _address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     try:
         ipaddress.ip_address(host)
-        return host, int(port)
+        if not 0 <= int(port) <= MOST_PORT:
+            raise ValueError(port)
     except ValueError:
-        raise LabError(f"--listen {text}: an address and a port, such as {LISTEN}", exit_code=USAGE) from None
+        raise LabError(
+            f"--listen {text}: write an address and a port from 0 to {MOST_PORT}, such as {LISTEN}", exit_code=USAGE
+        ) from None
+    return host, int(port)
 
 
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise LabError(
-            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}; choose another with --listen"
-        ) from None
+    except OSError as error:
+        raise LabError(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --listen") from None
 
 
 VERB = Verb(

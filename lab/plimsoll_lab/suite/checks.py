@@ -140,7 +140,7 @@ def _check_attached(source: str, table: str, server: Settings) -> None:
     """A server that already runs: there is nothing to start."""
     refuse_unknown(server, ATTACHED, f"{source}: [{table}]")
     if not isinstance(server["address"], str) or ":" not in server["address"]:
-        raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is none; write HOST:PORT")
+        raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is no address; write HOST:PORT")
 
 
 def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
