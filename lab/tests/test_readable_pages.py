@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from made_records import stored_run
 
+from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.all_charts import all_charts
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
+from plimsoll_lab.report.percentile_charts import percentile_charts
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.spec import Axis, PlannedTrial
@@ -151,6 +153,25 @@ def test_a_picture_of_equal_medians_names_nobody_the_best(tmp_path: Path) -> Non
     found = headline(summarise_run(folder), run, layout_of(run))
     assert found is not None
     assert found.caption.startswith("Completed rate, every setting: the medians of all are 1,000/s.")
+
+
+def test_the_first_picture_of_seconds_has_its_unit_on_the_axis(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
+    run = folder.read_run()
+    run.family = run.family.model_copy(update={"figures": ("elapsed_s",)})
+    folder.write_run(run)
+    for trial in folder.read_trials():
+        folder.write_trial(replace(trial, figures={"elapsed_s": 0.001 * trial.number}))
+    found = headline(summarise_run(folder), run, layout_of(run))
+    assert found is not None
+    assert '"title": "ms, lower is better"' in json.dumps(found.spec)
+
+
+def test_two_percentiles_are_no_curve(tmp_path: Path) -> None:
+    run = stored_run(tmp_path / "0001").read_run()
+    curve = Curve(point=run.points[0].setting, quantiles=[(0.5, 100.0), (0.75, 150.0), (0.9, 200.0)])
+    assert list(percentile_charts([curve], layout_of(run))) == ["percentiles-0"]
+    assert percentile_charts([replace(curve, quantiles=curve.quantiles[:2])], layout_of(run)) == {}
 
 
 def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:

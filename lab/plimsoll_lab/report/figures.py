@@ -42,7 +42,7 @@ def sections(
         mine = [chart for chart in drawn if _home(chart.figure) == name]
         parts: list[Part] = []
         if name == "response":
-            parts += [Text(text=_loop(run)), *_curves(percentiles, stills)]
+            parts += [Text(text=_loop(run)), *_curves(percentiles, stills), *_without_curve(run, summary, percentiles)]
         for figure in dict.fromkeys(chart.figure for chart in mine):
             data = _data(summary, figures[figure])
             drawings = [
@@ -51,7 +51,7 @@ def sections(
                 if chart.figure == figure
             ]
             parts += [Gallery(drawings=tuple(drawings)), Fold(title=f"The numbers of {data.caption}", parts=(data,))]
-        if mine or (name == "response" and len(parts) > 1):
+        if mine or (name == "response" and percentiles):
             found.append(Section(name=name, title=title, note=READ if mine else "", parts=parts))
         elif beginnings and name == "response":
             found.append(Section(name=name, title=title, parts=[*parts, Text(text=_no_chart(summary))]))
@@ -108,3 +108,18 @@ def _curves(percentiles: Mapping[str, Described], stills: Mapping[str, Markup]) 
         Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in percentiles.items()
     ]
     return [Gallery(drawings=tuple(drawings))] if drawings else []
+
+
+def _without_curve(run: RunRecord, summary: RunSummary, percentiles: Mapping[str, Described]) -> list[Part]:
+    """Why settings with a result have no percentile curve."""
+    compare = run.family.compare
+    settings = {
+        formatting.setting({path: value for path, value in point.point.items() if path != compare})
+        for point in summary.points
+        if point.outcome == "ok"
+    }
+    missing = len(settings) - len(percentiles)
+    if missing <= 0:
+        return []
+    told = f"Percentile curves of {missing} of {len(settings)} settings are not drawn: "
+    return [Text(text=told + "fewer than three percentiles have ten requests beyond them in every trial.")]

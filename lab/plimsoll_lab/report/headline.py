@@ -11,6 +11,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.answer import main_verdict
 from plimsoll_lab.analysis.family import SERVERS_OWN, without
 from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.encoding import AXES as ENCODED
 from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Table
 from plimsoll_lab.store.records import Json
@@ -22,7 +23,8 @@ from plimsoll_lab.suite.settings import Settings
 PREFERRED = "server.cpu_us_per_request"
 """Where nothing is compared: what a server costs tells contenders apart even where all of them
 complete the whole load."""
-AXES = {"us": (1.0, "µs"), "bytes": (2.0**-20, "MiB"), "per_s": (1.0, "per second"), "ratio": (100.0, "%")}
+AXES = ENCODED | {"us": (1.0, "µs"), "s": (1e3, "ms"), "per_s": (1.0, "per second")}
+"""Of each unit, what a value is multiplied by for the axis, and the axis's words."""
 ROW = 30
 """Pixels a contender."""
 
@@ -67,7 +69,7 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     if len(rows) <= 1:
         return None
     rows.sort(key=lambda row: row.median, reverse=figure.better == "higher")
-    factor, unit = AXES.get(figure.unit, (1.0, ""))
+    factor, unit = AXES[figure.unit]
     title = [f"{figure.label[:1].upper()}{figure.label[1:]}", formatting.setting(at)]
     stopped = [
         _stopped(point, layout.compare)
@@ -75,7 +77,7 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
         if formatting.contender(point.point, layout.compare) not in {row.contender for row in rows}
     ]
     values = [*(_scaled(row, factor, figure.unit) for row in rows), *stopped]
-    spec = _spec(values, layout.contenders, title=title, axis=f"{unit}, {figure.better} is better")
+    spec = _spec(values, layout.contenders, title=title, axis=f"{f'{unit}, ' if unit else ''}{figure.better} is better")
     best, worst = (formatting.number(row.median, figure.unit) for row in (rows[0], rows[-1]))
     sentence = f"{rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}"
     if best == worst:

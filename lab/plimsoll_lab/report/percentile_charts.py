@@ -17,6 +17,9 @@ TICKS = (2, 4, 10, 20, 100, 1000, 10000)
 LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '20': '95 %', '100': '99 %', '1000': '99.9 %', '10000': '99.99 %'}"
 """The share of requests that an axis value of 1 / (1 - q) stands for."""
 
+LEAST_PERCENTILES = 3
+"""Two are a line, whatever the response times are."""
+
 _Dot = tuple[str, int, float]
 """A contender, a place on the axis, and a time in ms."""
 
@@ -32,7 +35,7 @@ def percentile_charts(curves: Sequence[Curve], layout: MatrixLayout) -> dict[str
     return {
         f"percentiles-{number}": Described(spec=_spec(rows, layout), caption=_caption(place), data=_table(rows, place))
         for number, (place, rows) in enumerate(places.items())
-        if rows
+        if len({x for _, x, _ in rows}) >= LEAST_PERCENTILES
     }
 
 
