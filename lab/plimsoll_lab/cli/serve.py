@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ipaddress
 import json
 import os
@@ -69,15 +70,13 @@ def _serve(options: argparse.Namespace) -> int:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    try:
+    with contextlib.suppress(ValueError):
         ipaddress.ip_address(host)
-        if not 0 <= int(port) <= MOST_PORT:
-            raise ValueError(port)
-    except ValueError:
-        raise LabError(
-            f"--listen {text}: write an address and a port from 0 to {MOST_PORT}, such as {LISTEN}", exit_code=USAGE
-        ) from None
-    return host, int(port)
+        if 0 <= int(port) <= MOST_PORT:
+            return host, int(port)
+    raise LabError(
+        f"--listen {text}: write an address and a port from 0 to {MOST_PORT}, such as {LISTEN}", exit_code=USAGE
+    )
 
 
 def _listener(host: str, port: int) -> socket.socket:
