@@ -20,6 +20,7 @@ from chapter import wrapped
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.closed_loop import Case, Law, fit
+from plimsoll_lab.report.chart_axis import SCALES
 from plimsoll_lab.report.drawing import CATEGORY
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.drawn import quantity
@@ -52,6 +53,15 @@ SHOWN = (
 
 TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
 """Figures of a suite that its table has besides: what the document tells of each case."""
+LARGER: Mapping[str, Sequence[tuple[float, float, str]]] = {
+    "us": [(1e-3, 1e4, "ms"), (1e-6, 1e7, "s")],
+    "bits_per_s": [(1e-6, 1e6, "Mbit/s")],
+    "bytes": [(2.0**-10, 2.0**13, "KiB"), (2.0**-20, 2.0**23, "MiB")],
+    "per_s": [(1.0, 0.0, "a second")],
+}
+"""Of a unit its multiples: the factor, the value from which each is used, its name."""
+SHAPES = {"ours": "circle", "ours, doubtful": "triangle-up", "theirs": "square"}
+"""Whose a mark is, and what it looks like."""
 LEAST_ALONG = 3
 """An axis with fewer values is no line."""
 COLOURS = ["#1f5fa8", "#6f8fb8", "#b85c00"]
@@ -100,10 +110,18 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
-def heading(figure: str) -> str:
-    """The figure's name with its unit."""
+def shown(figure: str, values: Sequence[float]) -> tuple[float, str]:
+    """What the values of a figure are multiplied by to be read with ease, and its words with the
+    unit that they have then.
+    """
     known = figure_named(figure)
-    return f"{figure} ({known.unit})" if known is not None and known.unit else figure
+    if known is None:
+        return 1.0, figure
+    largest = max(map(abs, values), default=0.0)
+    steps = [(1.0, 0.0, known.unit), *LARGER.get(known.unit, ())]
+    factor, unit = next((factor, unit) for factor, least, unit in reversed(steps) if largest >= least)
+    said = unit == "count" or unit in known.label
+    return factor, known.label + ("" if said else f" ({unit})")
 
 
 def theirs(summary: Json, figure: str, setting: Json) -> float | None:
@@ -122,18 +140,20 @@ def theirs(summary: Json, figure: str, setting: Json) -> float | None:
 def point_table(summary: Json) -> list[str]:
     """Every point: ours, and theirs in brackets where the document has the figure."""
     figures = list(dict.fromkeys([*figures_of(summary), *TABLED.get(summary["suite"], ())]))
-    lines = ["| point | " + " | ".join(map(heading, figures)) + " | trials |", "|---|" + "---|" * (len(figures) + 1)]
+    scales = [shown(figure, [each["value"] for each in dots(summary, figure, None)]) for figure in figures]
+    heads = [words for _, words in scales]
+    lines = ["| point | " + " | ".join(heads) + " | trials |", "|---|" + "---|" * (len(figures) + 1)]
     for point in summary["points"]:
         cells = []
-        for figure in figures:
+        for figure, (factor, _) in zip(figures, scales, strict=True):
             found = point["figures"].get(figure)
             other = theirs(summary, figure, point["point"])
-            spread = f" ± {number(found['stdev'])}" if found and found.get("stdev") else ""
+            spread = f" ± {number(factor * found['stdev'])}" if found and found.get("stdev") else ""
             cells.append(
-                number(found["mean"] if found else None)
+                number(factor * found["mean"] if found else None)
                 + spread
                 + ("?" if found and point.get("doubtful") else "")
-                + (f" ({number(other)})" if other is not None else "")
+                + (f" ({number(factor * other)})" if other is not None else "")
             )
         if point["outcome"] != "ok":
             cells[0] += f" {point['outcome']}"
@@ -198,29 +218,41 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
     """
     import vl_convert  # noqa: PLC0415 - loads a renderer
 
-    whose = ["ours", "ours, doubtful", "theirs"]
+    drawn = {each["whose"] for each in values}
+    whose = [each for each in SHAPES if each in drawn]
+    factor, heading = shown(figure, [each["value"] for each in values])
+    values = [{**each, "value": factor * each["value"]} for each in values]
     shape = {
         "field": "whose",
         "type": "nominal",
         "title": None,
-        "scale": {"domain": whose, "range": ["circle", "triangle-up", "square"]},
+        "scale": {"domain": whose, "range": [SHAPES[each] for each in whose]},
     }
+    if len(whose) == 1:
+        shape["legend"] = None
     filled = {"condition": {"test": "datum.whose == 'theirs'", "value": 0}, "value": 1}
     scale = {"type": "log", "nice": False, "padding": 10}
     encoding: dict[str, dict[str, Any]]
     if axis is None:
         encoding = {
-            "x": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": scale},
+            "x": {"field": "value", "type": "quantitative", "title": heading, "scale": scale},
             "y": {"field": "point", "type": "nominal", "title": None, "sort": None},
-            "color": {"field": "whose", "type": "nominal", "title": None, "scale": {"domain": whose, "range": COLOURS}},
+            "color": {
+                "field": "whose",
+                "type": "nominal",
+                "title": None,
+                "scale": {"domain": list(SHAPES), "range": COLOURS},
+            },
         }
         layers: list[Json] = []
     else:
         path, unit = axis
-        title = path.rpartition(".")[2].replace("_", " ") + (f" ({unit})" if unit else "")
+        along, words = SCALES.get(unit, (1.0, unit))
+        values = [{**each, "at": along * each["at"]} for each in values]
+        title = formatting.words(path) + (f" ({words})" if words else "")
         encoding = {
             "x": {"field": "at", "type": "quantitative", "title": title, "scale": scale},
-            "y": {"field": "value", "type": "quantitative", "title": heading(figure), "scale": scale},
+            "y": {"field": "value", "type": "quantitative", "title": heading, "scale": scale},
             "color": {
                 "field": "series",
                 "type": "nominal",
