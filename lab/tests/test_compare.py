@@ -217,7 +217,7 @@ def test_one_run_a_side_gives_the_table_and_no_verdict(base: Path) -> None:
     assert (done.returncode, summary["worse"]) == (4, False)
     assert {each["call"] for each in summary["verdicts"]} == {"not shown"}
     assert summary["verdicts"][0]["ratio"] == pytest.approx(0.5, rel=0.02)
-    assert "1 runs a side are too few" in run_lab(base, "compare", "runs/0001", other).stdout
+    assert "1 run a side is too few" in run_lab(base, "compare", "runs/0001", other).stdout
 
 
 def test_a_point_that_is_no_longer_carried_is_worse(base: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from made_records import stored_run
 
 from plimsoll_lab.analysis.history import find_history
+from plimsoll_lab.report.history_page import render_history_page
 from plimsoll_lab.store.folder import RunFolder
 
 LINKS = {"links": [{"ends": ["h1", "s1"], "shape": {"delay": "25ms"}}], "addresses": 1}
@@ -50,3 +51,10 @@ def test_a_point_without_a_result_is_no_value_of_the_history(tmp_path: Path) -> 
             folder.write_trial(replace(trial, outcome="invalid", reason="others took its CPU"))
         rates = [each.at for each in find_history([folder], "it").series if "rate" in each.figure.name]
         assert len(rates) == series, rates
+
+
+def test_a_chart_of_one_series_says_whose_it_is(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2)]
+    history = find_history(runs, "it")
+    alone = replace(history, series=[each for each in history.series if "epoll" in each.at])
+    assert "Completed rate, model epoll, in each run" in render_history_page(alone)

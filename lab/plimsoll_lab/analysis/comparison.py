@@ -38,6 +38,8 @@ SAME = (
     "io_uring_disabled",
 )
 """What has to be the same on both sides, or a difference may be the machine's."""
+DIGEST = 12
+"""Digits of a binary's digest that tell two builds apart."""
 MEMORY_TOLERATED = 0.02
 """A kernel reserves a little more or less of the same memory from boot to boot."""
 CARRIED: frozenset[Outcome | None] = frozenset({"ok"})
@@ -196,7 +198,16 @@ def _shown(value: object) -> str:
 
 
 def _versions(run: RunRecord) -> str:
-    return ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    """`plimsoll 0.1.0 (451d563881), lab 0.1.0`; of a digest the beginning."""
+    told = (
+        f"binary {version[:DIGEST]}"
+        if name.endswith("_sha256")
+        else version
+        if name in version
+        else f"{name} {version}"
+        for name, version in run.versions.items()
+    )
+    return ", ".join(told)
 
 
 def _pairs(

@@ -46,7 +46,7 @@ def answer_of(summary: ComparisonSummary) -> str:
     if summary.worse:
         return f"{b} is worse than {a}"
     if not summary.valid:
-        return f"nothing in {b} and {a} can be compared"
+        return f"No verdict on {b} and {a}: no figure has enough runs with a valid result on both sides"
     if any((each.call, each.winner) == ("better", "B") for each in summary.verdicts):
         return f"{b} is better than {a}, and nowhere shown to be worse"
     return f"{b} is not shown to be worse than {a}"

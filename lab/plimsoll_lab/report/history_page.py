@@ -73,9 +73,10 @@ def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], lea
     for number in range(0, len(series), TOGETHER):
         some = series[number : number + TOGETHER]
         title = f"history-{name}-{number}"
+        alone = f", {some[0].at}" if len(some) == 1 else ""  # such a chart has no legend
         caption = (
-            f"{label[:1].upper()}{label[1:]}, in each run; {figure.better} is better. The line through a mark is "
-            "the median's 95 % interval; a dashed line marks a new level."
+            f"{label[:1].upper()}{label[1:]}{alone}, in each run; {figure.better} is better. The line through a mark "
+            "is the median's 95 % interval; a dashed line marks a new level."
         )
         parts.append(Drawing(name=title, svg=draw(title, _spec(some, figure, runs), {}), caption=caption))
     rows = tuple(

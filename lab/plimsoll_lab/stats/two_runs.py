@@ -114,7 +114,8 @@ def _call(
         return "invalid", measured.obstacle or "nothing was measured"
     if interval is None or p_adjusted is None:
         runs = min(len(pair.a), len(pair.b))
-        return "not shown", f"{runs} runs a side are too few; at least {LEAST_RUNS}, or `plimsoll lab gate` in one run"
+        few = "1 run a side is too few" if runs == 1 else f"{runs} runs a side are too few"
+        return "not shown", f"{few}; at least {LEAST_RUNS}, or `plimsoll lab gate` in one run"
     low, high = interval
     if p_adjusted < SIGNIFICANCE and not low <= 1 <= high:
         return "better", f"the interval excludes 1, p is {p_adjusted:.2g} after Holm's adjustment"
