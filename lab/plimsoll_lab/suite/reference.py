@@ -175,7 +175,7 @@ def _of_points() -> list[Section]:
         example="[1, 8, 64]",
         means="An axis: a quoted path of [server], [load], [network] or a role, and its values.",
     )
-    setting = replace(axis, kind="setting", example="64", means="A setting of this point, by its quoted path.")
+    setting = replace(axis, kind="setting", example="100", means="A setting of this point, by its quoted path.")
     limit = Key(
         kind="condition",
         example='"<50ms"',
