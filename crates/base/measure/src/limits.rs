@@ -10,7 +10,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::summary::{Checked, Summary};
-use crate::times::TimesSummary;
+use crate::times::{ReadFigure, TIMES_FIGURES, TimesSummary};
 use crate::units;
 
 /// What a figure must be.
@@ -161,7 +161,7 @@ const SOME_RUNS_ONLY: [(&str, Has, &str); 9] = [
 #[derive(Clone, Debug)]
 enum Figure {
     /// A part of a set of durations, in microseconds.
-    Time(ReadTimes, ReadPart),
+    Time(ReadTimes, ReadFigure),
     Single(Unit, ReadSingle),
     /// Answers by status. No such answer is a count of 0.
     Answers(ReadCounts, String),
@@ -186,7 +186,7 @@ impl Figure {
             return is_key(part).then(|| Figure::Answers(*read, part.to_owned()));
         }
         let (_, times) = TIMES.iter().find(|(known, _)| *known == stem)?;
-        let (_, part) = PARTS.iter().find(|(known, _)| *known == part)?;
+        let (_, part) = TIMES_FIGURES.iter().find(|(known, _)| *known == part)?;
         Some(Figure::Time(*times, *part))
     }
 
@@ -209,14 +209,13 @@ impl Figure {
 
 fn known_names() -> String {
     let singles = SINGLES.iter().map(|(name, ..)| (*name).to_owned());
-    let parts: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+    let parts: Vec<&str> = TIMES_FIGURES.iter().map(|(name, _)| *name).collect();
     let times = TIMES.iter().map(|(name, _)| format!("{name}.{{{}}}", parts.join(",")));
     let answers = ["statuses.CODE", "status_codes.{1xx,2xx,3xx,4xx,5xx}"].map(str::to_owned);
     singles.chain(answers).chain(times).collect::<Vec<_>>().join(", ")
 }
 
 type ReadTimes = fn(&Summary) -> TimesSummary;
-type ReadPart = fn(&TimesSummary) -> f64;
 type ReadSingle = fn(&Summary) -> f64;
 type ReadCounts = fn(&Summary) -> &BTreeMap<String, u64>;
 type IsKey = fn(&str) -> bool;
@@ -240,19 +239,6 @@ const TIMES: [(&str, ReadTimes); 8] = [
     ("receive_lag", |summary| summary.receive_lag_us),
     (BACKOFF_WAIT, |summary| summary.backoff_wait_us.unwrap_or_default()),
     ("transmission_time", |summary| summary.transmission_time_us.unwrap_or_default()),
-];
-
-const PARTS: [(&str, ReadPart); 10] = [
-    ("min", |times| times.min),
-    ("mean", |times| times.mean),
-    ("stdev", |times| times.stdev),
-    ("max", |times| times.max),
-    ("p50", |times| times.p50),
-    ("p75", |times| times.p75),
-    ("p90", |times| times.p90),
-    ("p99", |times| times.p99),
-    ("p99_9", |times| times.p99_9),
-    ("p99_99", |times| times.p99_99),
 ];
 
 const SINGLES: [(&str, Unit, ReadSingle); 25] = [

@@ -235,6 +235,23 @@ pub struct TimesSummary {
     pub unanswered: Option<u64>,
 }
 
+/// Reads one figure of a set of durations.
+pub type ReadFigure = fn(&TimesSummary) -> f64;
+
+/// The figures of a set of durations, in microseconds, by their names.
+pub const TIMES_FIGURES: [(&str, ReadFigure); 10] = [
+    ("min", |times| times.min),
+    ("mean", |times| times.mean),
+    ("stdev", |times| times.stdev),
+    ("max", |times| times.max),
+    ("p50", |times| times.p50),
+    ("p75", |times| times.p75),
+    ("p90", |times| times.p90),
+    ("p99", |times| times.p99),
+    ("p99_9", |times| times.p99_9),
+    ("p99_99", |times| times.p99_99),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

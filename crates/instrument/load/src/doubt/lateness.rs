@@ -2,7 +2,7 @@
 //! they were due, and of answers that waited to be handled.
 
 use plimsoll_measure::summary::{Summary, Warning};
-use plimsoll_measure::times::TimesSummary;
+use plimsoll_measure::times::{ReadFigure, TIMES_FIGURES, TimesSummary};
 
 use crate::config::{Config, Engine};
 use crate::doubt::words::{percent, time, warning};
@@ -19,7 +19,7 @@ pub(super) const SAMPLES_BEYOND: u64 = 10;
 
 /// A published percentile: its words, how many samples have one beyond it, its value of a set of
 /// times.
-type Percentile = (&'static str, u64, fn(&TimesSummary) -> f64);
+type Percentile = (&'static str, u64, ReadFigure);
 const PERCENTILES: [Percentile; 6] = [
     ("median", 2, |times| times.p50),
     ("75th percentile", 4, |times| times.p75),
@@ -45,36 +45,23 @@ fn largest_share(
     // One late request of ten is an accident, so of fewer the median is judged.
     let told: Vec<&Percentile> =
         if lag.count > 0 && lag.count < 2 * SAMPLES_BEYOND { vec![&PERCENTILES[0]] } else { told.collect() };
-    let beyond = |read: fn(&TimesSummary) -> f64| (read(lag) - allowed).max(0.0);
+    let beyond = |read: ReadFigure| (read(lag) - allowed).max(0.0);
     let shares = told.into_iter().map(|(name, _, read)| (*name, read(lag), beyond(*read) / read(response).max(0.001)));
     shares.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(.., share)| *share >= LAG_SHARE_NOTICED)
 }
-
-/// A figure of the response time: its name in a summary, its value of a set of times.
-type Figure = (&'static str, fn(&TimesSummary) -> f64);
-/// Every one that is published.
-const FIGURES: [Figure; 9] = [
-    ("mean", |times| times.mean),
-    ("stdev", |times| times.stdev),
-    ("max", |times| times.max),
-    ("p50", |times| times.p50),
-    ("p75", |times| times.p75),
-    ("p90", |times| times.p90),
-    ("p99", |times| times.p99),
-    ("p99_9", |times| times.p99_9),
-    ("p99_99", |times| times.p99_99),
-];
 
 /// The figures of the response time of which the generator's own lag makes up half or more: they
 /// are its own more than the server's. Those that are not named stand.
 pub(super) fn doubted_figures(summary: &Summary) -> Vec<String> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
     let allowed = summary.generator.max_lag_us.unwrap_or_default();
-    let is_own = |read: fn(&TimesSummary) -> f64| {
+    let is_own = |read: ReadFigure| {
         let beyond = read(lag) - allowed;
         beyond > 0.0 && beyond >= LAG_SHARE_INVALID * read(response)
     };
-    let own = FIGURES.iter().filter(|(_, read)| lag.count > 0 && is_own(*read));
+    // The least lag says nothing of the least response time: they are of two requests.
+    let published = TIMES_FIGURES.iter().filter(|(name, _)| *name != "min");
+    let own = published.filter(|(_, read)| lag.count > 0 && is_own(*read));
     own.map(|(name, _)| format!("response_time_us.{name}")).collect()
 }
 
