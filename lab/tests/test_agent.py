@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pickle
 import socket
 import sys
@@ -16,7 +17,7 @@ from conftest import FAKE, SUITE
 
 from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.host import Host, wait_for_any
-from plimsoll_lab.hosts.messages import AnswerT, Await, Discard, Message, ReadFile
+from plimsoll_lab.hosts.messages import AnswerT, Await, Discard, Message, ReadFile, Start
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -44,10 +45,13 @@ class FarAgent:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.kinds: set[str] = set()
+        self.started: list[Start] = []
 
     def ask(self, message: Message[AnswerT]) -> AnswerT:
         """Send copies in both directions."""
         self.kinds.add(type(message).__name__)
+        if isinstance(message, Start):
+            self.started.append(message)
         assert only_plain(message), message
         answer = self.agent.ask(pickle.loads(pickle.dumps(message)))
         assert only_plain(answer), answer
@@ -81,6 +85,16 @@ def test_a_whole_trial_crosses_in_messages_that_hold_nothing_but_plain_data(far:
     assert record.outcome == "ok", record.reason
     assert {"completed_rate", "server.cpu_us_per_request", "server.memory_bytes"} <= record.figures.keys()
     assert {"Describe", "Start", "Await", "Stop", "Discard", "ReadUsage", "TakeSample"} <= far.kinds
+
+
+def test_each_part_keeps_to_the_cpus_of_its_name(far: FarAgent) -> None:
+    own = max(os.sched_getaffinity(0))
+    place = f'[place]\ncpus = {{ server = "{own}", load = "{own}" }}\n'
+    role = '[[role]]\nname = "beside"\nkind = "command"\ncommand = ["sleep", "600"]\n'
+    plan = expand(read_text(SUITE + place + role, source="small.toml", directory="."), seed=1)
+    record = run_trial(far_host(far), str(FAKE), plan.suite, plan.points[0], plan.trials[0])
+    assert record.outcome == "ok", record.reason
+    assert {each.role: each.cpus for each in far.started} == {"server": (own,), "load": (own,), "beside": ()}
 
 
 def test_an_error_of_the_agent_crosses_with_its_message_and_exit_code(far: FarAgent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -130,6 +131,29 @@ def test_a_process_that_takes_lines_is_told_them(launcher: Launcher) -> None:
 def test_the_standard_input_of_any_other_process_is_empty(launcher: Launcher) -> None:
     with launcher.start(python(READER), role="a", metered=False) as process:
         assert lines(process, 1) == ["end"]
+
+
+def test_a_process_keeps_to_its_cpus_with_all_that_it_starts(launcher: Launcher) -> None:
+    ours = os.sched_getaffinity(0)
+    own = max(ours)
+    tree = "import os; print(os.sched_getaffinity(0)); os.fork() or print(os.sched_getaffinity(0), flush=True)"
+    with launcher.start(python(tree), role="a", metered=True, cpus=(own,)) as process:
+        assert lines(process, 2) == [f"{{{own}}}"] * 2
+    assert os.sched_getaffinity(0) == ours
+    with launcher.start(python(tree), role="a", metered=True) as process:
+        assert lines(process, 2) == [str(ours)] * 2
+
+
+def test_cpus_that_there_are_not_are_refused_also_beside_one_that_there_is(launcher: Launcher) -> None:
+    ours = os.sched_getaffinity(0)
+    own = min(ours)
+    refusal = rf"cannot start the server on the CPUs {own}, 8191: of these this machine gives {own}; correct"
+    with (
+        pytest.raises(LabError, match=refusal),
+        launcher.start(["true"], role="server", metered=False, cpus=(own, 8191)),
+    ):
+        raise AssertionError("it was started")
+    assert os.sched_getaffinity(0) == ours
 
 
 def test_a_line_for_a_process_that_has_ended_is_no_fault(launcher: Launcher) -> None:

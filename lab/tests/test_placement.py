@@ -79,6 +79,9 @@ REFUSALS = {
         "role:relay: no part of this name listens",
     ),
     "a backend that is none": (SINGLE + 'backend = "ns3"\n', "[network] backend: 'ns3' is none"),
+    "CPUs of nobody": ('[place]\ncpus = { sever = "0" }\n', "cpus: there is no part 'sever'; did you mean 'server'?"),
+    "CPUs that are none": ('[place]\ncpus = { load = "1-0" }\n', "cpus: load: '1-0' is not a list of CPUs"),
+    "CPUs without a part": ('[place]\ncpus = "0"\n', "[place] cpus: '0' is not a table; write { server = \"0\" }"),
     "a capture that is no switch": (SINGLE + "[run]\ncapture = true\n", "[run] capture: unknown key"),
 }
 
@@ -95,6 +98,21 @@ def test_what_cannot_be_placed_is_refused_in_one_line(name: str) -> None:
     assert said in str(refusal.value)
     assert str(refusal.value).startswith("it.toml: ")
     assert "\n" not in str(refusal.value)
+
+
+def test_cpus_are_read_as_the_kernel_numbers_them_and_stay_with_every_point() -> None:
+    text = '[place]\ncpus = { server = "3,0-1, 1", saturator = "2" }\n'
+    for network in (SINGLE, ""):
+        role = SATURATOR if network else SATURATOR.replace('on = "h3"\n', "")
+        never = role + "active = false\n"
+        for each in (role, never):
+            assert plan(network + text + each).points[0].place.cpus == {"server": (0, 1, 3), "saturator": (2,)}
+
+
+def test_a_server_that_already_runs_keeps_to_no_cpus_of_ours() -> None:
+    attached = HEAD.replace("synthetic = true", 'address = "127.0.0.1:80"') + '[place]\ncpus = { server = "0" }\n'
+    with pytest.raises(SuiteError, match="the lab does not start it; start it with taskset -c"):
+        expand(read_text(attached, source="it.toml", directory="/here"), seed=1)
 
 
 def test_without_a_network_everything_is_on_the_local_host() -> None:

@@ -100,6 +100,12 @@ def test_a_saturator_takes_its_part_of_the_cpu_and_of_the_link() -> None:
     assert narrow == pytest.approx(4 * 43.9, rel=0.05)
 
 
+def test_a_server_on_one_cpu_burns_at_half_the_rate() -> None:
+    burning = HTTP.replace("/bytes/", "/burn/20ms/") + network(delay="0ms")
+    two, one = (trial_s(point(burning + place)) for place in ("", '[place]\ncpus = { server = "0" }\n'))
+    assert one - two == pytest.approx(100 * (20e-3 - 20e-3 / 2))
+
+
 def test_the_experiment_at_50_mbit_a_second_is_no_matter_of_seconds() -> None:
     suite = read_file(shipped.find("http-saturation-bandwidth"))
     plan = expand(suite, seed=1)

@@ -5,6 +5,7 @@ the fix.
 from __future__ import annotations
 
 import json
+import os
 import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,16 @@ def test_every_check_is_there_with_a_message_and_a_fix_where_one_is_due() -> Non
     for each in found.values():
         assert each.message
         assert (each.level == "ok") or each.fix, each
+
+
+def test_cpus_that_there_are_not_are_refused() -> None:
+    own = min(os.sched_getaffinity(0))
+    here, far = (
+        findings(plan(rest=f'[place]\ncpus = {{ server = "{own}", load = "{cpu}" }}\n')) for cpu in (own, 8191)
+    )
+    assert here["CPUs"].level == "ok"
+    assert (far["CPUs"].level, far["CPUs"].fix) == ("refuse", "correct [place] cpus, or take it out")
+    assert f"CPUs {own}, 8191, and this machine gives {own}" in far["CPUs"].message
 
 
 def test_more_connections_than_ports_are_refused_with_the_addresses_that_would_do() -> None:

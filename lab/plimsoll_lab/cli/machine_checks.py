@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
+from plimsoll_lab.hosts.processes import available_cpus, listed
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.prediction import connections, predicted_s
@@ -64,7 +65,7 @@ def preflight(plan: Plan | None) -> list[Finding]:
     """Look at everything that a suite needs; without one, at what every suite needs."""
     points = plan.points if plan is not None else ()
     findings = [*_descriptors(points), *_relays(points), *_ports(points), *_somaxconn(points)]
-    findings += [*_tasks(points), *_memory(points)]
+    findings += [*_tasks(points), *_memory(points), *_cpus(points)]
     networks = any(point.network is not None for point in points)
     findings += [*_network(points, wanted=networks), *_capture(plan)]
     findings += [*_governor(), *_clock(), *_steal(), *_busy()]
@@ -108,6 +109,19 @@ def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
             message=said,
             fix="raise the hard limit",
         )
+
+
+def _cpus(points: tuple[Point, ...]) -> Iterator[Finding]:
+    """CPUs that parts are to keep to."""
+    wanted = {cpu for point in points for cpus in point.place.cpus.values() for cpu in cpus}
+    if not wanted:
+        return
+    has = available_cpus(wanted)
+    said = f"parts keep to the CPUs {listed(wanted)}, and this machine gives {listed(has) or 'none of them'}"
+    if has == wanted:
+        yield Finding(check="CPUs", level="ok", message=said)
+    else:
+        yield Finding(check="CPUs", level="refuse", message=said, fix="correct [place] cpus, or take it out")
 
 
 def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:

@@ -239,7 +239,9 @@ class Agent:
     def _start(self, asked: Start) -> Started:
         stack = contextlib.ExitStack()
         argv = self._places[asked.place].command(asked.argv)
-        started = self._launcher.start(argv, role=asked.role, metered=asked.metered, takes_lines=asked.takes_lines)
+        started = self._launcher.start(
+            argv, role=asked.role, metered=asked.metered, takes_lines=asked.takes_lines, cpus=asked.cpus
+        )
         process = stack.enter_context(started)
         self._numbers += 1
         deadline = None if asked.deadline_s is None else time.monotonic() + asked.deadline_s

@@ -174,7 +174,7 @@ class Host:
 
     @contextlib.contextmanager
     def start(
-        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False
+        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False, cpus: tuple[int, ...] = ()
     ) -> Iterator[HostProcess]:
         """Start a process; leaving the context ends its whole tree, however the context is left."""
         message = Start(
@@ -184,6 +184,7 @@ class Host:
             metered=metered,
             deadline_s=self.deadline_s,
             takes_lines=takes_lines,
+            cpus=cpus,
         )
         started = self.connection.ask(message)
         try:

@@ -72,6 +72,8 @@ class Start(Message["Started"]):
     anywhere; None for never."""
     takes_lines: bool = False
     """Whether it will be told lines on its standard input, which is empty otherwise."""
+    cpus: tuple[int, ...] = ()
+    """The CPUs that it keeps to, with all that it starts; none for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import IO, Self
 
@@ -202,9 +202,11 @@ class Launcher:
 
     @contextlib.contextmanager
     def start(
-        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False
+        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False, cpus: tuple[int, ...] = ()
     ) -> Iterator[LocalProcess]:
-        """Start a process; leaving the context ends its whole tree, however the context is left."""
+        """Start a process, on the given CPUs or on all; leaving the context ends its whole tree,
+        however the context is left.
+        """
         self._started += 1
         group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
         # The signals are blocked over the fork: Python loses an exception that a signal handler
@@ -213,7 +215,8 @@ class Launcher:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
             mark = f"{self._mark}{self._started}."
-            popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines)
+            with _keeping_to(cpus, role):
+                popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines)
         except BaseException:
             if group is not None:
                 group.remove()
@@ -279,6 +282,47 @@ class Launcher:
             with contextlib.suppress(BrokenPipeError):
                 self._guard.stdin.write(line.encode() + b"\n")
                 self._guard.stdin.flush()
+
+
+@contextlib.contextmanager
+def _keeping_to(cpus: tuple[int, ...], role: str) -> Iterator[None]:
+    """Have this thread, and so what it starts, keep to some CPUs for a moment (a child inherits
+    them); none for all. Raises StartError where this machine does not give all of them.
+    """
+    if not cpus:
+        yield
+        return
+    has = available_cpus(cpus)
+    if has != set(cpus):
+        raise StartError(
+            f"cannot start the {role} on the CPUs {listed(cpus)}: of these this machine gives "
+            f"{listed(has) or 'none'}; correct [place] cpus"
+        )
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def available_cpus(cpus: Iterable[int]) -> set[int]:
+    """Which of these CPUs this machine gives: sched_setaffinity(2) leaves out, without a word,
+    those that there are not.
+    """
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, cpus)
+        return os.sched_getaffinity(0)
+    except OSError:
+        return set()
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def listed(cpus: Iterable[int]) -> str:
+    """CPUs as a person lists them."""
+    return ", ".join(str(each) for each in sorted(cpus))
 
 
 def wait_for(processes: Sequence[LocalProcess], timeout_s: float) -> None:

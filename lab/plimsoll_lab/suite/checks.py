@@ -15,7 +15,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import status_figure, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND
-from plimsoll_lab.suite.placement import check_references, start_order
+from plimsoll_lab.suite.placement import check_cpus, check_references, start_order
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point, Suite
 from plimsoll_lab.suite.tables import refuse_unknown
@@ -82,6 +82,8 @@ def check_point(suite: Suite, point: Point) -> None:
         else:
             _check_forward(suite.source, where, role.settings)
     check_references(point.server, point.load, point.roles, source=suite.source)
+    # A role that takes no part in this point may keep to its CPUs in another one.
+    check_cpus(point.place, point.server, suite.roles, source=suite.source)
     start_order(point.server, point.roles, source=suite.source)
 
 

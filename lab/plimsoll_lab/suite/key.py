@@ -14,6 +14,7 @@ Kind = Literal[
     "choice",
     "condition",
     "count",
+    "cpus",
     "duration",
     "expression",
     "figure",

@@ -97,6 +97,12 @@ PLACE: Keys = {
         means='The hosts of the generators: one, a list, or a number such as "8 hosts". They share connections, '
         "requests and rate. With `barrier` their requests begin together, once the connections of all are up.",
     ),
+    "cpus": Key(
+        kind="cpus",
+        default="all CPUs of its host, for each part",
+        example='{ server = "0", load = "1" }',
+        means="The CPUs that all processes of a part keep to, by its name: `server`, `load`, or a role's.",
+    ),
 }
 
 ROLE: Keys = {

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from plimsoll_lab.suite import units
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
@@ -103,9 +104,33 @@ def read_place(table: Table, *, source: str) -> Placement:
         ):
             raise SuiteError(f"[place] load: {load!r} is neither a host's name, a list of such, nor a count: '8 hosts'")
         counted = _COUNT.fullmatch(hosts[0]) if hosts and len(hosts) == 1 else None
+        place = Placement(server=server, cpus=_read_cpus(table.get("cpus", {})))
         if counted is not None:
-            return Placement(server=server, load_count=int(counted[1]), load_label=counted[2] or "")
-        return Placement(server=server, load=tuple(hosts) if hosts else ())
+            return replace(place, load_count=int(counted[1]), load_label=counted[2] or "")
+        return replace(place, load=tuple(hosts) if hosts else ())
+
+
+def _read_cpus(raw: object) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for part, text in as_table(raw, refusal=f'[place] cpus: {raw!r} is not a table; write {{ server = "0" }}').items():
+        try:
+            found[part] = units.cpus(str(text))
+        except ValueError as error:
+            raise SuiteError(f"[place] cpus: {part}: {error}") from None
+    return found
+
+
+def check_cpus(place: Placement, server: Settings, roles: Iterable[Role], *, source: str) -> None:
+    """Refuse CPUs of parts that there are not, or that the lab does not start."""
+    parts = (SERVER, LOAD, *(role.name for role in roles))
+    for part in place.cpus:
+        if part not in parts:
+            raise SuiteError(f"{source}: [place] cpus: there is no part '{part}'{suggest(part, parts)}")
+    if SERVER in place.cpus and "address" in server:
+        raise SuiteError(
+            f"{source}: [place] cpus: server: it already runs, and the lab does not start it; start it with "
+            "taskset -c, and leave it out here"
+        )
 
 
 def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
@@ -161,7 +186,7 @@ def _assign_local(place: Placement, roles: Sequence[Role], *, source: str) -> tu
     for where, host in asked:
         if host not in {None, LOCAL}:
             raise SuiteError(f"{source}: {where}: there is no network with a host '{host}'; add [network]")
-    everywhere = Placement(server=LOCAL, load=(LOCAL,))
+    everywhere = replace(place, server=LOCAL, load=(LOCAL,))
     return everywhere, tuple(role.on_host(LOCAL) for role in roles)
 
 

@@ -148,7 +148,7 @@ def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, t
     """What the CPUs leave to the measured load."""
     bytes_per_s = BYTES_PER_S if point.network is None else LINKED_BYTES_PER_S
     base_s = 1 / BUSY_RATE + (asked.sent_bytes + asked.received_bytes) / bytes_per_s
-    rate = 1 / (base_s + asked.work_s / CORES)
+    rate = 1 / (base_s + asked.work_s / _cores(point))
     if not other.connections:
         return rate
     if point.server.get("model", "epoll") in ONE_PROCESS_A_CONNECTION:
@@ -159,8 +159,13 @@ def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, t
     return min(rate, count / (think_s + turns_s + count / rate))
 
 
+def _cores(point: Point) -> int:
+    return len(point.place.cpus.get(SERVER, range(CORES)))
+
+
 def _loops(point: Point) -> int:
-    return min(CORES, units.count(str(point.server.get("workers", CORES))))
+    cores = _cores(point)
+    return min(cores, units.count(str(point.server.get("workers", cores))))
 
 
 def _request_cost(point: Point, load: Settings) -> RequestCost:

@@ -40,6 +40,7 @@ WRITTEN: Mapping[Kind, str] = {
     "switch": "`true` or `false`",
     "choice": "one of the values that its sentence lists",
     "count": 'a whole number, `1000`, or a text with k or M: `"10k"`',
+    "cpus": 'a table of texts, each a list of CPUs by the kernel\'s numbers: `{ server = "0,2-3" }`',
     "duration": "a text, a number with " + ", ".join(units.SECONDS) + ': `"250ms"`; `think` also takes '
     '`"exp:1s"`, drawn from an exponential distribution of that mean',
     "size": "bytes, `4096`, or a text with " + ", ".join(units.BYTES) + ': `"64KB"`',

@@ -129,7 +129,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Where the server and the generators run."""
+    """Where the server and the generators run, and on which CPUs each part does."""
 
     server: str | None = None
     """The server's host."""
@@ -139,6 +139,8 @@ class Placement:
     """Of a suite that counts them: how many hosts the generators have, never the server's."""
     load_label: str = ""
     """`KEY=VALUE`: the label that each of these has on a cluster; empty for any host."""
+    cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By a part's name: the CPUs of its host that its processes keep to; none for all of them."""
 
     @property
     def server_host(self) -> str:

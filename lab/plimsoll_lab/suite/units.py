@@ -18,6 +18,7 @@ BYTES = {
 BITS_PER_S = {"bit": 1, "kbit": 1000, "Mbit": 1000**2, "Gbit": 1000**3}
 COUNT = {"": 1, "k": 1000, "M": 1000_000}
 
+_CPUS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)")
 
 
@@ -67,6 +68,17 @@ def count(text: str | int) -> int:
     if unit not in COUNT or not (number * COUNT[unit]).is_integer():
         raise ValueError(f"'{text}' is not a count: write a whole number, with k or M for thousands or millions")
     return int(number * COUNT[unit])
+
+
+def cpus(text: str) -> tuple[int, ...]:
+    """The CPUs in `0,2-3`, by the kernel's numbers, in ascending order, each once."""
+    found: set[int] = set()
+    for each in text.split(","):
+        match = _CPUS.fullmatch(each.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ValueError(f"'{text}' is not a list of CPUs: write their numbers, such as 0,2-3")
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
 
 
 def ratio(text: str) -> float:

@@ -85,6 +85,8 @@ class Generator:
     """Whether its requests are part of the figures."""
     barrier: bool
     """Whether its requests wait until all its connections are up."""
+    cpus: tuple[int, ...]
+    """The CPUs of its host that it keeps to; none for all of them."""
     process: HostProcess | None = None
     """Its process, once started."""
     awaits_start: bool = False
@@ -122,6 +124,7 @@ def plan_generators(
                 command=in_records(with_warm_up(command, suite, settings, None), host, records),
                 measured=True,
                 barrier=settings.get("barrier") is True,
+                cpus=point.place.cpus.get(LOAD, ()),
             )
         )
     for role in point.roles:
@@ -138,6 +141,7 @@ def plan_generators(
                     command=command,
                     measured=role.measured,
                     barrier=role.settings.get("barrier") is True,
+                    cpus=point.place.cpus.get(role.name, ()),
                 )
             )
     return planned
@@ -197,7 +201,9 @@ def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_i
         if each.awaits_start:
             command = [*command, "--await-start"]
         each.record["command"] = command
-        started = each.host.start(command, role=each.name, metered=not each.measured, takes_lines=each.awaits_start)
+        started = each.host.start(
+            command, role=each.name, metered=not each.measured, takes_lines=each.awaits_start, cpus=each.cpus
+        )
         each.process = stack.enter_context(started)
 
 

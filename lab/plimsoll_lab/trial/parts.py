@@ -96,7 +96,9 @@ def start_parts(
         if role is not None:
             partial.roles.append(record)
         started: AbstractContextManager[Process] = (
-            host.start(command, role=name, metered=True) if command else external_server()
+            host.start(command, role=name, metered=True, cpus=point.place.cpus.get(name, ()))
+            if command
+            else external_server()
         )
         try:
             process = stack.enter_context(started)
