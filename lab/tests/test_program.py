@@ -331,6 +331,23 @@ def test_help_shows_examples_for_every_verb(lab: Lab) -> None:
     assert lab("--version").stdout.startswith("plimsoll-lab ")
 
 
+def test_a_point_beside_the_matrix_that_lacks_its_axis_has_a_page_and_its_settings_in_tables(
+    lab: Lab, tmp_path: Path
+) -> None:
+    matrix = '[matrix]\n"load.connections" = [100, 200]\n'
+    suite = SUITE[: SUITE.index("[matrix]")] + matrix + '[[point]]\n"load.think" = "1ms"\n[run]\nrepeat = 2\n'
+    (tmp_path / "beside.toml").write_text(suite)
+    done = lab("run", "beside.toml")
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+    assert (tmp_path / "runs/0001/report.html").exists()
+    done = lab("report", "runs/0001", "--export", "csv")
+    assert done.returncode == 0, done.stderr
+    for name, rows in (("points", 3), ("trials", 6)):
+        found = [(row["load.connections"], row["load.think"]) for row in table(tmp_path / f"runs/0001/{name}.csv")]
+        assert len(found) == rows
+        assert set(found) == {("100", ""), ("200", ""), ("", "1ms")}
+
+
 def test_no_colour_without_a_terminal(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
     assert "\x1b" not in run_lab(folder, "report", "runs/0001").stdout

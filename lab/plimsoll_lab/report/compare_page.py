@@ -182,7 +182,7 @@ def _curves(a: RunFolder, b: RunFolder) -> Section:
     levels = dict.fromkeys(
         formatting.setting({path: value for path, value in each.point.items() if path != "side"}) for each in merged
     )
-    layout = MatrixLayout(compare="side", contenders=SIDES, load=None, loads=(), levels=tuple(levels))
+    layout = MatrixLayout(compare="side", contenders=SIDES, levels=tuple(levels))
     drawn = list(percentile_charts(merged, layout).items())
     parts: list[Part] = []
     if drawn:

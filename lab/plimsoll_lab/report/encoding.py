@@ -38,10 +38,6 @@ class MatrixLayout:
     """The axis that competes: colour and shape."""
     contenders: tuple[str, ...]
     """Its values."""
-    load: str | None
-    """A numeric axis to draw against."""
-    loads: tuple[float, ...]
-    """The values of that axis."""
     levels: tuple[str, ...]
     """The other axes' settings, in order, one panel each."""
 
@@ -49,17 +45,10 @@ class MatrixLayout:
 def layout_of(run: RunRecord) -> MatrixLayout:
     """Lay out a run's matrix."""
     compare = run.family.compare
-    load = None
-    loads: tuple[float, ...] = ()
-    for axis in run.axes:
-        numbers = tuple(value for value in axis.values if isinstance(value, int | float))
-        if axis.path != compare and len(axis.values) > 1 and len(numbers) == len(axis.values):
-            load, loads = axis.path, numbers
-            break
     settings = [point.setting for point in run.points]
     contenders = dict.fromkeys(formatting.contender(each, compare) if compare else "all" for each in settings)
     levels = dict.fromkeys(level_of(each, compare) for each in settings)
-    return MatrixLayout(compare=compare, contenders=tuple(contenders), load=load, loads=loads, levels=tuple(levels))
+    return MatrixLayout(compare=compare, contenders=tuple(contenders), levels=tuple(levels))
 
 
 def with_value(field: str) -> list[Json]:
@@ -134,12 +123,11 @@ def scaled(value: float | None, axis: tuple[float, str]) -> float | None:
 
 
 def place_of(setting: Settings, layout: MatrixLayout) -> Json:
-    """The columns by which a row of the data is placed: contender, panel and load."""
+    """The columns by which a row of the data is placed: contender and panel."""
     contender = formatting.contender(setting, layout.compare) if layout.compare else "all"
     return {
         "contender": contender,
         "level": level_of(setting, layout.compare),
-        "load": setting[layout.load] if layout.load else None,
     }
 
 

@@ -15,6 +15,7 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import FigureSummary, RunSummary
+from plimsoll_lab.suite.settings import Settings
 
 STATISTICS = ("n", "mean", "stdev", "median")
 PNG_SCALE = 2
@@ -65,10 +66,10 @@ def _charts(folder: RunFolder, run: RunRecord, summary: RunSummary, kinds: Seque
 
 def points_csv(run: RunRecord, summary: RunSummary) -> str:
     """A row a point: each figure's n, mean, standard deviation and median."""
-    axes = [axis.path for axis in run.axes]
+    paths = _paths(run)
     names = [figure.name for figure in run.figures]
     header = [
-        *axes,
+        *paths,
         "n",
         "valid_n",
         "outcome",
@@ -77,7 +78,7 @@ def points_csv(run: RunRecord, summary: RunSummary) -> str:
     ]
     lines = []
     for point in summary.points:
-        setting = [formatting.value(point.point[axis]) for axis in axes]
+        setting = _cells(point.point, paths)
         cells = [cell for name in names for cell in _statistics(point.figures.get(name))]
         lines.append([*setting, point.n, point.valid_n, point.outcome, point.doubtful, *cells])
     return _csv(header, lines)
@@ -89,19 +90,30 @@ def _statistics(found: FigureSummary | None) -> tuple[float | None, ...]:
 
 def trials_csv(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     """A row a trial, whatever came of it."""
-    axes = [axis.path for axis in run.axes]
+    paths = _paths(run)
     names = [figure.name for figure in run.figures]
     lines = (
         [
             trial.number,
             trial.block,
-            *(formatting.value(trial.setting[axis]) for axis in axes),
+            *_cells(trial.setting, paths),
             trial.outcome,
             *(trial.figures.get(name) for name in names),
         ]
         for trial in trials
     )
-    return _csv(["trial", "block", *axes, "outcome", *names], lines)
+    return _csv(["trial", "block", *paths, "outcome", *names], lines)
+
+
+def _paths(run: RunRecord) -> list[str]:
+    """Whatever varies: the axes, and what points beside the matrix set."""
+    settings = [{axis.path: None for axis in run.axes}, *(point.setting for point in run.points)]
+    return list(dict.fromkeys(path for each in settings for path in each))
+
+
+def _cells(setting: Settings, paths: Sequence[str]) -> list[str]:
+    """A setting under its header; empty where a point does not set a path."""
+    return [formatting.value(setting[path]) if path in setting else "" for path in paths]
 
 
 def _csv(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
