@@ -12,7 +12,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
-from plimsoll_lab.suite.spec import Placement, Point
+from plimsoll_lab.suite.spec import Placement, Point, Role
 from plimsoll_lab.trial.figures import FigureSources, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
 
@@ -26,7 +26,7 @@ SUMMARY: Json = {
 }
 
 
-def figures(**changed: object) -> dict[str, float]:
+def figures(roles: tuple[Role, ...] = (), **changed: object) -> dict[str, float]:
     window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=4.0)
     sources: dict[str, object] = {
         "load": {"summary": SUMMARY},
@@ -48,7 +48,8 @@ def figures(**changed: object) -> dict[str, float]:
         "window": window,
     }
     load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
-    point = Point(number=0, setting={}, server={}, load=load, place=Placement(server="h1", load=("h2",)))
+    place = Placement(server="h1", load=("h2",))
+    point = Point(number=0, setting={}, server={}, load=load, place=place, roles=roles)
     return trial_figures(FigureSources(**{**sources, **changed}), point)  # type: ignore[arg-type]
 
 
@@ -81,6 +82,24 @@ def test_a_fetch_bears_its_part_of_what_connecting_took() -> None:
     assert figures()["connection_and_transmission_us"] == 1000.0
     one_connection = {**SUMMARY, "establishment_time_us": {"count": 5, "mean": 250.0}}
     assert figures(load={"summary": one_connection})["connection_and_transmission_us"] == 762.5
+
+
+def test_what_a_server_spends_on_a_load_that_does_not_count_is_no_cost_of_one_that_does() -> None:
+    def load(target: str, *, measured: bool) -> Role:
+        return Role(name="other", kind="load", on="h3", measured=measured, settings={"target": target})
+
+    relay = Role(name="relay", kind="forward", on="h3", measured=False, settings={"target": "role:server"})
+    second = Role(name="second", kind="server", on="h3", measured=False, settings={})
+    assert figures()["server.cpu_us_per_request"] == 20_000
+    for beside, known in (
+        (load("role:server", measured=False), False),
+        (load("role:relay", measured=False), False),
+        (load("role:second", measured=False), True),
+        (load("role:server", measured=True), True),
+    ):
+        found = figures((beside, relay, second))
+        assert ("server.cpu_us_per_request" in found) == known, beside
+        assert found["server.cpu_cores"] == 0.5
 
 
 def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() -> None:

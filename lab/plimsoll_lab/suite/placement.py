@@ -255,6 +255,19 @@ def references(settings: Settings) -> list[tuple[str, int | None]]:
     return found
 
 
+def way(load: Settings, roles: Iterable[Role]) -> list[str]:
+    """The parts that a load's requests pass, the one that answers them last. Of a part that names
+    several others the first one counts.
+    """
+    own = {role.name: role.settings for role in roles}
+    passed: list[str] = []
+    named = [name for name, _ in references(load)] or [SERVER]
+    while named and named[0] not in passed:
+        passed.append(named[0])
+        named = [name for name, _ in references(own.get(named[0], {}))]
+    return passed
+
+
 def resolve(text: str, addresses: Mapping[str, str]) -> str:
     """A text with the addresses of the parts that it names; `{role:x}` and `role:x` alike."""
 

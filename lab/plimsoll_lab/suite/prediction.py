@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.placement import LOAD, SERVER, references
+from plimsoll_lab.suite.placement import LOAD, SERVER, way
 from plimsoll_lab.suite.settings import Settings
-from plimsoll_lab.suite.spec import Plan, Point, Role, SearchSettings
+from plimsoll_lab.suite.spec import Plan, Point, SearchSettings
 from plimsoll_lab.suite.topology import LinkSettings
 from plimsoll_lab.suite.units import bits_per_s, duration_s
 
@@ -186,9 +186,8 @@ def _saturation(point: Point) -> Saturation:
     for role in point.roles:
         if role.kind != LOAD or role.measured or not {"rate", "think"}.isdisjoint(role.settings):
             continue
-        aims = [name for name, _ in references(role.settings)] or [SERVER]
         asked, count = _request_cost(point, role.settings), connections(role.settings)
-        if SERVER in aims and asked.work_s:
+        if SERVER in way(role.settings, point.roles) and asked.work_s:
             found = Saturation(
                 connections=found.connections + count,
                 work_s=found.work_s + count * asked.work_s,
@@ -222,13 +221,8 @@ def _path(point: Point, *, back: bool = False) -> list[LinkSettings]:
     """The links from the first generator to the server, by way of the parts that it aims at."""
     if point.network is None or point.place.server is None or not point.place.load:
         return []
-    roles: Mapping[str, Role] = {role.name: role for role in point.roles}
-    hosts, settings, met = [point.place.load[0]], point.load, set[str]()
-    while (aim := next((name for name, _ in references(settings)), SERVER)) in roles and aim not in met:
-        met.add(aim)
-        hosts.append(roles[aim].host)
-        settings = roles[aim].settings
-    hosts.append(point.place.server)
+    homes = {SERVER: point.place.server, **{role.name: role.host for role in point.roles}}
+    hosts = [point.place.load[0], *(homes[name] for name in way(point.load, point.roles))]
     pairs = [(start, end) for start, end in itertools.pairwise(hosts) if start != end]
     return [shape for start, end in pairs for shape in point.network.path(*((end, start) if back else (start, end)))]
 

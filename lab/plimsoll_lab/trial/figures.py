@@ -21,7 +21,7 @@ from plimsoll_lab.store.program_output import (
 from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES, status_figure
-from plimsoll_lab.suite.placement import LOCAL
+from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, way
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
 from plimsoll_lab.trial.window import Window
@@ -70,7 +70,12 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     figures |= pick({"server": sources.server.get("summary")}, (each.name for each in FIGURES))
     # The cost of a server that already ran is not known.
     if "address" not in point.server:
-        figures |= _server_cost(sources.window, summary)
+        figures |= _server_cost(sources.window)
+        cpu_cores = figures.get("server.cpu_cores")
+        # What the server spent on requests that do not count is no cost of those that do.
+        if cpu_cores is not None and summary.requests.completed and not _serves_others(point):
+            cpu_us = cpu_cores * sources.window.length_s * 1e6
+            figures["server.cpu_us_per_request"] = cpu_us / summary.requests.completed
     host = point.place.server or LOCAL
     figures |= _host(sources, host) | _network(sources, host) | _captured(sources.captures)
     for each in sources.roles:
@@ -179,13 +184,17 @@ def _fetches(summary: LoadSummary) -> Figures:
     return {"connection_and_transmission_us": connecting / sent.count + sent.mean}
 
 
-def _server_cost(window: Window, summary: LoadSummary) -> Figures:
+def _serves_others(point: Point) -> bool:
+    """Whether a load that is not measured asks the server too."""
+    others = (role for role in point.roles if role.kind == LOAD and not role.measured)
+    return any(SERVER in way(role.settings, point.roles) for role in others)
+
+
+def _server_cost(window: Window) -> Figures:
     if window.first is None or window.last is None or window.length_s <= 0:
         return {}
     cpu_s = window.last.cpu_s - window.first.cpu_s
     figures = {"server.cpu_cores": cpu_s / window.length_s}
-    if summary.requests.completed:
-        figures["server.cpu_us_per_request"] = cpu_s * 1e6 / summary.requests.completed
     memory = [sample.memory_bytes for sample in window.samples if sample.memory_bytes is not None]
     if memory:
         figures["server.memory_bytes"] = max(memory)

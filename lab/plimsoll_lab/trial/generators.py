@@ -85,7 +85,7 @@ class Generator:
     """Whether its requests are part of the figures."""
     barrier: bool
     """Whether its requests wait until all its connections are up."""
-    cpus: tuple[int, ...]
+    cpus: tuple[int, ...] = ()
     """The CPUs of its host that it keeps to; none for all of them."""
     process: HostProcess | None = None
     """Its process, once started."""
