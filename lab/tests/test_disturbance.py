@@ -180,6 +180,18 @@ def test_the_curve_of_percentiles_is_of_the_kept_time() -> None:
     assert [quantile for quantile, _ in whole.quantiles] == [0.5, 0.9, 0.95]
 
 
+def test_the_curve_of_percentiles_leaves_out_those_of_a_late_generator() -> None:
+    told = {"count": 1_000_000, "p50": 100.0, "p99": 400.0, "p99_99": 9_000.0}
+    doubted = ["response_time_us.p99", "response_time_us.p99_99"]
+    trial = TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
+        figures={"response_time_us.p50": 100.0}, server={},
+        load={"summary": {"response_time_us": told, "doubted": doubted}}, machine={},
+    )  # fmt: skip
+    (curve,) = curves([point_summary({}, 0)], [trial])
+    assert [quantile for quantile, _ in curve.quantiles] == [0.5]
+
+
 def test_an_expectation_of_a_figure_that_was_cut_away_fails_no_trial() -> None:
     suite = read_text(
         'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[expect]\n"response_time_us.p99" = "< 5ms"\n',

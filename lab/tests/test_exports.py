@@ -22,7 +22,7 @@ from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.data_files import hgrm_files, markdown, openmetrics
 from plimsoll_lab.report.export import points_csv
 from plimsoll_lab.store.folder import RunFolder, open_run
-from plimsoll_lab.store.records import CutRecord, Json
+from plimsoll_lab.store.records import CutRecord, Json, TrialRecord
 
 KINDS = "parquet,json,md,openmetrics"
 
@@ -122,6 +122,28 @@ def test_response_times_of_several_trials_are_one_distribution(exported: RunFold
     assert "1 of 2 trials left out as their network was disturbed; response time in us]" in file.read_text()
     rows = [line.split() for line in file.read_text().splitlines() if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d", line)]
     assert int(rows[-1][2]) == 100, "of the other trial alone"
+
+
+def late_in(trial: TrialRecord, *names: str) -> TrialRecord:
+    """A trial whose generator was late by half of these figures, which it does not tell."""
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+    histogram.record_value(1_000_000)
+    summary = {"histograms": {"response_time_ns": histogram.encode().decode()}, "doubted": list(names)}
+    figures = {name: value for name, value in trial.figures.items() if name not in names}
+    return replace(trial, load={"summary": cast("Json", summary)}, figures=figures)
+
+
+def test_a_distribution_leaves_out_trials_of_a_late_generator_and_says_what_it_spoilt_in_others(
+    exported: RunFolder,
+) -> None:
+    first, second = (each for each in exported.read_trials() if each.point == 0)
+    trials = [late_in(first, "response_time_us.p99", "response_time_us.max"), late_in(second, "response_time_us.max")]
+    (file,) = hgrm_files(exported, exported.read_run(), trials)
+    text = file.read_text()
+    assert "1 of 2 trials left out as their generator was late; the generator's own lateness is half" in text
+    assert "half or more of max; response time in us]" in text
+    rows = [line.split() for line in text.splitlines() if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d", line)]
+    assert int(rows[-1][2]) == 1, "of the other trial alone"
 
 
 def test_without_a_histogram_that_export_is_refused(exported: RunFolder) -> None:

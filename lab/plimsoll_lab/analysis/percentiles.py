@@ -2,6 +2,7 @@
 valid trials.
 
 Of a trial with disturbed moments the percentiles are those of the kept time, as in every table.
+Those that are the generator's own lateness are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import TrialRecord, untold_figures
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.settings import Settings
 
@@ -56,7 +57,9 @@ def _times(trial: TrialRecord) -> Mapping[str, float]:
     found = (trial.load.get("summary") or {}).get("response_time_us")
     if not isinstance(found, Mapping):
         return {}
+    untold = untold_figures(trial)
     told = {str(key): value for key, value in found.items() if isinstance(value, int | float)}
+    told = {key: value for key, value in told.items() if STEM + key not in untold}
     if trial.cut is None:
         return told
     kept = {"count": told.get("count", 0) - (trial.cut.requests or 0)}

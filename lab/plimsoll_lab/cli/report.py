@@ -19,7 +19,7 @@ KINDS = ("svg", "png", "csv", "parquet", "json", "md", "hgrm", "openmetrics")
 NEEDS = {
     "svg": "no chart can be drawn of this run",
     "png": "no chart can be drawn of this run",
-    "hgrm": "no valid trial of this run has a histogram of response times",
+    "hgrm": "no valid trial of this run has a histogram of response times, of a steady network and generator",
 }
 """Kinds that not every run has, and why."""
 

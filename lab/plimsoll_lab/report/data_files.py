@@ -16,7 +16,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.warning_lines import WORDS
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.query import TABLES, write_table
-from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.store.records import Json, TrialRecord, untold_figures
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 
@@ -38,6 +38,8 @@ LONGEST_NS = 3_600_000_000_000 * 24
 """A day: HdrHistogram wants to know beforehand."""
 DIGITS = 3
 """Significant digits of the generator's histograms."""
+OUTERMOST = frozenset(f"response_time_us.{part}" for part in ("max", "stdev", "p99_9", "p99_99"))
+"""Figures that a few late requests of a thousand spoil: the file tells them, and says so."""
 
 
 def json_files(folder: RunFolder, summary: Json) -> list[Path]:
@@ -92,14 +94,15 @@ def _cell(text: object) -> str:
 
 def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> list[Path]:
     """A file a point: the response times of all its valid trials, in microseconds. A histogram over
-    disturbed moments is left out: nothing takes these out of it.
+    disturbed moments, or of a generator that was late, is left out: nothing takes that out of it.
     """
     home = folder.path / "hgrm"
     home.mkdir(exist_ok=True)
     written = []
     for point in run.points:
         valid = [each for each in trials if each.point == point.number and each.outcome == "ok"]
-        clean = [each for each in valid if each.cut is None]
+        steady = [each for each in valid if each.cut is None]
+        clean = [each for each in steady if not untold_figures(each) - OUTERMOST]
         whole = _merged(clean)
         if whole is not None:
             lines = io.BytesIO()
@@ -109,10 +112,14 @@ def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord])
             footer = f"#[Mean    = {mean:12.3f}, StdDeviation   = {stdev:12.3f}]"
             text = re.sub(r"#\[Mean .*\]", footer, lines.getvalue().decode())
             path = home / f"point-{point.number:04d}.hgrm"
-            disturbed = len(valid) - len(clean)
-            without = (
-                f"{disturbed} of {len(valid)} trials left out as their network was disturbed; " if disturbed else ""
+            causes = {"network was disturbed": len(valid) - len(steady), "generator was late": len(steady) - len(clean)}
+            without = "".join(
+                f"{count} of {len(valid)} trials left out as their {cause}; "
+                for cause, count in causes.items()
+                if count
             )
+            late = sorted({name.removeprefix("response_time_us.") for each in clean for name in untold_figures(each)})
+            without += f"the generator's own lateness is half or more of {', '.join(late)}; " if late else ""
             said = f"#[{formatting.setting(point.setting)}; {without}response time in us]\n"
             written.append(_write(path, text + said))
     return written

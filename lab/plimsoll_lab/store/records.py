@@ -301,3 +301,12 @@ class TrialRecord:
     def from_json(record: Json) -> TrialRecord:
         """As it was written. Raises pydantic's `ValidationError` where it has another form."""
         return record_of(TrialRecord, record)
+
+
+def untold_figures(trial: TrialRecord) -> frozenset[str]:
+    """What the generator calls its own lateness, and the trial does not tell; its summary and its
+    histograms hold it all the same.
+    """
+    doubted = (trial.load.get("summary") or {}).get("doubted")
+    names = doubted if isinstance(doubted, list | tuple) else ()
+    return frozenset(str(name) for name in names if name not in trial.figures)
