@@ -21,7 +21,9 @@ from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
+from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.trial.disturbance import without_late
+from plimsoll_lab.trial.lifecycle import judged_figures
 from plimsoll_lab.trial.retry import retry_reason
 from plimsoll_lab.trial.validity import Observation, judge
 
@@ -162,11 +164,26 @@ def test_a_generator_late_at_the_tail_leaves_what_the_lag_did_not_make() -> None
         ),
         ({"closed": True, "load_summary": LATE_TAIL | {"schedule_lag_us": {"mean": 3000.0}}}, "generator_limited"),
         ({"foreign_cores": 1.5, "load_summary": LATE_TAIL | {"doubted": MEDIAN_TOO}}, "invalid"),
+        # Of an open loop, requests that were due were not sent: the server was not asked for them.
+        (
+            {"load_summary": LATE_TAIL | {"warnings": [LATE, LATE | {"code": "rate_not_offered"}]}},
+            "generator_limited",
+        ),
     ],
 )
 def test_a_generator_late_beyond_the_tail_spoils_the_whole(changed: dict[str, Any], outcome: str) -> None:
     judgement = judge(but(**({"load_exit": 4, "load_summary": LATE_TAIL} | changed)))
     assert (judgement.outcome, judgement.untold) == (outcome, ())
+
+
+@pytest.mark.parametrize(("over", "judged"), [("rate", True), ("connections", False)])
+def test_a_search_over_a_rate_judges_by_the_mean_too_as_it_tells_a_growing_backlog(over: str, *, judged: bool) -> None:
+    text = (
+        'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n'
+        f'[search]\nover = "load.{over}"\nrange = [100, 60000]\n[limits]\n"response_time_us.p99" = "< 5ms"\n'
+    )
+    figures = judged_figures(read_text(text, source="it.toml", directory="/here"))
+    assert figures == {"response_time_us.p99", *(["response_time_us.mean"] if judged else [])}
 
 
 def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:

@@ -198,7 +198,7 @@ def _measure(
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     foreign_cores = None if "address" in point.server else _foreign_cores(testbed, point, generators, partial.window)
-    limited = frozenset(limit.figure for limit in suite.limits)
+    limited = judged_figures(suite)
     observed = _observation(partial, point, server_exit=died, foreign_cores=foreign_cores, links=links, limited=limited)
     return judge(replace(observed, warnings=tuple(warnings)))
 
@@ -234,6 +234,14 @@ def _observation(
         closed=_is_closed(point),
         limited=limited,
     )
+
+
+def judged_figures(suite: Suite) -> frozenset[str]:
+    """The figures that a trial is judged by: those with limits, and that by which a search over a
+    rate tells a growing backlog (Little's law).
+    """
+    over_a_rate = suite.search is not None and suite.search.key == "rate"
+    return frozenset(limit.figure for limit in suite.limits) | ({"response_time_us.mean"} if over_a_rate else set())
 
 
 def _is_closed(point: Point) -> bool:

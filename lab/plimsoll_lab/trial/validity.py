@@ -37,6 +37,9 @@ LEAST_CORES = 0.1
 LATE = "generator_late"
 MEDIAN = "response_time_us.p50"
 """Where even half of the requests were sent late, the load was not what was asked for."""
+NOT_OFFERED = "rate_not_offered"
+"""Where requests of an open loop were never sent, nobody knows what a late generator would have
+sent."""
 SLOWED = 0.01
 """A closed loop whose connections waited for the generator during more of their time was slower by
 that."""
@@ -88,7 +91,7 @@ class Observation:
     closed: bool = False
     """Whether the load is a closed loop."""
     limited: frozenset[str] = frozenset()
-    """Figures that the suite has limits on: each has to be told."""
+    """Figures that the suite judges the trial by, as it has limits on them: each has to be told."""
     warnings: tuple[ResultWarning, ...] = ()
     """Doubts that others have raised."""
 
@@ -187,8 +190,9 @@ def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tup
     """
     summary = seen.load_summary or LoadSummary()
     doubted = frozenset(summary.doubted)
-    own = {warning.code for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)}
-    whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE}
+    codes = {warning.code for warning in warnings}
+    own = {code for code in codes if code.startswith(GENERATOR_WARNINGS)}
+    whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE} or NOT_OFFERED in codes
     return () if summary.valid or whole or (seen.closed and _waited(summary) > SLOWED) else tuple(summary.doubted)
 
 
