@@ -193,6 +193,17 @@ def test_a_range_is_without_the_bound_that_it_excludes(expect: str, value: float
     assert judged(replace(claim, at={"load.connections": 20}), values={1: [value] * 3}).outcome == outcome
 
 
+def test_points_of_which_one_leaves_more_untold_are_not_held_against_each_other() -> None:
+    run = run_record()
+    run.claims = [CLAIMED, replace(CLAIMED, over=None)]
+    trials = made({0: [10.0, 20.0, 40.0], 1: [20.0, 40.0, 80.0]})
+    trials[0] = replace(trials[0], figures={})
+    ratio, alone = judge_claims(run, points(), trials)
+    assert ratio.outcome == "cannot be told"
+    assert ratio.reason.startswith("67% of one point's trials tell it, 100% of another's")
+    assert "trials tell it" not in alone.reason
+
+
 def test_an_effect_can_be_larger_here_than_there() -> None:
     pair: tuple[Settings, Settings] = ({"load.connections": 10}, {"load.connections": 20})
     told = judged(replace(CLAIMED, against=pair, least=1.0, most=None))

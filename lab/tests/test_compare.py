@@ -9,6 +9,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,21 @@ def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: 
     assert told["incomplete"].endswith("0002 has 3 of 4 trials")
     assert "0001 are doubtful" in told["doubtful_figures"]
     assert not found.valid
+
+
+def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: Path) -> None:
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    median = "response_time_us.p50"
+    for trial in (each for each in b.read_trials() if each.point == 0 and each.block == 1):
+        b.write_trial(replace(trial, figures={"completed_rate": 1000.0}))
+    calls = {
+        (each.figure, each.at["server.model"]): (each.call, each.reason) for each in compare_runs([a], [b]).verdicts
+    }
+    assert calls[median, "epoll"] == (
+        "invalid",
+        "100% of A's trials tell it and 83% of B's, and those that do not may be the slowest",
+    )
+    assert {call for key, (call, _) in calls.items() if key != (median, "epoll")} == {"not shown"}
 
 
 def changed(**fields: object) -> EnvironmentRecord:

@@ -53,6 +53,19 @@ def test_a_point_without_a_result_is_no_value_of_the_history(tmp_path: Path) -> 
         assert len(rates) == series, rates
 
 
+def test_a_run_that_leaves_more_of_its_tail_untold_is_no_value_of_it(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2)]
+    median = "response_time_us.p50"
+    for trial in runs[1].read_trials():
+        figures = {name: value for name, value in trial.figures.items() if name != median or trial.block > 1}
+        runs[1].write_trial(replace(trial, figures=figures))
+    history = find_history(runs, "it")
+    assert {each.figure.name: [value.order for value in each.values] for each in history.series} == {
+        "completed_rate": [0, 1],
+        median: [0],
+    }
+
+
 def test_a_chart_of_one_series_says_whose_it_is(tmp_path: Path) -> None:
     runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2)]
     history = find_history(runs, "it")

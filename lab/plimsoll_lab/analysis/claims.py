@@ -16,7 +16,14 @@ from dataclasses import asdict, dataclass
 
 from plimsoll_lab.analysis import network
 from plimsoll_lab.analysis.as_stated import changes_at
-from plimsoll_lab.analysis.family import NEVER_ESTABLISHED, OF_CONNECTIONS, SERVERS_OWN, value_of
+from plimsoll_lab.analysis.family import (
+    NEVER_ESTABLISHED,
+    OF_CONNECTIONS,
+    SERVERS_OWN,
+    UNTOLD_MORE,
+    told_parts,
+    value_of,
+)
 from plimsoll_lab.stats.summary import Interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -111,20 +118,35 @@ def _judge(
             return _answer(claim, UNREACHED, None, None, why or _without_figure(here[0], trials, claim.figure))
         paths_off = paths_off or network.paths_off(run, here[0].number)
         series.append(values)
+    here = [_matching(points, place)[0] for place in settings_of(claim)]
+    obstacle = paths_off or _unlike_told(claim.figure, here, trials)
     value, interval, none = _value(series)
     most = math.inf if claim.most is None else claim.most
-    outcome = UNTOLD if paths_off else decide_claim(interval, claim.least, most, portable=claim.portable)
+    outcome = UNTOLD if obstacle else decide_claim(interval, claim.least, most, portable=claim.portable)
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",
         ELSEWHERE: "it lies in the claimed range, and such a figure belongs to its hardware",
-        UNTOLD: paths_off or none or "the interval reaches beyond the claimed range",
+        UNTOLD: obstacle or none or "the interval reaches beyond the claimed range",
     }
     told = len(set.intersection(*(set(each) for each in series)))
     some = (
         f"; {told} of {run.settings.repeat} blocks tell it" if value is not None and told < run.settings.repeat else ""
     )
     return _answer(claim, outcome, value, interval, reasons[outcome] + some)
+
+
+def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> str | None:
+    """Why points may not be held against each other: more trials of one leave a response time
+    untold, and may be its slowest.
+    """
+    if not figure.startswith("response_time_us."):
+        return None
+    by_point = {point.number: [trial for trial in trials if trial.point == point.number] for point in points}
+    parts = told_parts(figure, points, by_point).values()
+    if max(parts, default=0.0) - min(parts, default=0.0) <= UNTOLD_MORE:
+        return None
+    return f"{min(parts):.0%} of one point's trials tell it, {max(parts):.0%} of another's: the rest may be the slowest"
 
 
 def _value(series: Sequence[Series]) -> tuple[float | None, Interval | None, str | None]:

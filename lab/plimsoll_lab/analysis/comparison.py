@@ -5,9 +5,11 @@ point all measured.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from plimsoll_lab.analysis.family import UNTOLD_MORE
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
@@ -161,6 +163,8 @@ class _PointResult:
     outcome: Outcome | None
     reason: str | None
     medians: Mapping[str, float]
+    told: Mapping[str, float] = field(default_factory=dict)
+    """The part of the point's valid trials that tells each figure."""
 
 
 def differences_between(one: RunRecord, other: RunRecord) -> list[str]:
@@ -230,7 +234,8 @@ def _pairs(
         for figure in record.family.figures:
             a, b = ([each.medians[figure] for each in side if figure in each.medians] for side in seen)
             better = record.figure(figure).better
-            pairs.append(Pair(figure=figure, better=better, at={**at}, a=a, b=b, obstacle=obstacle))
+            why = obstacle or _unlike_told(figure, seen)
+            pairs.append(Pair(figure=figure, better=better, at={**at}, a=a, b=b, obstacle=why))
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
     if alone:
@@ -239,6 +244,21 @@ def _pairs(
             ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
         )
     return pairs, lost, warnings
+
+
+def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | None:
+    """Why a response time may not be compared: more trials of one side leave it untold than of the
+    other, and may be its slowest.
+    """
+    if not figure.startswith("response_time_us."):
+        return None
+    parts = [[each.told.get(figure, 0.0) for each in side if each.outcome in CARRIED] for side in seen]
+    if not all(parts):
+        return None
+    a, b = (statistics.fmean(each) for each in parts)
+    if abs(a - b) <= UNTOLD_MORE:
+        return None
+    return f"{a:.0%} of A's trials tell it and {b:.0%} of B's, and those that do not may be the slowest"
 
 
 def _mostly(seen: Sequence[_PointResult], outcomes: frozenset[Outcome | None]) -> bool:
@@ -284,8 +304,14 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
 
 
 def _measured(point: PointSummary) -> _PointResult:
-    medians = {name: each.median for name, each in point.figures.items()} if point.outcome in CARRIED else {}
-    return _PointResult(point=point.point, outcome=point.outcome, reason=point.reason, medians=medians)
+    known = point.figures if point.outcome in CARRIED else {}
+    return _PointResult(
+        point=point.point,
+        outcome=point.outcome,
+        reason=point.reason,
+        medians={name: each.median for name, each in known.items()},
+        told={name: each.n / point.valid_n for name, each in known.items()},
+    )
 
 
 def _searched(capacity: CapacityRecord) -> _PointResult:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import asked_at
+from plimsoll_lab.analysis.family import UNTOLD_MORE
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
@@ -45,6 +46,8 @@ class HistoryValue:
     low: float | None
     high: float | None
     n: int
+    told: float
+    """The part of the point's valid trials that tell the figure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +92,7 @@ def find_history(folders: Sequence[RunFolder], suite: str) -> History:
         runs.append(_run(folder, record))
         for figure, place, asked, value in _values(record, folder.read_trials(), len(runs) - 1):
             found.setdefault((figure.name, place, asked), (figure, []))[1].append(value)
+    found = {key: (figure, _told_alike(figure, values)) for key, (figure, values) in found.items()}
     alike = Counter((name, place) for name, place, _ in found)
     series = [
         Series(
@@ -129,14 +133,26 @@ def _values(
             values = [each.figures[name] for each in valid if name in each.figures]
             if values and name in figures:
                 place = formatting.setting(point.setting) or "all"
-                found.append((figures[name], place, repr(asked_at(point)), _value(values, order)))
+                value = _value(values, order, valid=len(valid))
+                found.append((figures[name], place, repr(asked_at(point)), value))
     return found
 
 
-def _value(values: Sequence[float], order: int) -> HistoryValue:
+def _told_alike(figure: Figure, values: Sequence[HistoryValue]) -> list[HistoryValue]:
+    """Without the runs of which more trials leave a response time untold than of others: these may
+    be its slowest.
+    """
+    if not figure.name.startswith("response_time_us."):
+        return list(values)
+    least = max(each.told for each in values) - UNTOLD_MORE
+    return [each for each in values if each.told >= least]
+
+
+def _value(values: Sequence[float], order: int, *, valid: int) -> HistoryValue:
     summary = summarise(values)
     low, high = summary.median_ci95 or (None, None)
-    return HistoryValue(order=order, median=summary.median, low=low, high=high, n=summary.n)
+    told = summary.n / valid
+    return HistoryValue(order=order, median=summary.median, low=low, high=high, n=summary.n, told=told)
 
 
 def _changes(values: Sequence[HistoryValue]) -> list[Change]:
