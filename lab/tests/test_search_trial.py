@@ -34,7 +34,11 @@ range = [1, 1000]
 )
 GOOD = TrialRecord(
     number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
-    figures={"response_time_us.p99": 40_000.0, "server.cpu_cores": 0.97}, server={"summary": {"errors": {}}},
+    figures={
+        "completed_rate": 1000.0, "response_time_us.mean": 10_000.0, "response_time_us.p99": 40_000.0,
+        "server.cpu_cores": 0.97,
+    },
+    server={"summary": {"errors": {}}},
     load={"summary": {"requests": {"scheduled": 1000, "failed": 0, "timed_out": 0, "unsent": 0}, "errors": {}}},
     machine={"busy_cores": 0.9},
 )  # fmt: skip
@@ -120,6 +124,23 @@ def test_over_a_rate_a_trial_confirms_only_what_shows_that_its_backlog_does_not_
     assert reading_of(GOOD, SUITE).excess == pytest.approx(math.log(0.8))
     assert reading_of(BAD, SUITE).excess == pytest.approx(math.log(1.6))
     assert reading_of(replace(GOOD, outcome="failed"), SUITE).excess is None
+
+
+def test_a_trial_whose_mean_was_cut_away_shows_no_growth_of_its_backlog() -> None:
+    # A hundred milliseconds of a thousand requests a second: a hundred are always in flight.
+    summary: Json = {"requests": {"scheduled": 10_000, "in_flight": 100}}
+    command = ["plimsoll", "load", "--timeseries", "x.jsonl"]
+    steady = {**GOOD.figures, "response_time_us.mean": 100_000.0}
+    bounds = {"backlog_growth.low": -0.001, "backlog_growth.high": 0.004}
+    whole = replace(GOOD, load={"summary": summary, "command": command}, figures=steady | bounds)
+    assert reading_of(whole, SUITE).met is True
+    cut = {name: value for name, value in steady.items() if name != "response_time_us.mean"}
+    for forks in (False, True):
+        unknown = replace(whole, figures=cut, load={"summary": summary, "command": command[: 2 if forks else 4]})
+        assert loss_ratio(unknown, SUITE) == 0
+        assert reading_of(unknown, SUITE).met is None, "neither shown to grow nor not to"
+    growing = replace(whole, load={"summary": {"requests": {"scheduled": 10_000, "in_flight": 400}}}, figures=steady)
+    assert reading_of(growing, SUITE).met is False
 
 
 def test_what_the_server_was_short_of_is_named() -> None:

@@ -75,7 +75,8 @@ def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
         excess = max(every, default=None)
     # A generator that forks tells of no second: of its backlog only the end is known.
     tells = "--timeseries" in trial.load.get("command", ())
-    if met and over_a_rate(suite) and tells and not _batch_growth(trial).refuted:
+    is_steady = _batch_growth(trial).refuted if tells else _growth(trial) is not None
+    if met and over_a_rate(suite) and not is_steady:
         return Reading(met=None, excess=excess)
     if met and any(_cut_away(trial, limit) for limit in suite.limits):
         return Reading(met=None, excess=excess)
@@ -196,16 +197,21 @@ def _batch_growth(trial: TrialRecord) -> Growth:
 
 def _grown(trial: TrialRecord) -> float:
     """By which part of the offered rate the backlog has grown at least."""
-    return max(_batch_growth(trial).low, _growth(trial))
+    return max(_batch_growth(trial).low, _growth(trial) or 0.0)
 
 
-def _growth(trial: TrialRecord) -> float:
-    """The same from the end of the window alone, for a window too short for batches."""
+def _growth(trial: TrialRecord) -> float | None:
+    """The same from the end of the window alone, for a window too short for batches; None where
+    the trial does not tell its rate and mean response time, as after a cut.
+    """
     requests = _counts(trial, "requests")
+    rate, mean_us = (trial.figures.get(name) for name in ("completed_rate", "response_time_us.mean"))
+    if rate is None or mean_us is None:
+        return None
     return backlog_growth(
         in_flight=requests.get("in_flight", 0),
-        completed_rate=trial.figures.get("completed_rate", 0.0),
-        mean_response_s=trial.figures.get("response_time_us.mean", 0.0) / 1e6,
+        completed_rate=rate,
+        mean_response_s=mean_us / 1e6,
         scheduled=requests.get("scheduled", 0),
     )
 
