@@ -418,6 +418,7 @@ REFUSALS = {
     "figure": (CLAIM.replace("response_time_us.mean", "speed"), "[[claim]] 1 figure: 'speed' is no figure"),
     "range": (CLAIM.replace("1.5 to 3", "3 to 1.5"), "holds no number"),
     "no range": (CLAIM.replace("1.5 to 3", "twice"), "is no range"),
+    "no number": (CLAIM.replace("1.5 to 3", "nan to 3"), "is not a number"),
     "point": (CLAIM.replace('"load.think" = "1s" }\nover', '"load.size" = "1B" }\nover'), "'load.size' does not vary"),
     "key": (CLAIM + "hardware = 1\n", "[[claim]] 1 hardware: unknown key"),
     "reference": ('[[reference]]\nfigure = "elapsed_s"\nat = {}\nvalue = "3"\nsource = "x"\n', "is not a duration"),

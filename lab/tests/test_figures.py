@@ -160,6 +160,18 @@ def test_every_figure_has_one_name_and_each_can_be_a_limit() -> None:
     assert read_limit("elapsed", "< 2s", source="it.toml").value == 2.0
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e3", "1_0"])
+@pytest.mark.parametrize("name", ["server.cpu_cores", "completed_rate", "goodput", "response_time.p99"])
+def test_what_is_no_number_bounds_no_figure(name: str, text: str) -> None:
+    with pytest.raises(SuiteError, match="is not a"):
+        read_limit(name, f"< {text}", source="it.toml")
+
+
+def test_a_limit_on_a_rate_or_on_cores_is_any_number() -> None:
+    bounds = {"server.cpu_cores": "0.5", "completed_rate": "0.5", "goodput": "1.5M"}
+    assert [read_limit(name, f"< {text}", source="it.toml").value for name, text in bounds.items()] == [0.5, 0.5, 1.5e6]
+
+
 def test_a_limit_may_ask_for_an_exact_value_and_for_a_status() -> None:
     limit = read_limit("statuses.404", "== 0", source="it.toml")
     assert (limit.figure, limit.operator, limit.value) == ("statuses.404", "==", 0.0)

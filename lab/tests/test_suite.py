@@ -241,12 +241,24 @@ def test_counts_read_back(number: int) -> None:
 @example("9" * 400)
 @example("9" * 400 + "KB")
 @example("9" * 400 + "s")
+@example("9" * 308 + "GiB")
+@example("9" * 308 + "M")
+@example("9" * 308 + "h")
+@example("nan")
+@example("inf")
 def test_a_quantity_is_read_or_refused_with_a_value_error(text: str) -> None:
-    for read in (units.duration_s, units.size_bytes, units.count, units.ratio):
+    for read in (units.duration_s, units.size_bytes, units.bits_per_s, units.count, units.rate, units.ratio):
         try:
             assert 0 <= read(text) < math.inf
         except ValueError:
             continue
+
+
+def test_a_size_is_of_whole_bytes_as_the_binary_has_it() -> None:
+    assert units.size_bytes("1.5KB") == 1500
+    for text in ("1.5B", "1.5", "0.0001KiB"):
+        with pytest.raises(ValueError, match="whole number"):
+            units.size_bytes(text)
 
 
 def test_settings_become_arguments() -> None:

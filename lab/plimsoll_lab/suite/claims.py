@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 
+from plimsoll_lab.suite import units
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import BY_NAME, Figure, figure_named, read_value, suggest
@@ -119,7 +120,7 @@ def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[flo
 
 
 def _bound(text: str, figure: Figure, *, ratio: bool) -> float:
-    return float(text) if ratio else read_value(text, figure.unit)
+    return units.rate(text) if ratio else read_value(text, figure.unit)
 
 
 def _tables(raw: object, name: str, *, source: str) -> list[dict[str, object]]:

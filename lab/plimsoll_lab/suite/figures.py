@@ -244,8 +244,8 @@ def read_value(text: str, unit: Unit) -> float:
         return float(units.size_bytes(text))
     if unit == "ratio":
         return units.part(text)
-    if unit in {"cores", "s2"}:
-        return float(text)
+    if unit in {"per_s", "bits_per_s", "cores", "s2"}:
+        return units.rate(text)
     return float(units.count(text))
 
 

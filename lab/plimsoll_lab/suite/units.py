@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -18,6 +17,9 @@ BYTES = {
 BITS_PER_S = {"bit": 1, "kbit": 1000, "Mbit": 1000**2, "Gbit": 1000**3}
 COUNT = {"": 1, "k": 1000, "M": 1000_000}
 
+MOST = 1e18
+"""No quantity is more than this; with every unit it is still a finite number."""
+
 _CPUS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)")
 
@@ -27,7 +29,7 @@ def _split(text: str) -> tuple[float, str]:
     if match is None:
         raise ValueError(f"'{text}' is not a number with a unit")
     number = float(match[1])
-    if math.isinf(number):
+    if number > MOST:
         raise ValueError(f"'{text}' is beyond every number")
     return number, match[2]
 
@@ -47,9 +49,9 @@ def size_bytes(text: str | int) -> int:
     if isinstance(text, int):
         return text
     number, unit = _split(text)
-    if unit and unit not in BYTES:
-        raise ValueError(f"'{text}' is not a size: write a number and one of {', '.join(BYTES)}, such as 4KiB")
-    return round(number * BYTES[unit or "B"])
+    if (unit and unit not in BYTES) or not (number * BYTES[unit or "B"]).is_integer():
+        raise ValueError(f"'{text}' is not a size: write a whole number of {', '.join(BYTES)}, such as 4KiB")
+    return int(number * BYTES[unit or "B"])
 
 
 def bits_per_s(text: str) -> float:
@@ -79,6 +81,14 @@ def cpus(text: str) -> tuple[int, ...]:
             raise ValueError(f"'{text}' is not a list of CPUs: write their numbers, such as 0,2-3")
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(found))
+
+
+def rate(text: str) -> float:
+    """The number in `10k` or `0.5`: of events a second, of cores, of one figure over another."""
+    number, unit = _split(text)
+    if unit not in COUNT:
+        raise ValueError(f"'{text}' is not a number: write one such as 0.5, with k or M for thousands or millions")
+    return number * COUNT[unit]
 
 
 def ratio(text: str) -> float:
