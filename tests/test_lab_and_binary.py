@@ -18,6 +18,8 @@ import pytest
 from laboratory import BINARY, Done, environment, lab_command, marked, run_lab, wait_until
 from plimsoll_lab.cli.program import VERBS
 from plimsoll_lab.suite.flags import ELSEWHERE, FORWARD_FLAGS, LOAD_FLAGS, MODELS, OUTPUT, SERVER_FLAGS
+from plimsoll_lab.suite.prediction import connections, message_bytes
+from plimsoll_lab.suite.program_help import help_of_binary, read_help
 
 
 def test_completions_know_every_command_of_the_laboratory() -> None:
@@ -136,6 +138,12 @@ def test_the_flags_of_a_suite_and_of_the_binary_are_the_same(verb: tuple[str, ..
     assert settable <= offered | aliases, "a suite may set what the binary does not have"
     left_out = offered - settable - aliases - OUTPUT - {flag.replace("_", "-") for flag in elsewhere}
     assert not left_out, "the binary has what a suite can neither set nor is told where it belongs"
+
+
+def test_what_a_load_does_unless_told_is_known_to_the_laboratory() -> None:
+    told = read_help(help_of_binary("load echo"))
+    assert told["connections"].default == str(connections({}))
+    assert told["size"].default == f"{message_bytes({})}B"
 
 
 def test_nothing_outlives_a_killed_lab_not_even_forked_children(tmp_path: Path) -> None:

@@ -100,6 +100,13 @@ def test_what_cannot_be_placed_is_refused_in_one_line(name: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
+def test_more_generators_than_a_load_has_connections_unless_told_are_refused() -> None:
+    head = HEAD.replace("connections = 10\n", "")
+    text = '[network]\ntopology = "single,66"\n[place]\nload = "65 hosts"\n'
+    with pytest.raises(SuiteError, match="connections: 64 are too few for 65 generators"):
+        expand(read_text(head + text, source="it.toml", directory="/here"), seed=1)
+
+
 def test_cpus_are_read_as_the_kernel_numbers_them_and_stay_with_every_point() -> None:
     text = '[place]\ncpus = { server = "3,0-1, 1", saturator = "2" }\n'
     for network in (SINGLE, ""):

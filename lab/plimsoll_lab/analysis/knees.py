@@ -15,11 +15,11 @@ from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import KneeRecord
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.prediction import think_s
 from plimsoll_lab.suite.settings import Settings
 
 AXIS = "load.connections"
 """A closed loop's load; over a rate nothing waits for anything, and none of this holds."""
-SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord]:
@@ -38,9 +38,8 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
             curves.setdefault(repr(without_axis(trial.setting)), []).append(trial)
     found = []
     for place, curve in enumerate(curves.values()):
-        think_s = _think_s(str(points[curve[0].point].load.get("think", "0")))
         rng = np.random.default_rng([run.seed, place, 2])
-        knee = find_knee(_loads(curve), think_s=think_s, rng=rng)
+        knee = find_knee(_loads(curve), think_s=think_s(points[curve[0].point].load), rng=rng)
         found.append(
             KneeRecord(
                 point=without_axis(curve[0].setting),
@@ -78,13 +77,6 @@ def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
         )
         for load, made in at.items()
     ]
-
-
-def _think_s(text: str) -> float:
-    """The mean of a think time, whose form was checked when the suite was read."""
-    text = text.removeprefix("exp:").strip()
-    number = text.rstrip("umsh")
-    return float(number) * SECONDS.get(text[len(number) :].strip(), 1.0)
 
 
 def _sentence(knee: Knee) -> str:

@@ -16,6 +16,7 @@ from plimsoll_lab.suite.figures import status_figure, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND
 from plimsoll_lab.suite.placement import check_cpus, check_references, start_order
+from plimsoll_lab.suite.prediction import connections
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point, Suite
 from plimsoll_lab.suite.tables import refuse_unknown
@@ -112,10 +113,10 @@ def _check_load(source: str, table: str, load: Settings, *, endless: bool = Fals
 def _check_shares(source: str, point: Point) -> None:
     """Each of several generators needs a part of what they share."""
     count = len(point.place.load)
-    for key in ("connections", "requests"):
-        shared = quantity(point.load, key, count if key == "requests" else 64)
+    for key, least in (("connections", connections(point.load)), ("requests", count)):
+        shared = quantity(point.load, key, least)
         if count > 1 and units.count(shared) < count:
-            raise SuiteError(f"{source}: [load] {key}: {point.load[key]} are too few for {count} generators to share")
+            raise SuiteError(f"{source}: [load] {key}: {shared} are too few for {count} generators to share")
 
 
 def _check_forward(source: str, table: str, settings: Settings) -> None:

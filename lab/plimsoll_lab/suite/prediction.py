@@ -79,8 +79,18 @@ class Saturation:
 
 
 def connections(load: Settings) -> int:
-    """How many connections a generator opens; 64 where the suite does not say."""
+    """How many connections a generator opens: the binary's default where the suite does not say."""
     return units.count(str(load.get("connections", 64)))
+
+
+def message_bytes(load: Settings) -> int:
+    """The payload of an echo; where the suite does not say, the binary's default."""
+    return units.size_bytes(str(load.get("size", 64)))
+
+
+def think_s(load: Settings) -> float:
+    """The mean pause of a connection before its next request, in seconds."""
+    return duration_s(str(load.get("think", "0")).removeprefix("exp:"))
 
 
 def predicted_s(plan: Plan) -> float:
@@ -130,9 +140,9 @@ def requests_per_s(point: Point) -> float:
         low, _, high = str(load["rate"]).partition(":")
         return max(1e-3, (units.count(low) + units.count(high or low)) / 2)
     count, asked, other = connections(load), _request_cost(point, load), _saturation(point)
-    think_s = duration_s(str(load.get("think", "0")).removeprefix("exp:"))
-    alone_s = think_s + _alone_s(point, asked)
-    rates = [_cpu_rate(point, asked, other, count, think_s)]
+    pause_s = think_s(load)
+    alone_s = pause_s + _alone_s(point, asked)
+    rates = [_cpu_rate(point, asked, other, count, pause_s)]
     rates += [count / alone_s] if alone_s else []
     forth, back = _narrowest(_path(point)), _narrowest(_path(point, back=True))
     if forth is not None:
@@ -144,7 +154,7 @@ def requests_per_s(point: Point) -> float:
     return min(rates)
 
 
-def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, think_s: float) -> float:
+def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, pause_s: float) -> float:
     """What the CPUs leave to the measured load."""
     bytes_per_s = BYTES_PER_S if point.network is None else LINKED_BYTES_PER_S
     base_s = 1 / BUSY_RATE + (asked.sent_bytes + asked.received_bytes) / bytes_per_s
@@ -156,7 +166,7 @@ def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, t
     # An event loop serves every connection once before it serves one twice, and an answer longer
     # than the window needs several turns.
     turns_s = _trips(point, asked) * other.work_s / _loops(point)
-    return min(rate, count / (think_s + turns_s + count / rate))
+    return min(rate, count / (pause_s + turns_s + count / rate))
 
 
 def _cores(point: Point) -> int:
@@ -176,7 +186,7 @@ def _request_cost(point: Point, load: Settings) -> RequestCost:
             return RequestCost(sent_bytes=0, received_bytes=0, work_s=work_s)
         burnt_s = duration_s(found["burn"]) if found["burn"] else 0.0
         return RequestCost(sent_bytes=0, received_bytes=int(found["size"]), work_s=work_s + burnt_s)
-    size = units.size_bytes(str(load.get("size", 64)))
+    size = message_bytes(load)
     return RequestCost(sent_bytes=size, received_bytes=size, work_s=work_s)
 
 

@@ -11,6 +11,7 @@ from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, without_csv
 from plimsoll_lab.suite.placement import LOAD, SERVER, resolve
+from plimsoll_lab.suite.prediction import connections
 from plimsoll_lab.suite.settings import Settings, Value, quantity, texts
 from plimsoll_lab.suite.spec import Role, Suite
 
@@ -103,7 +104,7 @@ def share(settings: Settings, number: int, of: int) -> Settings:
     if of == 1:
         return settings
     own = dict(settings)
-    own.setdefault("connections", 64)
+    own.setdefault("connections", connections(settings))
     for key in SHARED:
         if key in own:
             whole = units.count(quantity(own, key))

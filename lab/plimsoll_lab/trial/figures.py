@@ -22,6 +22,7 @@ from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, Ro
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES, status_figure
 from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, way
+from plimsoll_lab.suite.prediction import connections, message_bytes
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
 from plimsoll_lab.trial.window import Window
@@ -131,7 +132,7 @@ def _due(summary: LoadSummary, point: Point) -> Figures:
     requests due.
     """
     load = point.load
-    asked = units.count(quantity(load, "connections", 64))
+    asked = connections(load)
     established = summary.connections.established
     figures: Figures = {}
     if established is not None:
@@ -140,13 +141,13 @@ def _due(summary: LoadSummary, point: Point) -> Figures:
     if due is not None:
         figures["requests.due"] = due
         if load.get("protocol", "echo") == "echo":
-            figures["bytes_due"] = due * units.size_bytes(quantity(load, "size", 64))
+            figures["bytes_due"] = due * message_bytes(load)
     return figures
 
 
-def _requests_due(load: Settings, connections: int) -> int | None:
+def _requests_due(load: Settings, asked: int) -> int | None:
     if "each" in load:
-        return connections * units.count(quantity(load, "each"))
+        return asked * units.count(quantity(load, "each"))
     return units.count(quantity(load, "requests")) if "requests" in load else None
 
 

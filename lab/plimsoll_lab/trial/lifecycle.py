@@ -29,9 +29,8 @@ from plimsoll_lab.store.records import (
     TrialRecord,
 )
 from plimsoll_lab.suite.placement import LOCAL, SERVER
-from plimsoll_lab.suite.prediction import trial_s
+from plimsoll_lab.suite.prediction import think_s, trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
-from plimsoll_lab.suite.units import duration_s
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import cut_record, requests_alone, without_cut, without_late
@@ -304,7 +303,7 @@ def _think_s(point: Point) -> float | None:
     """
     if "rate" in point.load or "duration" not in point.load:
         return None
-    return duration_s(str(point.load.get("think", "0")).removeprefix("exp:"))
+    return think_s(point.load)
 
 
 def _timeout_s(suite: Suite, point: Point) -> float:
