@@ -44,7 +44,6 @@ EVIDENCE = (
     "failed_ratio",
     "server.cpu_cores",
     "server.memory_bytes",
-    "server.descriptors",
     "generator.cpu_cores",
 )
 """What is shown of both bounds, so that a reader sees what changed between them."""

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from plimsoll_lab.cli.program import VERBS
+from plimsoll_lab.suite.flags import OUTPUT
 from plimsoll_lab.suite.program_help import FlagHelp, Help, help_of_binary, read_help, wrapped
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "commands.md"
 """Where the page is kept."""
-EVERYWHERE = ("json", "quiet", "color", "help", "version")
-"""Flags of every command, which the page tells once."""
 _COMMANDS = re.compile(r"\nCommands:\n(.*?)\n\n", re.DOTALL)
 _COMMAND = re.compile(r"^  ([a-z]+) ", re.MULTILINE)
 _USAGE = re.compile(r"^Usage: (.*?)\n\n", re.MULTILINE | re.DOTALL)
@@ -66,7 +65,7 @@ def _exit_codes(help_of: Help) -> list[str]:
 def _of_binary(command: str, text: str) -> list[str]:
     usage = _USAGE.search(text)
     assert usage is not None
-    told = {name: each for name, each in read_help(text).items() if name not in EVERYWHERE and each.flag}
+    told = {name: each for name, each in read_help(text).items() if name not in OUTPUT and each.flag}
     lines = [
         f"## plimsoll {command}",
         "",

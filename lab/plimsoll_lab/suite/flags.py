@@ -157,9 +157,8 @@ ELSEWHERE = {
 }
 """Settings that have another home than the one a person may look in first."""
 
-
 OUTPUT = frozenset({"json", "quiet", "color", "help", "version"})
-"""Flags of every command, with which the lab talks to it."""
+"""Flags of every command: of no use in a suite, and told once in the book."""
 RECORDS = "{records}"
 """In a command: the folder that a trial's own files are written to."""
 

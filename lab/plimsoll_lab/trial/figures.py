@@ -27,7 +27,7 @@ from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
 from plimsoll_lab.trial.window import Window
 
-TCP = ("retransmitted_segments", "resets_sent", "timeouts", "syn_retransmissions", "listen_overflows", "listen_drops")
+TCP = tuple(each.name.removeprefix("tcp.") for each in FIGURES if each.name.startswith("tcp."))
 """Counters of the server's host."""
 CAPTURED = ("retransmissions", "out_of_order", "duplicate_acks", "zero_windows", "resets", "unanswered_syn")
 """What a capture's summary has under `tcp`."""

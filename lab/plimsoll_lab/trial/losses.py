@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import operator
 
-from plimsoll_lab.stats.cut import Shift, without_slowest
+from plimsoll_lab.stats.cut import QUANTILES, Shift, without_slowest
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Times
 from plimsoll_lab.store.records import CutRecord
 from plimsoll_lab.trial.disturbance import LOST_TOLERATED, RATES, TIMES, LoggedRequest, sums
@@ -19,7 +19,7 @@ LOST_UNSURE = 0.05
 """A figure is doubted where its bounds lie further apart than this part of it."""
 PER_SECOND = (*RATES, "packets_per_s", "server.cpu_cores", "host.cpu_cores")
 """Figures that fall as connections wait."""
-KNOWN = ("p50", "p75", "p90", "p99", "p99_9", "mean")
+KNOWN = (*QUANTILES, "mean")
 """What is known of times: of a maximum nothing is."""
 
 Bounds = dict[str, tuple[float, float]]
@@ -91,7 +91,7 @@ def _times(kind: str, told: Times, shift: Shift | None, growth: float, *, late: 
         return {}
     mean = told.mean * shift.factors["mean"]
     bounds: Bounds = {f"{kind}.mean": (mean, told.mean * (1 + late))}
-    for name in KNOWN[:-1]:
+    for name in QUANTILES:
         value = getattr(told, name)
         if value is not None:
             bounds[f"{kind}.{name}"] = (value * shift.factors[name], value + max(value, mean) * (growth + late))
