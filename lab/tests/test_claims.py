@@ -19,7 +19,7 @@ from plimsoll_lab.store.network_record import (
     PathRecord,
     PathTargetRecord,
 )
-from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
 from plimsoll_lab.suite.documents import Claim, Reference
@@ -384,9 +384,7 @@ def test_a_figure_that_was_cut_away_is_said_to_be() -> None:
     run = run_record()
     run.claims = [replace(CLAIMED, figure="response_time_us.max", over=None)]
     here: list[PointSummary] = [point_summary({"load.connections": 20}, 0)]
-    late = replace(
-        trial(1, 0, 1, 20.0), warnings=(ResultWarning(code="generator_late", message="late", remedy="more"),)
-    )
+    late = replace(trial(1, 0, 1, 20.0), load={"summary": {"doubted": ["response_time_us.max"]}})
     assert judge_claims(run, here, [late])[0].reason.startswith("the generator's own lateness is half")
     for cut, said in ((cut_between(1.0, 2.0), "the links disturbed each trial"), (None, "no trial of this point has")):
         told = judge_claims(run, here, [replace(trial(1, 0, 1, 20.0), cut=cut)])[0]

@@ -23,7 +23,7 @@ from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, S
 from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.trial.disturbance import without_late
-from plimsoll_lab.trial.lifecycle import judged_figures
+from plimsoll_lab.trial.lifecycle import judged_figures, missed_limits
 from plimsoll_lab.trial.retry import retry_reason
 from plimsoll_lab.trial.validity import Observation, judge
 
@@ -140,6 +140,33 @@ LATE_TAIL = GOOD_LOAD | {
     "completed_rate": 500.0,
     "schedule_lag_us": {"mean": 10.0},
 }
+
+
+VALID_TAIL = LATE_TAIL | {"valid": True, "warnings": [], "doubted": [*TAIL, "response_time_us.mean"]}
+
+
+def test_what_a_generator_that_kept_up_doubts_is_untold_too() -> None:
+    judgement = judge(but(load_summary=VALID_TAIL))
+    assert (judgement.outcome, judgement.untold) == ("ok", (*TAIL, "response_time_us.mean"))
+
+
+def test_a_limit_that_lateness_leaves_met_is_met_and_one_that_it_leaves_missed_is_the_generators() -> None:
+    p99 = frozenset({"response_time_us.p99"})
+    met = judge(but(load_summary=VALID_TAIL, limited=p99))
+    assert (met.outcome, met.untold) == ("ok", ("response_time_us.max", "response_time_us.mean"))
+    missed = judge(but(load_summary=VALID_TAIL, limited=p99, missed=p99))
+    assert (missed.outcome, missed.untold) == ("generator_limited", ())
+    assert "half or more of response_time_us.p99, which misses its limit" in str(missed.reason)
+    assert judge(but(load_summary=GOOD_LOAD, limited=p99, missed=p99)).outcome == "ok", "the server's own"
+
+
+def test_a_limit_is_held_against_what_the_generator_printed() -> None:
+    limits = '[limits]\n"response_time_us.p99" = "< 5ms"\n"response_time_us.p50" = "< 1ms"\n'
+    suite = read_text(
+        'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n' + limits, source="it.toml", directory="/here"
+    )
+    assert missed_limits(suite, {"response_time_us": {"p99": 9000.0, "p50": 20.0}}) == {"response_time_us.p99"}
+    assert missed_limits(suite, {}) == frozenset()
 
 
 def test_a_generator_late_at_the_tail_leaves_what_the_lag_did_not_make() -> None:

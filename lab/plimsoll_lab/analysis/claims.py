@@ -25,7 +25,7 @@ from plimsoll_lab.analysis.family import (
     value_of,
 )
 from plimsoll_lab.stats.summary import Interval, summarise
-from plimsoll_lab.store.records import Outcome, TrialRecord
+from plimsoll_lab.store.records import Outcome, TrialRecord, untold_figures
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ClaimOutcome, ClaimRecord, PointSummary, ReferenceRecord
 from plimsoll_lab.suite.claims import settings_of
@@ -221,8 +221,8 @@ def _without_figure(point: PointSummary, trials: Sequence[TrialRecord], figure: 
     valid = [trial for trial in trials if trial.point == point.number and trial.outcome == "ok"]
     if valid and all(trial.cut is not None for trial in valid):
         return CUT_AWAY
-    late = valid and all(any(each.code == "generator_late" for each in trial.warnings) for trial in valid)
-    return LATE if late and figure.startswith("response_time_us.") else NO_FIGURE
+    late = valid and all(figure in untold_figures(trial) for trial in valid)
+    return LATE if late else NO_FIGURE
 
 
 def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> Series:

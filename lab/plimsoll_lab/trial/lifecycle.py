@@ -17,7 +17,7 @@ from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.scratch import ScratchFolder
 from plimsoll_lab.problem import HostLost
 from plimsoll_lab.store.form import record_of
-from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary, read_output
+from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary, pick, read_output
 from plimsoll_lab.store.records import (
     CutRecord,
     HostsRecord,
@@ -28,6 +28,7 @@ from plimsoll_lab.store.records import (
     ServerRecord,
     TrialRecord,
 )
+from plimsoll_lab.suite.conditions import OPERATORS
 from plimsoll_lab.suite.placement import LOCAL, SERVER
 from plimsoll_lab.suite.prediction import think_s, trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
@@ -197,8 +198,15 @@ def _measure(
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     foreign_cores = None if "address" in point.server else _foreign_cores(testbed, point, generators, partial.window)
-    limited = judged_figures(suite)
-    observed = _observation(partial, point, server_exit=died, foreign_cores=foreign_cores, links=links, limited=limited)
+    observed = _observation(
+        partial,
+        point,
+        server_exit=died,
+        foreign_cores=foreign_cores,
+        links=links,
+        limited=judged_figures(suite),
+        missed=missed_limits(suite, record_of(MeasuredLoadRecord, partial.load)["summary"] or {}),
+    )
     return judge(replace(observed, warnings=tuple(warnings)))
 
 
@@ -210,6 +218,7 @@ def _observation(
     foreign_cores: float | None,
     links: LinkWindow | None,
     limited: frozenset[str],
+    missed: frozenset[str],
 ) -> Observation:
     """What a trial is judged by, of one that ran to its end."""
     load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
@@ -232,6 +241,7 @@ def _observation(
         network=links,
         closed=_is_closed(point),
         limited=limited,
+        missed=missed,
     )
 
 
@@ -241,6 +251,13 @@ def judged_figures(suite: Suite) -> frozenset[str]:
     """
     over_a_rate = suite.search is not None and suite.search.key == "rate"
     return frozenset(limit.figure for limit in suite.limits) | ({"response_time_us.mean"} if over_a_rate else set())
+
+
+def missed_limits(suite: Suite, printed: Json) -> frozenset[str]:
+    """The figures of a generator's summary of which a limit is not met."""
+    told = pick(printed, (limit.figure for limit in suite.limits))
+    here = (limit for limit in suite.limits if limit.figure in told)
+    return frozenset(each.figure for each in here if not OPERATORS[each.operator](told[each.figure], each.value))
 
 
 def _is_closed(point: Point) -> bool:

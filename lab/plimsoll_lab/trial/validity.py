@@ -92,6 +92,8 @@ class Observation:
     """Whether the load is a closed loop."""
     limited: frozenset[str] = frozenset()
     """Figures that the suite judges the trial by, as it has limits on them: each has to be told."""
+    missed: frozenset[str] = frozenset()
+    """Those of which a limit is not met, by what the generator printed."""
     warnings: tuple[ResultWarning, ...] = ()
     """Doubts that others have raised."""
 
@@ -168,8 +170,12 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
     """The generator's own word on its measurement: it knows whether it, or something else, was in
     the way.
     """
-    if seen.load_summary is None or seen.load_summary.valid or _late_figures(seen, warnings):
+    if seen.load_summary is None or _late_figures(seen, warnings):
         return []
+    if seen.load_summary.valid:
+        spoilt = sorted(seen.missed & frozenset(seen.load_summary.doubted))
+        reason = f"the generator's own lateness is half or more of {', '.join(spoilt)}, which misses its limit"
+        return [("generator_limited", reason)] if spoilt else []
     own = [warning.message for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)]
     others = [warning.message for warning in warnings if warning.code in MACHINE_WARNINGS]
     if own and others:
@@ -187,13 +193,20 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
 def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[str, ...]:
     """The figures of an otherwise good trial that the generator's lateness spoilt: the tail alone,
     and nothing that has a limit. Empty where lateness spoilt none, or all.
+
+    A valid summary may have some too: few requests were late, or there were few of them. A figure
+    with a limit is told all the same: it is an upper bound of the server's, so that a limit that it
+    meets is met.
     """
     summary = seen.load_summary or LoadSummary()
     doubted = frozenset(summary.doubted)
+    if summary.valid:
+        told = seen.limited if not doubted & seen.missed else doubted
+        return tuple(each for each in summary.doubted if each not in told)
     codes = {warning.code for warning in warnings}
     own = {code for code in codes if code.startswith(GENERATOR_WARNINGS)}
     whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE} or NOT_OFFERED in codes
-    return () if summary.valid or whole or (seen.closed and _waited(summary) > SLOWED) else tuple(summary.doubted)
+    return () if whole or (seen.closed and _waited(summary) > SLOWED) else tuple(summary.doubted)
 
 
 def _waited(summary: LoadSummary) -> float:
