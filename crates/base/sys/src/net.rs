@@ -182,13 +182,6 @@ pub fn is_dual_stack(listener: impl AsFd) -> bool {
     sockopt::ipv6_v6only(listener).is_ok_and(|only| !only)
 }
 
-/// The address that a socket is connected to.
-pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
-    net::getpeername(socket)?
-        .and_then(|peer| SocketAddr::try_from(peer).ok())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not a connected IP socket"))
-}
-
 /// Reads what has arrived; 0 is the end of the stream.
 pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::empty()))?.0)

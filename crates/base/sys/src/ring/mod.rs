@@ -192,7 +192,7 @@ impl Ring {
 
     /// Sends a payload. Wait for it to complete before the next to the same socket: several could
     /// overtake each other.
-    pub fn send(&mut self, slot: Slot, payload: Payload, patience: SendMode) -> io::Result<()> {
+    pub fn send(&mut self, slot: Slot, payload: Payload, mode: SendMode) -> io::Result<()> {
         let number = self.free_ids.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() as u32 - 1
@@ -202,7 +202,7 @@ impl Ring {
             Payload::Received(buffer, range) => &self.pool.bytes(buffer)[range.clone()],
             Payload::Owned(bytes, from) => &bytes[*from..],
         };
-        let flags = match patience {
+        let flags = match mode {
             SendMode::None => libc::MSG_DONTWAIT,
             SendMode::All => libc::MSG_WAITALL,
         };
