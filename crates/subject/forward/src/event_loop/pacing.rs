@@ -1,11 +1,10 @@
-//! Turns of connections that move bulk, kept apart.
+//! Bulk connections, read together after a delay instead of after every packet.
 //!
-//! A fast sender is heard of at every packet. Relaying each at once costs a wake-up here and, as
-//! the other side is told of it at once too, one there: together more than the moving of the bytes.
-//! So while a connection moves bulk its next turn comes a moment after the last, by when there is
-//! more to move, and until then it is not heard of at all: when the delay is over it is read from,
-//! both ways. All delays end at the same moment, for which this loop wakes once. A turn
-//! that comes later than that anyway is not put off.
+//! Reading after every packet costs one wake-up per packet on both sides: together more than
+//! moving the bytes. So a connection that moves bulk gets its next turn after a delay, and no event
+//! of it counts until then. The turn reads both of its sides, and more has arrived by then. All
+//! delays end at the same moment, for which the loop wakes once. A turn that is later than that
+//! anyway is not delayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
