@@ -22,6 +22,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.closed_loop import Case, Law, fit
 from plimsoll_lab.report.chart_axis import SCALES
 from plimsoll_lab.report.drawing import CATEGORY
+from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.figures import figure_named
@@ -53,6 +54,8 @@ SHOWN = (
 
 TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
 """Figures of a suite that its table has besides: what the document tells of each case."""
+FURTHER = {"http-saturation-ladder": ("host.load_average",)}
+"""Figures of a suite that are drawn and tabled besides those that it states or claims."""
 LARGER: Mapping[str, Sequence[tuple[float, float, str]]] = {
     "us": [(1e-3, 1e4, "ms"), (1e-6, 1e7, "s")],
     "bits_per_s": [(1e-6, 1e6, "Mbit/s")],
@@ -81,8 +84,20 @@ def summary_of(run: str) -> dict[str, Any]:
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
                 point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
-            return summary
+            return summary | {"processes": processes_of(run)}
     raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
+
+
+def processes_of(run: str) -> list[dict[str, Any]]:
+    """The server's processes in the trial with the most of them that used any CPU, and its point;
+    none where the suite does not ask for them.
+    """
+    found: tuple[str, list[dict[str, Any]]] = ("", [])
+    for trial in RunFolder(path=Path(run)).read_trials():
+        listed = [dict(each) for each in trial.server.get("processes", ()) if each["cpu_cores"] > 0]
+        if trial.outcome == "ok" and len(listed) > len(found[1]):
+            found = (label(trial.setting), listed)
+    return [{"point": found[0], **each} for each in found[1]]
 
 
 def file_of(suite: str) -> Path:
@@ -91,10 +106,11 @@ def file_of(suite: str) -> Path:
 
 
 def figures_of(summary: Json) -> list[str]:
-    """The figures that the document states or claims, in the order of the suite; else the rate and
-    the response time.
+    """The figures that the document states or claims, in the order of the suite, and further ones;
+    else the rate and the response time.
     """
     named = [each["figure"] for each in (*summary["references"], *summary["claims"])]
+    named += FURTHER.get(summary["suite"], ())
     return list(dict.fromkeys(named)) or ["completed_rate", "response_time_us.mean"]
 
 
@@ -174,6 +190,23 @@ def claim_table(summary: Json) -> list[str]:
     return [*lines, ""]
 
 
+def process_table(summary: Json) -> list[str]:
+    """The server's processes, as the document has them in a table of top(1)."""
+    listed = summary.get("processes") or []
+    if not listed:
+        return []
+    share = 100 * sum(each["cpu_cores"] for each in listed)
+    said = f"{len(listed)} processes of the server used {share:.1f} % of a CPU together"
+    lines = [
+        f"Of one trial, {listed[0]['point']}: {said}.",
+        "",
+        "| PID | %CPU | command |",
+        "|---|---|---|",
+        *(f"| {each['pid']} | {100 * each['cpu_cores']:.1f} | {each['name']} |" for each in listed),
+    ]
+    return [*lines, ""]
+
+
 def stopped(summary: Json) -> list[str]:
     """What has no result, and why."""
     lost = [point for point in summary["points"] if point["outcome"] not in {"ok", None}]
@@ -183,13 +216,14 @@ def stopped(summary: Json) -> list[str]:
 
 def axis_of(summary: Json) -> tuple[str, str] | None:
     """The path of the points' settings along which a figure is drawn, and its unit: the one with
-    most values, all of them numbers; None where no path has three.
+    most values, all of them numbers; None where no path has three. Most points have it: those that
+    do not are left out of the picture.
     """
     found: dict[str, tuple[int, str]] = {}
     for path in {path for point in summary["points"] for path in point["point"]}:
-        read = [quantity(path, point["point"].get(path)) for point in summary["points"]]
+        read = [quantity(path, point["point"][path]) for point in summary["points"] if path in point["point"]]
         known = [each for each in read if each is not None]
-        if len(known) == len(read) and len({each[1] for each in known}) == 1:
+        if len(known) == len(read) > len(summary["points"]) / 2 and len({each[1] for each in known}) == 1:
             found[path] = (len({each[0] for each in known}), known[0][1])
     path = max(found, key=lambda each: found[each][0], default=None)
     return (path, found[path][1]) if path is not None and found[path][0] >= LEAST_ALONG else None
@@ -199,6 +233,8 @@ def dots(summary: Json, figure: str, along: str | None) -> list[dict[str, Any]]:
     """Ours and theirs of one figure, a dot a point; `along` is the path of the axis."""
     found = []
     for point in summary["points"]:
+        if along is not None and along not in point["point"]:
+            continue
         # A point without a result may have figures of a few of its trials.
         own = point["figures"].get(figure) if point["outcome"] == "ok" else None
         whose = "ours, doubtful" if point.get("doubtful") else "ours"
@@ -385,6 +421,7 @@ def section(suite: str) -> list[str]:
         "Mean and standard deviation of our trials; the document's figures in brackets.",
         "",
         *point_table(summary),
+        *process_table(summary),
         *stopped(summary),
     ]
 

@@ -58,13 +58,13 @@ SUMMARY = {
 }
 
 
-def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Path) -> None:
-    kept = tmp_path / "docs" / "results" / "report-epoll-scaling.json"
+def write(tmp_path: Path, chapter: str, summary: dict[str, Any]) -> str:
+    """A chapter of one kept summary."""
+    kept = tmp_path / "docs" / "results" / f"report-{summary['suite']}.json"
     kept.parent.mkdir(parents=True)
-    kept.write_text(json.dumps(SUMMARY))
-    script = str(ROOT / "bench" / "reports.py")
+    kept.write_text(json.dumps(summary))
     done = subprocess.run(
-        [sys.executable, script, "epoll-scaling"],
+        [sys.executable, str(ROOT / "bench" / "reports.py"), chapter],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
@@ -72,7 +72,35 @@ def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    chapter = (tmp_path / "docs" / "report-epoll-scaling.md").read_text()
+    return (tmp_path / "docs" / f"report-{chapter}.md").read_text()
+
+
+def test_a_ladder_is_drawn_along_its_steps_with_the_servers_processes_and_the_control_beside(tmp_path: Path) -> None:
+    def step(setting: dict[str, Any], load: float) -> dict[str, Any]:
+        found = {"host.load_average": {"mean": load, "stdev": 0.1}}
+        return {"point": setting, "outcome": "ok", "reason": None, "n": 2, "valid_n": 2, "figures": found}
+
+    path = "role.saturator.connections"
+    points = [
+        *(step({path: count}, 100.0 + count) for count in (1, 3, 15)),
+        step({"role.saturator.active": False}, 777),
+    ]
+    busy = [
+        {"point": "15 saturator connections", "pid": 40 + n, "name": "plimsoll", "cpu_cores": 0.066} for n in (1, 2)
+    ]
+    told = {"suite": "http-saturation-ladder", "claims": [], "references": [], "points": points, "processes": busy}
+    chapter = write(tmp_path, "http-saturation", SUMMARY | told)
+    drawn = (tmp_path / "docs/results/report-http-saturation-ladder-host-load_average.svg").read_text()
+    assert "115" in drawn
+    assert "777" not in drawn, "the control is no step"
+    assert "| 777 ± 0.1 |" in chapter
+    assert "15 saturator connections: 2 processes of the server used 13.2 % of a CPU together" in chapter
+    assert "| 42 | 6.6 | plimsoll |" in chapter
+
+
+def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Path) -> None:
+    chapter = write(tmp_path, "epoll-scaling", SUMMARY)
+    kept = tmp_path / "docs" / "results" / "report-epoll-scaling.json"
     assert "| 2,500 connections, think 1s | 61.5 ± 0.615 (68) |" in chapter
     assert "(77)" not in chapter, "of no one point"
     assert "| a shorter pause ends sooner | < 1 | 0.245 [0.24, 0.251] | **confirmed** |" in chapter

@@ -133,6 +133,20 @@ def test_the_standard_input_of_any_other_process_is_empty(launcher: Launcher) ->
         assert lines(process, 1) == ["end"]
 
 
+@pytest.mark.parametrize("found_by", ["control group", "session"])
+def test_each_process_of_a_tree_is_listed_with_its_own_cpu(found_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if found_by == "session":
+        monkeypatch.setattr(processes, "open_groups", lambda: None)
+    with Launcher() as launcher, launcher.start(python(FAMILY), role="server", metered=True) as process:
+        lines(process, 5)
+        found = {each.pid: each for each in process.tree()}
+        assert len(found) == 5
+        assert all(each.name.startswith("python") for each in found.values())
+        # The parent reaped a child that burnt 0.3 s: they are not its own.
+        assert found.pop(process.pid).cpu_s < 0.3
+        assert all(0.09 <= each.cpu_s < 0.3 for each in found.values())
+
+
 def test_a_process_keeps_to_its_cpus_with_all_that_it_starts(launcher: Launcher) -> None:
     ours = os.sched_getaffinity(0)
     own = max(ours)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import Done, Lab, run_lab
+from conftest import SUITE, Done, Lab, run_lab
 from made_records import stored_run
 
+from plimsoll_lab.hosts.samplers.usage import ProcessUsage
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
 from plimsoll_lab.store.query import ask, open_tables
+from plimsoll_lab.trial.window import Window
 
 
 def test_every_trial_and_figure_of_a_run_is_a_row(finished: tuple[Path, Done]) -> None:
@@ -25,6 +27,28 @@ def test_every_trial_and_figure_of_a_run_is_a_row(finished: tuple[Path, Done]) -
     assert found.rows == [(trial.number, trial.figures["completed_rate"]) for trial in trials]
     (row,) = ask(runs, "SELECT run, suite, status FROM runs").rows
     assert row == ("0001", "small", "complete")
+
+
+def test_the_servers_processes_are_rows_of_a_suite_that_asks_for_them(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "listed.toml").write_text("processes = true\n" + SUITE)
+    only = ("--repeat", "1", "--only", "load.connections=100")
+    assert lab("run", "listed.toml", *only).returncode == 0
+    rows = ask(tmp_path / "runs", "SELECT trial, pid, name, cpu_cores FROM processes ORDER BY trial").rows
+    assert [row[0] for row in rows] == [1, 2, 3]
+    for _, pid, name, cpu_cores in rows:
+        assert isinstance(pid, int)
+        assert name == "plimsoll"
+        assert isinstance(cpu_cores, float)
+        assert 0 <= cpu_cores < 1.5
+
+
+def test_the_busiest_process_comes_first_and_one_that_began_later_counts_from_its_start() -> None:
+    def used(pid: int, cpu_s: float) -> ProcessUsage:
+        return ProcessUsage(pid=pid, name="s", cpu_s=cpu_s)
+
+    window = Window(length_s=2.0, processes_first=(used(1, 5.0), used(2, 1.0)))
+    window.processes_last = (used(1, 5.5), used(3, 1.5))
+    assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(3, 0.75), (1, 0.25)]
 
 
 def test_a_copy_of_a_run_beside_it_is_another_run(tmp_path: Path) -> None:
@@ -102,12 +126,14 @@ def test_timelines_are_there_under_the_run_they_are_of(finished: tuple[Path, Don
 
 
 def test_tables_without_rows_are_tables_all_the_same(tmp_path: Path) -> None:
-    for table in ("runs", "points", "trials", "timelines", "requests", "connections"):
+    for table in ("runs", "points", "trials", "processes", "timelines", "requests", "connections"):
         assert ask(tmp_path, f"SELECT count(*) FROM {table}").rows == [(0,)]
 
 
 def test_a_query_that_means_nothing_is_refused_with_the_tables_there_are(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="the tables are runs, points, trials, timelines, requests, connections"):
+    with pytest.raises(
+        LabError, match="the tables are runs, points, trials, processes, timelines, requests, connections"
+    ):
         ask(tmp_path, "SELECT speed FROM cars")
 
 

@@ -22,12 +22,11 @@ import time
 from typing import Any
 
 from plimsoll_lab.hosts.agent import Agent, ServedHost
-from plimsoll_lab.hosts.messages import Await, Message, ReadClock, ReadUsage, TakeSample
+from plimsoll_lab.hosts.messages import CHANGE_NOTHING, Await, Message
 from plimsoll_lab.hosts.own_addresses import own_addresses
 from plimsoll_lab.problem import LabError
 
 LENGTH = struct.Struct("!Q")
-KEEP_OPEN = (ReadClock, ReadUsage, TakeSample)
 """Messages that change no process: an open `Await` stays open."""
 LONGEST_SLEEP_S = 60.0
 """Against a clock that is set: deadlines are looked at no more seldom."""
@@ -93,7 +92,7 @@ class Server:
         return set(select.select(watched, [], [], max(0.0, min(ends) - time.monotonic()))[0])
 
     def _take(self, number: int, message: Message[Any]) -> None:
-        if not isinstance(message, KEEP_OPEN):
+        if not isinstance(message, CHANGE_NOTHING):
             self._close()
         if isinstance(message, Await) and message.timeout_s > 0:
             self._open = (number, message, time.monotonic() + message.timeout_s)

@@ -20,6 +20,7 @@ from plimsoll_lab.hosts.messages import (
     Describe,
     Discard,
     FindFreePort,
+    ListProcesses,
     MeasureGoodput,
     MeasureRoundTrips,
     ReadClock,
@@ -33,7 +34,7 @@ from plimsoll_lab.hosts.messages import (
     UsageReading,
 )
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
-from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.problem import HostLost
 
 EXCHANGES = 10
@@ -121,6 +122,10 @@ class HostProcess:
         to take lines.
         """
         self.connection.ask(TellProcess(process=self.number, line=line))
+
+    def tree(self) -> tuple[ProcessUsage, ...]:
+        """Every process of its tree."""
+        return self.connection.ask(ListProcesses(process=self.number))
 
     def take_report(self, report: Report) -> None:
         """Keep what the agent has told of it."""

@@ -1,7 +1,8 @@
 """What a host is asked and what it answers: plain data, so that a host may be another machine.
 
 A process and a place have numbers, which mean something to their agent alone. No message holds a
-process id, a descriptor or a socket. Where the answer is an error, the agent raises `LabError`.
+descriptor or a socket; a process id is there to be listed, and nothing is done by it. Where the
+answer is an error, the agent raises `LabError`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
-from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 
 AnswerT = TypeVar("AnswerT")
 
@@ -166,6 +167,14 @@ class UsageReading:
     """By the number of the process."""
     machine: MachineUsage
     """The whole machine."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListProcesses(Message[tuple[ProcessUsage, ...]]):
+    """Asks for every process of a process tree; answered by a `ProcessUsage` of each."""
+
+    process: int
+    """The number of the tree's first process."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,3 +342,7 @@ class HasFolder(Message[bool]):
 
     path: str
     """The path."""
+
+
+CHANGE_NOTHING = (ReadClock, ReadUsage, ListProcesses, TakeSample)
+"""What changes no process, and is answered while news of processes is awaited."""

@@ -20,7 +20,7 @@ from typing import IO, Self
 
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
-from plimsoll_lab.hosts.samplers.usage import Meter, ProcMeter, Usage
+from plimsoll_lab.hosts.samplers.usage import Meter, ProcessUsage, ProcMeter, Usage, read_processes, session_members
 from plimsoll_lab.problem import StartError
 
 STDERR_KEPT = 4096
@@ -137,6 +137,10 @@ class LocalProcess:
     def members(self) -> list[int]:
         """The processes of its control group, itself first; itself alone where it has none."""
         return [self.pid, *(pid for pid in (self._group.pids() if self._group else ()) if pid != self.pid)]
+
+    def tree(self) -> tuple[ProcessUsage, ...]:
+        """Every process of its tree."""
+        return read_processes(self._group.pids() if self._group is not None else session_members(self.pid))
 
     def _read(self) -> None:
         for number, pipe in list(self._open.items()):

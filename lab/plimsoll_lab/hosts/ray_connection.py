@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plimsoll_lab.hosts.host import NotifyingConnection
-from plimsoll_lab.hosts.messages import AnswerT, Await, Message, ReadClock, ReadUsage, Report, Stop, TakeSample
+from plimsoll_lab.hosts.messages import CHANGE_NOTHING, AnswerT, Await, Message, Report, Stop
 from plimsoll_lab.problem import HostLost, LabError
 
 SILENT_S = 2.0
@@ -65,7 +65,7 @@ class RayConnection:
         least_s = message.timeout_s if isinstance(message, Await) else 0.0
         least_s = message.grace_s if isinstance(message, Stop) else least_s
         asked = self._actor.ask.remote(message)
-        if self._open is not None and not isinstance(message, ReadClock | ReadUsage | TakeSample):
+        if self._open is not None and not isinstance(message, CHANGE_NOTHING):
             # The agent answers the open question first: what it tells comes before this answer.
             self._collect()
         reply: tuple[AnswerT, LabError | None] = self._result(asked, least_s + ANSWER_S)

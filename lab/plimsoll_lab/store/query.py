@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.timelines import CONNECTIONS
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ TABLES: Mapping[str, str] = {
     "points": "run VARCHAR, point INTEGER, setting VARCHAR, path VARCHAR, value VARCHAR",
     "trials": "run VARCHAR, trial INTEGER, block INTEGER, point INTEGER, outcome VARCHAR, reason VARCHAR, "
     "started_unix_s DOUBLE, elapsed_s DOUBLE, figure VARCHAR, value DOUBLE",
+    "processes": "run VARCHAR, trial INTEGER, pid INTEGER, name VARCHAR, cpu_cores DOUBLE",
 }
 """The columns of each; `points` has a row a setting, `trials` a row a figure, or one without a
-figure."""
+figure, `processes` a row a process of the server."""
 PARQUET: Mapping[str, str] = {
     "timelines": "trial INTEGER, at_s DOUBLE, part VARCHAR, figure VARCHAR, value DOUBLE",
     "requests": "trial INTEGER, time DOUBLE, connection BIGINT, request BIGINT, bytes BIGINT, "
@@ -75,7 +76,7 @@ def ask(out: Path, sql: str) -> Answer:
 def open_tables(folders: Sequence[RunFolder]) -> duckdb.DuckDBPyConnection:
     """A database in memory with the tables of some runs; the caller closes it.
 
-    `runs`, `points` and `trials` are copies of the records, `timelines` and `requests` views of the
+    `runs`, `points`, `trials` and `processes` are copies of the records, the others views of the
     files on disk.
     """
     import duckdb  # noqa: PLC0415
@@ -138,14 +139,23 @@ def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
             for path, value in point.setting.items() or (("", ""),):
                 yield {"run": name, "point": point.number, "setting": words, "path": path, "value": str(value)}
     else:
-        for trial in folder.read_trials():
-            own = {"run": name, "trial": trial.number, "block": trial.block, "point": trial.point}
-            own |= {"outcome": trial.outcome, "reason": trial.reason}
-            own |= {"started_unix_s": trial.started_unix_s, "elapsed_s": trial.elapsed_s}
-            if not trial.figures:
-                yield {**own, "figure": None, "value": None}
-            for figure, value in trial.figures.items():
-                yield {**own, "figure": figure, "value": value}
+        rows = _processes if table == "processes" else _figures
+        yield from ({"run": name, **row} for trial in folder.read_trials() for row in rows(trial))
+
+
+def _figures(trial: TrialRecord) -> Iterator[Json]:
+    own: Json = {"trial": trial.number, "block": trial.block, "point": trial.point}
+    own |= {"outcome": trial.outcome, "reason": trial.reason}
+    own |= {"started_unix_s": trial.started_unix_s, "elapsed_s": trial.elapsed_s}
+    if not trial.figures:
+        yield {**own, "figure": None, "value": None}
+    for figure, value in trial.figures.items():
+        yield {**own, "figure": figure, "value": value}
+
+
+def _processes(trial: TrialRecord) -> Iterator[Json]:
+    for each in trial.server.get("processes", ()):
+        yield {"trial": trial.number, **each}
 
 
 def _files(table: str, folders: Sequence[RunFolder]) -> list[Path]:

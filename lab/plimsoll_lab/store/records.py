@@ -148,6 +148,18 @@ class EndRecord(TypedDict, total=False):
 
 
 @closed
+class ProcessRecord(TypedDict):
+    """One process of the server, as top(1) lists it."""
+
+    pid: int
+    """Its process id."""
+    name: str
+    """Its name."""
+    cpu_cores: float
+    """CPU time over the window's length, in steps of a clock tick; of its own threads alone."""
+
+
+@closed
 class ServerRecord(EndRecord, total=False):
     """The server under test."""
 
@@ -155,6 +167,9 @@ class ServerRecord(EndRecord, total=False):
     """Where its cost was read from."""
     ready: Json
     """How it said that it could be connected to."""
+    processes: Sequence[ProcessRecord]
+    """Each that was there as the window closed, the busiest first; where the suite asks for
+    them."""
 
 
 @closed

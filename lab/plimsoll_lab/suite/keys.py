@@ -29,6 +29,12 @@ TOP: Keys = {
         example="true",
         means="Keeps the packets of the server's host, a file for each trial.",
     ),
+    "processes": Key(
+        kind="switch",
+        default="false",
+        example="true",
+        means="Lists each process of the server with its CPU over the window, as top does; table `processes`.",
+    ),
 }
 
 COMMAND: Keys = {

@@ -87,6 +87,7 @@ def read_text(
         place=read_place(_table(tables, "place", source=source), source=source),
         roles=read_roles(tables.get("role", []), source=source),
         capture=_switch(tables, "capture", source=source),
+        processes=_switch(tables, "processes", source=source),
         contenders=contenders,
         single_points=read_points(tables.get("point", []), source=source),
         expectations=tuple(

@@ -218,6 +218,8 @@ class Suite:
     """Further parts."""
     capture: bool = False
     """Whether the packets of the server's host are captured."""
+    processes: bool = False
+    """Whether each process of the server is listed with its CPU."""
     contenders: Mapping[str, Settings] = field(default_factory=dict)
     """What competes, by name: each table is laid over [server]."""
     excluded: tuple[Settings, ...] = ()

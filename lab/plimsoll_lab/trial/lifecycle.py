@@ -87,7 +87,8 @@ def run_trial(
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        partial = PartialRecord(records=outputs.records or Path(stack.enter_context(ScratchFolder()).path))
+        records = outputs.records or Path(stack.enter_context(ScratchFolder()).path)
+        partial = PartialRecord(records=records, window=Window(lists_processes=suite.processes))
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
             judgement = _measure(
@@ -184,6 +185,8 @@ def _measure(
             warnings += capture_warnings(partial.captures[-1])
         fallen = ended_role(parts)
         stop_parts(parts, partial.window)
+        if suite.processes and partial.window.last is not None:
+            partial.server["processes"] = partial.window.processes()
         partial.network.update(monitors.links.record(partial.window))
         partial.hosts.update(monitors.sampler.record(partial.window.length_s) | windows_record(generators))
         if remote is not None:

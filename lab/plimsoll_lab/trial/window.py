@@ -8,11 +8,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plimsoll_lab.hosts.host import Host, Process, read_usage
+from plimsoll_lab.hosts.host import Host, HostProcess, Process, read_usage
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
-from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.store.program_output import LoadSummary
-from plimsoll_lab.store.records import MachineRecord, Sample
+from plimsoll_lab.store.records import MachineRecord, ProcessRecord, Sample
 
 SAMPLE_EVERY_S = 0.1
 """Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one
@@ -48,6 +48,12 @@ class Window:
     """The machine as it opened."""
     machine_last: MachineUsage | None = None
     """The machine as it closed."""
+    lists_processes: bool = False
+    """Whether the processes of the server are listed at both ends."""
+    processes_first: Sequence[ProcessUsage] = ()
+    """Each process of the server as it opened."""
+    processes_last: Sequence[ProcessUsage] = ()
+    """The same as it closed."""
     samples: list[Sample] = field(default_factory=list)
     """The server's tree over it."""
 
@@ -62,6 +68,7 @@ class Window:
         self.opened_at = time.monotonic()
         self.first, self.first_at_s = reading.server, reading.at_s
         self.machine_first, self.others_first = reading.machine, reading.others
+        self.processes_first = self._list(server)
         self.opened_unix_s = unix_s
         self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
@@ -71,6 +78,7 @@ class Window:
         reading = read_usage(host, server, others, thorough=True)
         self.last, self.length_s = reading.server, reading.at_s - self.first_at_s
         self.machine_last, self.others_last = reading.machine, reading.others
+        self.processes_last = self._list(server)
         self.closed_unix_s = unix_s
         self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
@@ -94,6 +102,19 @@ class Window:
         if first is None or last is None or self.length_s <= 0:
             return None
         return (last.cpu_s - first.cpu_s) / self.length_s
+
+    def _list(self, server: Process) -> Sequence[ProcessUsage]:
+        return server.tree() if self.lists_processes and isinstance(server, HostProcess) else ()
+
+    def processes(self) -> list[ProcessRecord]:
+        """What each process used over the window that was there as it closed, the busiest first."""
+        before = {each.pid: each.cpu_s for each in self.processes_first}
+        used = {each.pid: max(0.0, each.cpu_s - before.get(each.pid, 0.0)) for each in self.processes_last}
+        found = [
+            ProcessRecord(pid=each.pid, name=each.name, cpu_cores=used[each.pid] / self.length_s)
+            for each in self.processes_last
+        ]
+        return sorted(found, key=lambda each: (-each["cpu_cores"], each["pid"]))
 
     def machine(self) -> MachineRecord:
         """What the whole machine did over the window."""

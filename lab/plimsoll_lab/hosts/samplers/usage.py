@@ -14,7 +14,9 @@ two.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +35,19 @@ class Usage:
     memory_bytes: int | None
     """Memory of the tree at this moment; None where this meter would have to walk too many
     processes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessUsage:
+    """One process of a tree, as top(1) lists it."""
+
+    pid: int
+    """Its process id."""
+    name: str
+    """Its name: of its program, unless it has changed it (proc_pid_comm(5))."""
+    cpu_s: float
+    """CPU time since it began, of all its threads and without its children's, in steps of a clock
+    tick."""
 
 
 class Meter(Protocol):
@@ -103,6 +118,25 @@ class ProcMeter:
                 # proc_pid_stat(5), fields 14 to 17.
                 ticks += sum(int(field) for field in fields[11:15])
         return Usage(cpu_s=ticks / TICKS_PER_S, memory_bytes=_pss(members) if thorough else None)
+
+
+def read_processes(pids: Iterable[int]) -> tuple[ProcessUsage, ...]:
+    """These processes, but those that have ended."""
+    found = []
+    for pid in pids:
+        fields = _stat(pid)
+        if fields is not None:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+                # utime and stime: proc_pid_stat(5), fields 14 and 15.
+                ticks = int(fields[11]) + int(fields[12])
+                found.append(ProcessUsage(pid=pid, name=name, cpu_s=ticks / TICKS_PER_S))
+    return tuple(found)
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session."""
+    return [pid for pid in _processes() if (fields := _stat(pid)) is not None and int(fields[3]) == session]
 
 
 def _processes() -> list[int]:
