@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::support::forwarder::{
-    Folder, Forwarder, PATIENCE, accept, answer, asks, echo, exchange, listener, reset, text_of, until,
+    Folder, Forwarder, Noise, PATIENCE, accept, answer, asks, echo, exchange, listener, reset, text_of, until,
 };
 use crate::support::peer::read_once;
 
@@ -230,7 +230,7 @@ fn a_rules_bandwidth_holds_for_all_its_connections_together() {
             scope.spawn(|| {
                 let mut stream = ruled.connect();
                 let mut writer = stream.try_clone().expect("a descriptor is left");
-                let bytes = crate::support::forwarder::Noise::new(9).bytes(BYTES);
+                let bytes = Noise::new(9).bytes(BYTES);
                 let mut read = vec![0; BYTES];
                 std::thread::scope(|scope| {
                     scope.spawn(|| writer.write_all(&bytes).expect("it is read"));
@@ -245,6 +245,19 @@ fn a_rules_bandwidth_holds_for_all_its_connections_together() {
     assert!(begun.elapsed().as_secs_f64() >= least, "{:?} for at least {least} s", begun.elapsed());
     let summary = ruled.forwarder.stop();
     assert_eq!(summary["bytes_up"], 3 * BYTES);
+}
+
+#[test]
+fn the_end_of_a_message_that_waited_for_its_rules_bandwidth_is_sent_at_once() {
+    // A read and a part of one: nothing follows that would send the part on.
+    const BYTES: usize = 100_000;
+    let (server, address) = listener();
+    let ruled = Ruled::new(&[address], "connect_timeout = \"1h\"\nlimit = { bandwidth = \"1MB/s\" }");
+    let (mut client, bytes) = (ruled.connect(), Noise::new(3).bytes(BYTES));
+    client.write_all(&bytes).expect("it is read");
+    let mut read = vec![0; BYTES];
+    accept(&server).read_exact(&mut read).expect("all of it arrives");
+    assert!(read == bytes);
 }
 
 #[test]

@@ -149,11 +149,12 @@ impl EventLoop<'_> {
             for (event, urgent) in ready.drain(..) {
                 self.dispatch(event, urgent)?;
             }
-            self.send();
             self.wheel.expire(self.now, &mut due);
             for key in due.drain(..) {
                 self.timed(key);
             }
+            // After the timers, as the turn of one that waited for its rule's bandwidth reads too.
+            self.send();
             if self.pause.ends(self.now) && !self.full {
                 self.handle.report_room();
             }
