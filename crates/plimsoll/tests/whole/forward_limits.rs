@@ -121,6 +121,33 @@ fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
 }
 
 #[test]
+fn a_connection_that_ends_when_both_of_its_timers_fire_gives_each_back_once() {
+    let (server, address) = listener();
+    let folder = Folder::new();
+    // The bandwidth is used up for 0.66 s by one read; the time to connect has a timer until 0.8 s.
+    let table = format!(
+        "[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\nconnect_timeout = \"800ms\"\nlimit = {{ bandwidth = \
+         \"100KB/s\" }}\n"
+    );
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--workers", "1"]);
+    let mut client = forwarder.connect();
+    let mut served = accept(&server);
+    served.shutdown(Shutdown::Write).expect("connected");
+    assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+    client.write_all(&[0; 64 * 1024]).expect("it is read");
+    client.shutdown(Shutdown::Write).expect("connected");
+    served.read_exact(&mut [0; 64 * 1024]).expect("one read of the forwarder's");
+    // It finds both due when it goes on; where this test is too slow for that, it finds one after
+    // the other.
+    forwarder.signal("STOP");
+    std::thread::sleep(Duration::from_secs(1));
+    forwarder.signal("CONT");
+    assert_eq!(served.read(&mut [0]).expect("the end"), 0);
+    let summary = forwarder.stop();
+    assert_eq!(summary["ends"], serde_json::json!({"server_closed": 1}), "{summary}");
+}
+
+#[test]
 fn ten_thousand_half_open_connections_keep_nobody_from_being_served() {
     const HALF_OPEN: usize = 10_000;
     // Nobody accepts them behind the forwarder: they stand in the kernel's queues, which hold some

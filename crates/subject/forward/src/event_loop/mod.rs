@@ -150,6 +150,9 @@ impl EventLoop<'_> {
                 self.dispatch(event, urgent)?;
             }
             self.wheel.expire(self.now, &mut due);
+            // Before any of their turns: one that ends its connection takes back the timers that
+            // have not fired, and another of the same connection may be among these.
+            due.iter().for_each(|key| self.note_fired(*key));
             for key in due.drain(..) {
                 self.timed(key);
             }
@@ -260,15 +263,23 @@ impl EventLoop<'_> {
         connection.timer.fire_by(connection.deadline(self.now), &mut self.wheel, key.to_raw());
     }
 
+    /// A timer has fired, and is nobody's to take back.
+    fn note_fired(&mut self, raw: u64) {
+        let Some(connection) = self.connections.get_mut(Key::from_raw(raw & !SERVER)) else { return };
+        if raw & SERVER == 0 {
+            connection.timer.fired();
+        } else {
+            connection.resumes = None;
+        }
+    }
+
     /// A timer has fired: the one of a connection's deadline, or the one of its bandwidth.
     fn timed(&mut self, raw: u64) {
         let key = Key::from_raw(raw & !SERVER);
         let Some(connection) = self.connections.get_mut(key) else { return };
         if raw & SERVER != 0 {
-            connection.resumes = None;
             return self.advance(key);
         }
-        connection.timer.fired();
         match &connection.stage {
             Stage::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
             Stage::Header => self.follow_deadline(key),
