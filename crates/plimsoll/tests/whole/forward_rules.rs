@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::support::forwarder::{
@@ -258,6 +258,21 @@ fn the_end_of_a_message_that_waited_for_its_rules_bandwidth_is_sent_at_once() {
     let mut read = vec![0; BYTES];
     accept(&server).read_exact(&mut read).expect("all of it arrives");
     assert!(read == bytes);
+}
+
+#[test]
+fn a_wait_for_a_rules_bandwidth_is_no_silence() {
+    const BYTES: usize = 200_000;
+    let (server, address) = listener();
+    // A read uses the bandwidth up for three times as long as either may be silent.
+    let settings = "idle_timeout = \"200ms\"\nlimit = { bandwidth = \"100KB/s\" }";
+    let ruled = Ruled::new(&[address], settings);
+    let (mut client, bytes) = (ruled.connect(), Noise::new(4).bytes(BYTES));
+    client.write_all(&bytes).expect("it is read");
+    client.shutdown(Shutdown::Write).expect("connected");
+    let (mut served, mut read) = (accept(&server), Vec::new());
+    served.read_to_end(&mut read).expect("the end of the stream");
+    assert!(read == bytes, "{} of {BYTES}", read.len());
 }
 
 #[test]

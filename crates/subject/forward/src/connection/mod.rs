@@ -318,6 +318,11 @@ impl Connection {
         self.active
     }
 
+    /// Its rule's bandwidth allows for more, for which alone it has waited until now.
+    pub(crate) fn resumes(&mut self, now: Instant) {
+        (self.resumes, self.active) = (None, now);
+    }
+
     /// Whether a side may not take what is sent to it, so that the deadline may have come nearer.
     pub(crate) fn is_watched(&self) -> bool {
         self.delivery.is_some()

@@ -47,6 +47,10 @@ impl Connection {
     /// looking again. Bytes that a side acknowledges are a sign of life: the kernel may hold
     /// megabytes that a slow reader has yet to take.
     pub(crate) fn look(&mut self, now: Instant) -> Result<Instant, Ending> {
+        if self.resumes.is_some() {
+            // It waits for its rule's bandwidth, and not for a side.
+            self.active = now;
+        }
         let (limits, silence) = (self.route.rule.limits, self.silence_limit());
         let is_silent = now >= self.active + silence;
         if !is_silent && self.delivery.is_none() {

@@ -269,7 +269,7 @@ impl EventLoop<'_> {
         if raw & SERVER == 0 {
             connection.timer.fired();
         } else {
-            connection.resumes = None;
+            connection.resumes(self.now);
         }
     }
 
