@@ -307,6 +307,25 @@ fn a_destination_whose_checks_fail_gets_no_connection_until_they_succeed() {
 }
 
 #[test]
+fn a_table_that_is_refused_forgets_of_no_destination_that_its_checks_fail() {
+    let (dead, gone) = listener();
+    drop(dead);
+    let (_other, taken) = listener();
+    let check = "check = { every = \"50ms\", timeout = \"5s\", fall = 1 }\nbalance = \"first\"";
+    let mut ruled = Ruled::new(&[gone, answer(b'a')], check);
+    assert!(ruled.forwarder.sentence().contains("is down"));
+    let table = fs::read_to_string(ruled.folder.path("forward.toml")).expect("it was written");
+    let unchecked = table.replace(check, "balance = \"first\"");
+    ruled.folder.replace("forward.toml", &format!("{unchecked}[forward]\n\"{taken}\" = \"{gone}\"\n"));
+    ruled.forwarder.signal("HUP");
+    let sentence = ruled.forwarder.sentence();
+    assert!(sentence.contains("the table is refused"), "{sentence}");
+    assert_eq!(asks(&mut ruled.connect()), b'a');
+    let summary = ruled.forwarder.stop();
+    assert_eq!(summary["errors"], serde_json::json!({}), "nobody was led to the dead one");
+}
+
+#[test]
 fn a_server_is_told_who_has_connected() {
     for version in ["v1", "v2"] {
         let (server, address) = listener();

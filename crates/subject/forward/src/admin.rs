@@ -177,20 +177,20 @@ fn metrics(shared: &Shared) -> String {
         })
         .collect();
     family("ends_total", "counter", "Connections that ended, by how.", &ends);
-    let servers = |count: &dyn Fn(&crate::route::Server) -> u64| -> Vec<(String, u64)> {
+    let servers = |count: &dyn Fn(&Route, &crate::route::Server) -> u64| -> Vec<(String, u64)> {
         let of = |route: &Arc<Route>| {
             let labels = listens(route);
             let of_server = |server: &Arc<crate::route::Server>| {
                 let target = server.target.to_string();
-                (format!("{{{labels},server=\"{}\"}}", Label(&target)), count(server))
+                (format!("{{{labels},server=\"{}\"}}", Label(&target)), count(route, server))
             };
             route.servers().iter().map(of_server).collect::<Vec<_>>()
         };
         routes.iter().flat_map(of).collect()
     };
-    let open = servers(&|server| server.open.load(Ordering::Relaxed) as u64);
+    let open = servers(&|_, server| server.open.load(Ordering::Relaxed) as u64);
     family("server_connections", "gauge", "Connections open to a server.", &open);
-    let up = servers(&|server| u64::from(!server.down.load(Ordering::Relaxed)));
+    let up = servers(&|route, server| u64::from(!route.is_down(server)));
     family("server_up", "gauge", "Whether the checks of a server succeed, or it has none.", &up);
     let reloads = [("done", 0), ("refused", 1)]
         .map(|(outcome, place)| (format!("{{outcome=\"{outcome}\"}}"), load(&shared.reloads[place])));
@@ -212,7 +212,7 @@ fn page(shared: &Shared) -> String {
             .servers()
             .iter()
             .map(|server| {
-                let state = if server.down.load(Ordering::Relaxed) { " (down)" } else { "" };
+                let state = if route.is_down(server) { " (down)" } else { "" };
                 format!("{}{state}: {}", server.target, server.open.load(Ordering::Relaxed))
             })
             .collect();

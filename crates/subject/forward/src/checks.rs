@@ -2,6 +2,7 @@
 //!
 //! One thread asks all of them, none waiting for another. [`Health`] is pure.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -92,29 +93,28 @@ fn has_checked_names(routes: &Routes) -> bool {
 
 /// The probes of a table: those of servers that were asked before go on.
 fn follow(former: Vec<Probe>, routes: &Routes, now: Instant) -> Vec<Probe> {
-    let mut former = former;
+    // By server: there may be thousands.
+    let mut former: HashMap<*const Server, Probe> =
+        former.into_iter().map(|probe| (Arc::as_ptr(&probe.server), probe)).collect();
     let mut probes = Vec::new();
     for route in routes.values() {
         let Some(check) = route.rule.check else { continue };
         for server in route.servers().iter() {
-            let known = former.iter().position(|probe| Arc::ptr_eq(&probe.server, server));
             let listen = route.listen().to_string();
             let source = match &server.target {
                 Target::Tcp(address) => route.rule.source.to(address.ip()).first().copied(),
                 Target::Unix(_) => None,
             };
-            probes.push(match known {
-                Some(place) => Probe { check, source, listen, ..former.swap_remove(place) },
-                None => Probe {
-                    server: Arc::clone(server),
-                    source,
-                    check,
-                    listen,
-                    health: Health::default(),
-                    due: now,
-                    asked: None,
+            let known = former.remove(&Arc::as_ptr(server));
+            let (health, due, asked) = known.map_or_else(
+                || {
+                    // What former checks found may be long ago.
+                    server.down.store(false, Ordering::Relaxed);
+                    (Health::default(), now, None)
                 },
-            });
+                |known| (known.health, known.due, known.asked),
+            );
+            probes.push(Probe { server: Arc::clone(server), source, check, listen, health, due, asked });
         }
     }
     probes

@@ -55,7 +55,7 @@ pub(crate) struct Server {
     identity: u64,
     /// Open connections to it.
     pub(crate) open: AtomicUsize,
-    /// Its checks fail.
+    /// Its checks fail. Written by those who check, and to be asked of [`Route::is_down`].
     pub(crate) down: AtomicBool,
     /// Times that it was to be connected to from one of its rule's sources.
     asked: AtomicUsize,
@@ -92,9 +92,8 @@ impl Server {
         self.avoided_until.store(0, Ordering::Relaxed);
     }
 
-    fn standing(&self, now: Instant) -> Standing {
-        let avoided =
-            self.down.load(Ordering::Relaxed) || self.milliseconds(now) < self.avoided_until.load(Ordering::Relaxed);
+    fn standing(&self, is_down: bool, now: Instant) -> Standing {
+        let avoided = is_down || self.milliseconds(now) < self.avoided_until.load(Ordering::Relaxed);
         Standing { avoided, open: self.open.load(Ordering::Relaxed), identity: self.identity }
     }
 }
@@ -138,10 +137,6 @@ impl Route {
         self.counts = Arc::clone(&former.counts);
         let targets: Vec<Target> = self.servers().iter().map(|server| server.target.clone()).collect();
         self.lead_to(&targets, &former.servers(), now);
-        if self.rule.check.is_none() {
-            // Nobody would find out that it is up again.
-            self.servers().iter().for_each(|server| server.down.store(false, Ordering::Relaxed));
-        }
         // Limits that stay are those of the former route's connections too, which go on.
         if self.rule.quota.rate == former.rule.quota.rate {
             self.rate.clone_from(&former.rate);
@@ -165,6 +160,11 @@ impl Route {
         Arc::clone(&self.servers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether a server's checks fail. Without checks nobody would find out that it is up again.
+    pub(crate) fn is_down(&self, server: &Server) -> bool {
+        self.rule.check.is_some() && server.down.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.rule.to.iter().filter_map(|destination| match destination {
             Destination::Name(name, _) => Some(name.as_str()),
@@ -179,7 +179,8 @@ impl Route {
         if let [server] = &servers[..] {
             return vec![Arc::clone(server)];
         }
-        let standings: Vec<Standing> = servers.iter().map(|server| server.standing(now)).collect();
+        let standings: Vec<Standing> =
+            servers.iter().map(|server| server.standing(self.is_down(server), now)).collect();
         let order = balance::order(self.rule.balance, turn, client, &standings);
         order.into_iter().rev().map(|place| Arc::clone(&servers[place])).collect()
     }
@@ -259,6 +260,24 @@ mod tests {
         next.succeed(&former, Instant::now());
         assert!(Arc::ptr_eq(&former.servers()[1], &next.servers()[1]));
         assert_eq!(next.counts.accepted.load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    fn what_checks_found_counts_for_a_route_with_checks_alone_and_stays_for_the_one_that_goes_on() {
+        let table = |check: &str| {
+            let to = "to = [\"192.0.2.1:1\", \"192.0.2.2:1\"]";
+            route(
+                toml::read(&format!("[forward.\"127.0.0.1:1\"]\n{to}\nbalance = \"first\"\n{check}")).expect("a table"),
+            )
+        };
+        let (checked, mut unchecked) = (table("check = {}"), table(""));
+        checked.servers()[0].down.store(true, Ordering::Relaxed);
+        unchecked.succeed(&checked, Instant::now());
+        assert_eq!(attempts(&unchecked)[0], "192.0.2.1:1");
+        assert_eq!(attempts(&checked)[0], "192.0.2.2:1", "where the new table is refused");
+        // A check that is under way at the reload may end later.
+        checked.servers()[0].down.store(true, Ordering::Relaxed);
+        assert_eq!(attempts(&unchecked)[0], "192.0.2.1:1");
     }
 
     #[test]
