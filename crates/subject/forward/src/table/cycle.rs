@@ -1,7 +1,7 @@
 //! A connection that the forwarder would lead back to itself would open connections until none is
 //! left: such a table is refused.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Destination, Fault, Listen, Rule};
 
@@ -25,11 +25,11 @@ pub fn refuse_cycles(
         }
     }
     let reached = |address: SocketAddr, next: &mut Vec<usize>| {
+        let address = SocketAddr::new(connected_to(address.ip()), address.port());
         for &index in by_port.get(&address.port()).into_iter().flatten() {
             let Listen::Tcp(listen) = rules[index].listen else { continue };
             let every = listen.ip().is_unspecified() && listen.is_ipv4() == address.is_ipv4();
-            // Connecting to the unspecified address reaches the loopback one (ip(7)).
-            if listen.ip() == address.ip() || every && (address.ip().is_unspecified() || is_local(address.ip())) {
+            if listen.ip() == address.ip() || every && is_local(address.ip()) {
                 next.push(index);
             }
         }
@@ -82,6 +82,16 @@ pub fn refuse_cycles(
     Ok(())
 }
 
+/// The address that a connect reaches: for the unspecified address the loopback one (ip(7)), and for
+/// an IPv4 address mapped into IPv6 that one (ipv6(7)).
+fn connected_to(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visit {
     Not,
@@ -106,6 +116,12 @@ mod tests {
             &["127.0.0.1:7000=127.0.0.1:7000"][..],
             &["*:7000=127.0.0.1:7000"],
             &["*:7000=192.0.2.1:7000"],
+            &["*:7000=0.0.0.0:7000"],
+            &["127.0.0.1:7000=0.0.0.0:7000"],
+            &["[::1]:7000=[::]:7000"],
+            &["127.0.0.1:7000=[::ffff:127.0.0.1]:7000"],
+            &["0.0.0.0:7000=[::ffff:192.0.2.1]:7000"],
+            &["127.0.0.1:7000=[::ffff:0.0.0.0]:7000"],
             &["*:7000=localhost:7000"],
             &["127.0.0.1:1=127.0.0.1:2", "127.0.0.1:2=127.0.0.1:3", "127.0.0.1:3=127.0.0.1:1"],
             &["unix:/run/a=127.0.0.1:2", "127.0.0.1:2=unix:/run/a"],
@@ -118,6 +134,8 @@ mod tests {
     fn what_ends_elsewhere_is_not() {
         for mappings in [
             &["127.0.0.1:7000=127.0.0.2:7000"][..],
+            &["127.0.0.2:7000=0.0.0.0:7000"],
+            &["[::1]:7000=0.0.0.0:7000"],
             &["*:7000=192.0.2.9:7000"],
             &["127.0.0.1:7000=localhost:7001", "127.0.0.1:7001=192.0.2.9:7000"],
             &["127.0.0.1:1=127.0.0.1:3", "127.0.0.1:2=127.0.0.1:3", "127.0.0.1:3=192.0.2.9:1"],
