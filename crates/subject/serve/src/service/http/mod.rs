@@ -338,6 +338,10 @@ impl<O: Outside> Exchange<'_, O> {
     /// elsewhere.
     fn redirect(&mut self) {
         let (path, query) = target::split(self.request.target);
+        if path.ends_with('/') {
+            // It is the index that is a folder.
+            return self.status(Status::NOT_FOUND);
+        }
         let visible = self.has_body();
         // One slash in front: with two, the rest would be read as another host's name.
         let path = path.trim_start_matches('/');

@@ -185,6 +185,18 @@ fn a_folder_is_redirected_to_its_slash_on_this_host() {
 }
 
 #[test]
+fn an_index_that_is_a_folder_is_not_found_and_leads_nowhere() {
+    for (index, target) in [("index.html", "/"), ("folder/index.html", "/folder/"), ("index.html", "http://h")] {
+        let mut outside = outside();
+        outside.files.insert(index, Err(NotFound::Folder));
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (sent, _) = converse(http(), &[request.as_bytes()], outside);
+        let answer: String = sent.into_iter().map(char::from).collect();
+        assert!(answer.starts_with("HTTP/1.1 404 ") && !answer.contains("Location"), "{target}: {answer}");
+    }
+}
+
+#[test]
 fn a_location_is_ascii() {
     let (answer, _) = exchange(http(), &["GET /folder?\u{e9} HTTP/1.1\r\nHost: h\r\n\r\n".as_bytes()]);
     assert!(answer.contains("\r\nLocation: /folder/?%C3%A9\r\n"), "{answer}");
