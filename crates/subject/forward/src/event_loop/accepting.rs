@@ -224,10 +224,6 @@ impl EventLoop<'_> {
                 Ok((socket, (address, route))) => self.open(socket, address, route),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
-                    if descriptor::is_full_table(&error) {
-                        // The connection is gone.
-                        self.shared.limit.release();
-                    }
                     self.totals.count_error(&error);
                     return self.pause_exhausted(Failure::of(&error));
                 }
