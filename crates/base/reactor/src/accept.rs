@@ -77,7 +77,7 @@ pub enum Failure {
     Closed,
     /// This table has no descriptor left: another may have.
     FullTable,
-    /// The machine is out of descriptors or memory: another table has no more.
+    /// The machine is out of descriptors, memory or entries for epoll: another table has no more.
     FullMachine,
     /// The connection ended in the queue. The next one may be well.
     Connection,
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn each_error_of_accept_means_what_the_manual_says() {
-        // EAGAIN, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED, EPROTO, EPERM
+        // EAGAIN, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC, ECONNABORTED, EPROTO, EPERM
         for (number, failure) in [
             (11, Failure::Empty),
             (22, Failure::Closed),
@@ -163,6 +163,7 @@ mod tests {
             (23, Failure::FullMachine),
             (105, Failure::FullMachine),
             (12, Failure::FullMachine),
+            (28, Failure::FullMachine),
             (103, Failure::Connection),
             (71, Failure::Connection),
             (1, Failure::Connection),

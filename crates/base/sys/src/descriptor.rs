@@ -74,9 +74,11 @@ pub fn count_open() -> usize {
 }
 
 /// Whether an error means that this table, or the machine, has no descriptor left (EMFILE, ENFILE;
-/// or ENOBUFS and ENOMEM, which accept(2) gives where memory for one is short).
+/// ENOBUFS and ENOMEM, which accept(2) gives where memory for one is short; ENOSPC, which
+/// epoll_ctl(2) gives where this user has as many entries as it may: fs.epoll.max_user_watches).
 pub fn is_exhaustion(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+    let exhausted = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC];
+    error.raw_os_error().is_some_and(|number| exhausted.contains(&number))
 }
 
 /// Whether an error means that too many descriptors are on their way between tables (ETOOMANYREFS,
@@ -98,6 +100,7 @@ pub fn error_name(error: &io::Error) -> &'static str {
         Some(libc::ENFILE) => "enfile",
         Some(libc::ENOBUFS) => "enobufs",
         Some(libc::ENOMEM) => "enomem",
+        Some(libc::ENOSPC) => "enospc",
         Some(libc::EAGAIN) => "eagain",
         Some(libc::ECONNABORTED) => "econnaborted",
         Some(libc::ECONNRESET) => "econnreset",
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn running_out_in_this_table_or_in_the_machine_is_told_from_the_end_of_one_connection() {
-        for code in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM] {
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC] {
             assert!(is_exhaustion(&io::Error::from_raw_os_error(code)), "{code}");
         }
         for code in [libc::ECONNABORTED, libc::EAGAIN, libc::EPROTO] {

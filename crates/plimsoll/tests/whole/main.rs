@@ -10,6 +10,7 @@ mod command_line;
 mod forward;
 mod forward_accept;
 mod forward_addresses;
+mod forward_injected;
 mod forward_limits;
 mod forward_log;
 mod forward_peers;

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 
-use crate::support::server::{Folder, Server, for_every_model, may_trace};
+use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may_trace};
 
 for_every_model!(an_injected_error_ends_one_connection_at_most, an_injected_error_spoils_one_file_at_most);
 
@@ -43,6 +43,32 @@ fn an_injected_error_ends_one_connection_at_most(model: &str) {
             assert!(lost == 0 || !counted.is_empty(), "{call} {error}: {summary}");
             assert!(!counted.contains_key("other"), "{call} {error}: {summary}");
         }
+    }
+}
+
+#[test]
+fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
+    if !may_trace() {
+        return;
+    }
+    // The first call is about the wake-up, the second about the listener, the third about a
+    // connection; past the limit the listener is taken out (4) and put back (5).
+    for (model, error, number) in
+        [("epoll", "ENOSPC", 2), ("epoll-et", "ENOMEM", 2), ("epoll", "ENOMEM", 5), ("epoll-et", "ENOSPC", 5)]
+    {
+        let inject = format!("inject=epoll_ctl:error={error}:when={number}");
+        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=epoll_ctl", "-e", &inject];
+        let server = Server::under(&strace, "echo", model, &["--workers", "1", "--max-connections", "1"]);
+        let mut first = server.connect();
+        assert_echoes(&mut first, b"first");
+        let mut second = server.connect();
+        // A pause has a tenth of a second: by then the listener was taken out and put back.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        drop(first);
+        assert_echoes(&mut second, b"second");
+        drop(second);
+        let summary = server.stop();
+        assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{model} {error} {number}: {summary}");
     }
 }
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use plimsoll_reactor::accept::{Failure, Pause};
 use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::epoll::{Epoll, Trigger};
-use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::{descriptor, net};
 
 use crate::inherited::Owner;
 use crate::limit::Room;
@@ -36,7 +36,8 @@ pub(crate) struct Acceptor {
     doors: Vec<OwnedFd>,
     /// No longer in the table, with connections that were queued before.
     leaving: Vec<Listener>,
-    /// Listeners that wait, as their rule has its part of the connections, and for how long.
+    /// Listeners that wait, as their rule has its part of the connections or epoll has no room for
+    /// them, and for how long.
     waiting: Vec<ListenerNumber>,
     wait: Pause,
     swept: bool,
@@ -96,11 +97,24 @@ impl Acceptor {
 
     /// Some listeners have come, and some have gone: what is queued at those is still accepted.
     pub(crate) fn change(&mut self, opened: &[&Listener], closed: Vec<Listener>) -> io::Result<()> {
-        for listener in opened {
-            self.epoll.add(&listener.sockets[0], u64::from(listener.number), Interest::READ, Trigger::Level)?;
-        }
+        let now = Instant::now();
+        opened.iter().try_for_each(|listener| self.wait_for(listener, now))?;
         self.leaving.extend(closed);
         Ok(())
+    }
+
+    /// Begins to wait for a listener; where the machine is short of what that takes, after a
+    /// moment.
+    fn wait_for(&mut self, listener: &Listener, now: Instant) -> io::Result<()> {
+        match self.epoll.add(&listener.sockets[0], u64::from(listener.number), Interest::READ, Trigger::Level) {
+            Err(error) if descriptor::is_exhaustion(&error) => {
+                self.totals.count_error(&error);
+                self.waiting.push(listener.number);
+                self.wait.begin(now);
+                Ok(())
+            }
+            added => added,
+        }
     }
 
     /// Whether listeners that are no longer in the table are still open.
@@ -115,7 +129,7 @@ impl Acceptor {
             for listener in
                 std::mem::take(&mut self.waiting).into_iter().filter_map(|number| listeners.by_number(number))
             {
-                self.epoll.add(&listener.sockets[0], u64::from(listener.number), Interest::READ, Trigger::Level)?;
+                self.wait_for(listener, now)?;
             }
         }
         while let Some(listener) = self.leaving.pop() {

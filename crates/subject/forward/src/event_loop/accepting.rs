@@ -51,9 +51,8 @@ impl EventLoop<'_> {
                 }
                 Some(Message::Handoff) => {
                     self.handoff = descriptors.pop();
-                    if let Some(handoff) = self.handoff.as_ref().filter(|_| self.listening) {
-                        self.epoll.add(handoff, HANDOFF, Interest::READ, Trigger::Level)?;
-                    }
+                    // Where connections are handed over there is nothing else to wait for.
+                    self.listening = false;
                     self.follow_turn()?;
                 }
                 None => return Ok(()),
@@ -66,10 +65,10 @@ impl EventLoop<'_> {
         for (number, socket) in numbers.into_iter().zip(sockets.drain(..)) {
             // A listener without a route has been closed again since.
             let Some(route) = routes.get(&number) else { continue };
-            if self.listening {
-                self.epoll.add(&socket, key_of(number), Interest::READ, self.trigger())?;
-            }
             self.listeners.insert(number, Listener { socket, route: Arc::clone(route) });
+            if self.listening {
+                self.wait_for(number)?;
+            }
         }
         self.follow_turn()
     }
@@ -131,22 +130,43 @@ impl EventLoop<'_> {
         if listen == self.listening {
             return Ok(());
         }
-        for (number, listener) in self.listeners.iter().filter(|(number, _)| !self.waiting.contains(number)) {
+        let numbers: Vec<_> = self.listeners.keys().copied().filter(|number| !self.waiting.contains(number)).collect();
+        for number in numbers {
             if listen {
-                self.epoll.add(&listener.socket, key_of(*number), Interest::READ, self.trigger())?;
+                self.wait_for(number)?;
             } else {
-                self.epoll.remove(&listener.socket)?;
+                self.epoll.remove(&self.listeners[&number].socket)?;
             }
         }
-        if let Some(handoff) = &self.handoff {
-            if listen {
-                self.epoll.add(handoff, HANDOFF, Interest::READ, Trigger::Level)?;
-            } else {
-                self.epoll.remove(handoff)?;
-            }
+        match &self.handoff {
+            Some(handoff) if listen => match self.epoll.add(handoff, HANDOFF, Interest::READ, Trigger::Level) {
+                Err(error) if descriptor::is_exhaustion(&error) => {
+                    self.totals.count_error(&error);
+                    self.pause.begin(self.now);
+                    return Ok(());
+                }
+                added => added?,
+            },
+            Some(handoff) => self.epoll.remove(handoff)?,
+            None => {}
         }
         self.listening = listen;
         Ok(())
+    }
+
+    /// Begins to wait for a listener; where the machine is short of what that takes, after a
+    /// moment.
+    fn wait_for(&mut self, number: ListenerNumber) -> io::Result<()> {
+        let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
+        match self.epoll.add(&listener.socket, key_of(number), Interest::READ, self.trigger()) {
+            Err(error) if descriptor::is_exhaustion(&error) => {
+                self.totals.count_error(&error);
+                self.waiting.push(number);
+                self.wait.begin(self.now);
+                Ok(())
+            }
+            added => added,
+        }
     }
 
     /// Waits for a listener no longer, until a connection ends or a moment has passed: its rule has
@@ -163,12 +183,7 @@ impl EventLoop<'_> {
     /// Waits for those listeners again.
     pub(super) fn end_waiting(&mut self) -> io::Result<()> {
         let numbers = std::mem::take(&mut self.waiting);
-        for listener in
-            numbers.iter().filter(|_| self.listening).filter_map(|number| Some((number, self.listeners.get(number)?)))
-        {
-            self.epoll.add(&listener.1.socket, key_of(*listener.0), Interest::READ, self.trigger())?;
-        }
-        Ok(())
+        if self.listening { numbers.into_iter().try_for_each(|number| self.wait_for(number)) } else { Ok(()) }
     }
 
     /// How many connections this table has descriptors for.

@@ -126,7 +126,8 @@ struct EventLoop<'a> {
     full: bool,
     /// Something has run out.
     pause: Pause,
-    /// Listeners that wait, as their rule has its part of the connections, and for how long.
+    /// Listeners that wait, as their rule has its part of the connections or epoll has no room for
+    /// them, and for how long.
     waiting: Vec<ListenerNumber>,
     wait: Pause,
     draining: bool,

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_reactor::worker_group::{LoopHandle, Phase};
-use plimsoll_sys::net;
 use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::{descriptor, net};
 
 use super::conversation::Conversation;
 use super::environment::Workspace;
@@ -166,19 +166,33 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         if listen == self.listening {
             return Ok(());
         }
-        for (key, listener) in (FIRST_LISTENER..).zip(self.intake.source().descriptors()) {
-            if !listen {
-                self.selector.remove(listener.as_fd())?;
-                continue;
-            }
-            if self.intake.source().is_shared() {
-                self.selector.add_shared(listener.as_fd(), key)?;
+        let listeners = self.intake.source().descriptors();
+        if !listen {
+            self.listening = false;
+            return self.forget_listeners(listeners);
+        }
+        for (number, listener) in listeners.iter().enumerate() {
+            let key = FIRST_LISTENER + number as u64;
+            let added = if self.intake.source().is_shared() {
+                self.selector.add_shared(listener.as_fd(), key)
             } else {
-                self.selector.add(listener.as_fd(), key, Interest::READ)?;
+                self.selector.add(listener.as_fd(), key, Interest::READ)
+            };
+            match added {
+                // What the machine is short of now it may have in a moment.
+                Err(NotAdded::Refused(error)) if descriptor::is_exhaustion(&error) => {
+                    self.intake.failed(&error, &mut self.totals);
+                    return self.forget_listeners(&listeners[..number]);
+                }
+                added => added?,
             }
         }
-        self.listening = listen;
+        self.listening = true;
         Ok(())
+    }
+
+    fn forget_listeners(&mut self, listeners: &[OwnedFd]) -> io::Result<()> {
+        listeners.iter().try_for_each(|listener| self.selector.remove(listener.as_fd()))
     }
 
     fn accept(&mut self, key: u64) -> io::Result<()> {

@@ -1,0 +1,65 @@
+//! Errors of the kernel that no test can bring about at will, injected into the forwarder by
+//! strace(1): it goes on, counts them, and its books are right.
+
+use std::process::Command;
+
+use crate::support::forwarder::{Folder, Forwarder, command, echo, exchange, until};
+use crate::support::server::may_trace;
+
+/// A forwarder whose threads each have this call fail, the one of that number.
+fn injected(call: &str, error: &str, number: usize, arguments: &[&str]) -> Forwarder {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={number}"));
+    let inner = command(arguments);
+    let mut outer = Command::new("strace");
+    outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
+    outer.arg(inner.get_program()).args(inner.get_args());
+    Forwarder::spawn(outer)
+}
+
+#[test]
+fn a_connection_that_a_full_table_cannot_take_keeps_its_place_until_another_takes_it() {
+    if !may_trace() {
+        return;
+    }
+    let folder = Folder::new();
+    let table = format!("[defaults]\nmax_connections = 4\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let config = folder.write("forward.toml", &table);
+    // What asks whether there is room for a descriptor is the first of these calls.
+    for error in ["EMFILE", "ENOMEM"] {
+        let forwarder = injected("fcntl", error, 1, &["--config", &config, "--accept", "handoff", "--workers", "1"]);
+        for _ in 0..6 {
+            exchange(&mut forwarder.connect());
+        }
+        let summary = forwarder.stop();
+        assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{summary}");
+    }
+}
+
+#[test]
+fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
+    if !may_trace() {
+        return;
+    }
+    let folder = Folder::new();
+    let table = format!("[defaults]\nmax_connections = 1\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let config = folder.write("forward.toml", &table);
+    // Of a worker's calls the first two are about its wake-up and its mailbox. The third is about
+    // the listener, two more about each connection; past the limit the listener is taken out (6)
+    // and put back (7).
+    for (error, number, accept) in
+        [("ENOSPC", 3, "single"), ("ENOMEM", 3, "handoff"), ("ENOSPC", 7, "single"), ("ENOMEM", 7, "single")]
+    {
+        let forwarder =
+            injected("epoll_ctl", error, number, &["--config", &config, "--accept", accept, "--workers", "1"]);
+        let mut first = forwarder.connect();
+        exchange(&mut first);
+        let mut second = forwarder.connect();
+        until("waiting costs no CPU", || forwarder.is_quiet());
+        drop(first);
+        exchange(&mut second);
+        drop(second);
+        let summary = forwarder.stop();
+        assert_eq!(summary["connections"], 2, "{accept}: {error} {number}: {summary}");
+        assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{accept}: {error} {number}: {summary}");
+    }
+}
