@@ -1,11 +1,13 @@
 //! What the forwarder writes down: a row a connection, a row a relayed read.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::support::forwarder::{Folder, Forwarder, accept, command, echo, exchange, listener, text_of, until};
+use crate::support::forwarder::{
+    Folder, Forwarder, accept, command, connect, echo, exchange, listener, text_of, until,
+};
 
 #[test]
 fn the_transfer_log_has_a_row_for_each_relayed_read() {
@@ -131,6 +133,24 @@ fn a_log_that_nobody_reads_stalls_nobody_and_its_drops_are_counted() {
     // The queue holds 16,384 rows, and the fifo 64 KiB, some 450.
     assert!(dropped > 1000 && dropped < 8000, "{dropped} rows");
     assert!(said.contains("log rows are dropped"), "{said}");
+}
+
+#[test]
+fn sentences_that_nobody_reads_stall_nobody() {
+    // Each rule has a sentence of its own; all together are more than a pipe holds.
+    const RULES: usize = 500;
+    let folder = Folder::new();
+    let nobody = folder.path(&"x".repeat(40));
+    let mapping = format!("127.0.0.1:0=unix:{}", nobody.display());
+    let arguments: Vec<&str> = (0..RULES).map(|_| mapping.as_str()).chain(["--workers", "1"]).collect();
+    let forwarder = Forwarder::start(&arguments);
+    for address in forwarder.addresses() {
+        // It is reset, as nobody listens behind it.
+        let outcome = connect(address).read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(outcome, Err(ErrorKind::ConnectionReset));
+    }
+    let summary = forwarder.stop();
+    assert_eq!(summary["connections"], RULES, "{summary}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::log::Writer;
 use crate::names::Names;
 use crate::reload::{self, Source};
 use crate::shared::Shared;
+use crate::speaker::Speaker;
 use crate::table::{Listen, LogTarget, Table};
 use crate::totals::Totals;
 use crate::upgrade::{Entrance, Predecessor};
@@ -60,6 +61,7 @@ pub struct Forwarder {
     admin: Option<Admin>,
     upgrade: Option<Upgrade>,
     say: Arc<Say>,
+    speaker: Speaker,
 }
 
 /// The process that this one takes over from, or where another one may ask, as there is none.
@@ -73,6 +75,7 @@ impl Forwarder {
     /// queue until [`Forwarder::run`].
     pub fn bind(config: Config, say: Say) -> Result<Forwarder, Error> {
         let Config { table, workers, accept, drain, connection_log, transfer_log, mut inherited, upgrade: by } = config;
+        let (speaker, say) = Speaker::start(say)?;
         let (say, names) = (Arc::new(say), Arc::new(Names::of_the_machine()));
         let (routes, notes) = reload::routes(&table, &names).map_err(Error::Table)?;
         notes.iter().for_each(|note| say(note));
@@ -115,6 +118,7 @@ impl Forwarder {
             admin,
             upgrade,
             say,
+            speaker,
         })
     }
 
@@ -138,7 +142,7 @@ impl Forwarder {
     /// thread was started. `on_drain` is called when the draining begins.
     pub fn run(self, signals: &Signals, source: Option<Source>, on_drain: &dyn Fn()) -> Result<Totals, Error> {
         let Forwarder { listeners, sets, max_connections, workers, accept, drain, .. } = self;
-        let Forwarder { writer, log, names, admin, upgrade, say, .. } = self;
+        let Forwarder { writer, log, names, admin, upgrade, say, speaker: _speaker, .. } = self;
         let most = max_connections.unwrap_or(u64::MAX);
         let exclusive = accept == Strategy::Exclusive && workers > 1;
         let acceptor = if accept == Strategy::Handoff { Some(Acceptor::new(workers, &listeners)?) } else { None };

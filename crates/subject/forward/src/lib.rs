@@ -32,6 +32,7 @@ mod relay;
 mod reload;
 mod route;
 mod shared;
+mod speaker;
 pub mod table;
 mod totals;
 mod transfer;
