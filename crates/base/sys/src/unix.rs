@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -66,6 +66,31 @@ pub fn local_path(socket: impl AsFd) -> io::Result<PathBuf> {
     let path = address.as_ref().and_then(SocketAddrUnix::path_bytes);
     path.map(|path| PathBuf::from(OsStr::from_bytes(path)))
         .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not a Unix socket with a path"))
+}
+
+/// A file by which a socket is connected to, told from another one at the same path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    path: PathBuf,
+    /// Its device and inode. As long as the socket is open no other file has them.
+    file: Option<(u64, u64)>,
+}
+
+impl Name {
+    /// The file that is at `path` now.
+    pub fn of(path: &Path) -> Name {
+        let file = std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        Name { path: path.to_owned(), file }
+    }
+
+    /// Removes the file, unless another one stands there by now. To be called while the socket is
+    /// open.
+    pub fn remove(&self) {
+        if self.file.is_some() && *self == Name::of(&self.path) {
+            // Where it is gone already nobody is missing it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn socket(kind: SocketType) -> io::Result<OwnedFd> {

@@ -92,6 +92,18 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
 }
 
 #[test]
+fn a_unix_socket_that_another_process_has_put_in_the_place_of_ones_own_is_left_there() {
+    let folder = Folder::new();
+    let paths = ["own", "replaced"].map(|name| folder.path(name));
+    let mappings = paths.each_ref().map(|path| format!("unix:{}={}", path.display(), echo()));
+    let forwarder = Forwarder::start(&mappings.each_ref().map(String::as_str));
+    fs::remove_file(&paths[1]).expect("it is there");
+    let _another = UnixListener::bind(&paths[1]).expect("the path is free");
+    forwarder.stop();
+    assert_eq!(paths.map(|path| path.exists()), [false, true]);
+}
+
+#[test]
 fn a_unix_socket_has_the_permissions_that_its_rule_says() {
     let folder = Folder::new();
     let path = folder.path("a.sock");

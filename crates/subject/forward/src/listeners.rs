@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::listening;
-use plimsoll_sys::{net, unix};
+use plimsoll_sys::net;
+use plimsoll_sys::unix::{self, Name};
 
 use crate::Say;
 use crate::inherited::{Inherited, Owner};
@@ -35,6 +36,8 @@ pub(crate) struct Listener {
     pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) route: Arc<Route>,
     pub(crate) owner: Owner,
+    /// Of a Unix socket.
+    name: Option<Name>,
 }
 
 /// What was opened for a route: where, the sockets, and who else has them.
@@ -153,19 +156,20 @@ impl Listeners {
         let mut former: Vec<Option<Listener>> = std::mem::take(&mut self.open).into_iter().map(Some).collect();
         let mut opened = Vec::new();
         for (source, asked, route) in plan {
-            let (number, sockets, owner) = match source {
-                Ok(index) => former[index]
-                    .take()
-                    .map(|listener| (listener.number, listener.sockets, listener.owner))
-                    .expect("each is asked for once"),
+            let (at, route) = (route.listen().clone(), Arc::new(route));
+            let listener = match source {
+                Ok(index) => {
+                    let former = former[index].take().expect("each is asked for once");
+                    Listener { asked, at, route, ..former }
+                }
                 Err((sockets, owner)) => {
                     self.next_number += 1;
                     opened.push(self.next_number);
-                    (self.next_number, sockets, owner)
+                    let name = if let Listen::Unix(path) = &at { Some(Name::of(path)) } else { None };
+                    Listener { number: self.next_number, asked, at, sockets, route, owner, name }
                 }
             };
-            let at = route.listen().clone();
-            self.open.push(Listener { number, asked, at, sockets, route: Arc::new(route), owner });
+            self.open.push(listener);
         }
         self.places = self.open.iter().zip(0..).map(|(listener, place)| (listener.number, place)).collect();
         Ok(Change { opened, closed: former.into_iter().flatten().collect(), left_out })
@@ -192,8 +196,8 @@ impl Listener {
 
     /// Takes a Unix socket's name away, unless another process listens there.
     pub(crate) fn unlink(&self) {
-        if let (Listen::Unix(path), Owner::This) = (&self.at, self.owner) {
-            let _ = std::fs::remove_file(path);
+        if let (Some(name), Owner::This) = (&self.name, self.owner) {
+            name.remove();
         }
     }
 }

@@ -8,12 +8,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plimsoll_sys::passing;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
-use plimsoll_sys::{passing, unix};
+use plimsoll_sys::unix::{self, Name};
 
 use crate::inherited::{Inherited, Owner};
 use crate::table::Listen;
@@ -74,7 +75,7 @@ impl Predecessor {
 /// Where a process that takes over asks.
 pub(crate) struct Entrance {
     listener: OwnedFd,
-    path: PathBuf,
+    name: Name,
     asking: Option<OwnedFd>,
     is_left: bool,
 }
@@ -83,7 +84,7 @@ impl Entrance {
     /// Waits at a path where nobody waits.
     pub(crate) fn open(path: &Path) -> io::Result<Entrance> {
         let listener = unix::listen_for_messages(path)?;
-        Ok(Entrance { listener, path: path.to_owned(), asking: None, is_left: false })
+        Ok(Entrance { listener, name: Name::of(path), asking: None, is_left: false })
     }
 
     /// Waits there in place of the process that did.
@@ -92,7 +93,7 @@ impl Entrance {
         beside.push(".new");
         let mut entrance = Entrance::open(Path::new(&beside))?;
         std::fs::rename(&beside, path)?;
-        entrance.path = path.to_owned();
+        entrance.name = Name::of(path);
         Ok(entrance)
     }
 
@@ -138,8 +139,7 @@ impl Entrance {
 impl Drop for Entrance {
     fn drop(&mut self) {
         if !self.is_left {
-            // Where it is gone already nobody is missing it.
-            let _ = std::fs::remove_file(&self.path);
+            self.name.remove();
         }
     }
 }

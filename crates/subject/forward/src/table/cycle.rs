@@ -82,8 +82,8 @@ pub fn refuse_cycles(
     Ok(())
 }
 
-/// The address that a connect reaches: for the unspecified address the loopback one (ip(7)), and for
-/// an IPv4 address mapped into IPv6 that one (ipv6(7)).
+/// The address that a connect reaches: for the unspecified address the loopback one (ip(7)), and
+/// for an IPv4 address mapped into IPv6 that one (ipv6(7)).
 fn connected_to(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
