@@ -23,6 +23,7 @@ mod instruments_injected;
 mod link;
 mod load_await_start;
 mod load_counts;
+mod load_early;
 mod load_echo;
 mod load_engines;
 mod load_fork;

@@ -39,6 +39,8 @@ pub(super) struct Client<'a, P: Protocol> {
     pub(super) rules: Rules,
     /// Whether the connection can be used, or opened for a request at once.
     pub(super) available: bool,
+    /// Whether it was given up, and counted so.
+    pub(super) gave_up: bool,
     /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     pub(super) left: u64,
     sequence_number: u64,
@@ -84,6 +86,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             history: History::default(),
             rules: Rules::of(config),
             available: config.opening.reconnect,
+            gave_up: false,
             left: shared.first_claim(number),
             sequence_number: 0,
             under_way: None,
@@ -262,6 +265,10 @@ impl<'a, P: Protocol> Client<'a, P> {
             Some(due) if counted && due.claimed => self.shared.control.give_back(),
             Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),
             _ => {}
+        }
+        // It waits to be opened again, or is being opened.
+        if self.socket.is_none() && !self.gave_up && self.history.could_not_be_kept() {
+            self.ledger.given_up();
         }
         self.ledger.never_sent(self.left);
         self.ledger.close(end, self.under_way.into_iter());

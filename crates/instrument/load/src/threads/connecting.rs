@@ -142,7 +142,8 @@ impl<P: Protocol> Client<'_, P> {
             self.ledger.request_lost(request, cause, now);
         }
         self.show();
-        self.follow_loss()
+        // As an event loop does, which opens it again without a request where that was lost.
+        self.follow_loss() && (self.shared.config.opening.reconnect || self.reopen())
     }
 
     /// Waits, where the back-off has it; false where the connection is given up, or the run is
@@ -195,6 +196,7 @@ impl<P: Protocol> Client<'_, P> {
             return;
         }
         self.set_available(false);
+        self.gave_up = true;
         self.ledger.given_up();
         if !self.history.proven && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
