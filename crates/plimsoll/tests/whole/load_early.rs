@@ -2,16 +2,78 @@
 //! engine says the same of them.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
 
-use crate::support::peer::{Run, command, outcome};
+use plimsoll_sys::net::reset_on_close;
+use rustls::version::TLS12;
+
+use crate::support::books::tls;
+use crate::support::network::Scratch;
+use crate::support::peer::{Run, command, outcome, serve};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
 fn fetch(engine: &str, target: SocketAddr, arguments: &str) -> Run {
     let arguments = format!("--engine {engine} {arguments}");
     outcome(&command("http", &format!("http://{target}/"), &arguments).output().expect("the binary runs"))
+}
+
+#[test]
+fn an_answer_that_is_there_before_the_request_is_read() {
+    // A server with no room left says so at once, and reads on, so that no reset overtakes its
+    // answer.
+    let busy = serve(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbusy");
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for engine in ENGINES {
+        let run = fetch(engine, busy, "-c 64 -n 512");
+        let told = format!("{engine}: {}", run.summary());
+        assert_eq!((run.count("statuses.503"), run.count("requests.timed_out")), (512, 0), "{told}");
+    }
+}
+
+#[test]
+fn the_end_of_a_connection_that_is_there_before_the_request_is_seen() {
+    let ending = serve(|mut stream| {
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for engine in ENGINES {
+        let run = fetch(engine, ending, "-c 64 -n 64");
+        assert_eq!((run.count("errors.closed"), run.count("errors.timeout")), (64, 0), "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
+fn the_end_of_a_connection_that_comes_with_the_end_of_its_handshake_is_seen() {
+    // In TLS 1.2 the server's part of the handshake is the last.
+    let config = Arc::new(tls(&[&TLS12]));
+    let ending = serve(move |stream| {
+        let mut session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+        let mut stream = &stream;
+        while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let load = |engine: &str| {
+        let load = format!("--engine {engine} -c 64 -d 4s --timeout 3s --insecure");
+        outcome(&command("http", &format!("https://{ending}/"), &load).output().expect("the binary runs"))
+    };
+    // Side by side: they wait for most of their time.
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || {
+                let run = load(engine);
+                let told = format!("{engine}: {}", run.summary());
+                assert_eq!((run.count("requests.completed"), run.count("errors.timeout")), (0, 0), "{told}");
+                assert!(run.count("connections.reopened") > 0, "{told}");
+            });
+        }
+    });
 }
 
 /// Reads a request's head, and perhaps a part of its body.
@@ -23,6 +85,37 @@ fn read_head(stream: &mut TcpStream) {
             Ok(count @ 1..) => read.extend_from_slice(&buffer[..count]),
             _ => return,
         }
+    }
+}
+
+#[test]
+fn an_answer_counts_though_the_server_resets_the_connection_before_the_request_is_whole() {
+    let refusing = serve(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
+        let _ = reset_on_close(&stream);
+    });
+    // More than the buffers of both sockets hold.
+    let body = Scratch::new(".body");
+    std::fs::write(&body.0, vec![0; 20 << 20]).expect("a file");
+    for engine in ENGINES {
+        let run = fetch(engine, refusing, &format!("-c 4 -n 16 -b {}", body.path()));
+        assert_eq!((run.count("statuses.413"), run.count("errors.status")), (16, 16), "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
+fn an_answer_without_a_length_is_not_whole_where_the_connection_is_reset() {
+    let breaking = serve(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\na part");
+        let _ = reset_on_close(&stream);
+    });
+    let body = Scratch::new(".body");
+    std::fs::write(&body.0, vec![0; 20 << 20]).expect("a file");
+    for engine in ENGINES {
+        let run = fetch(engine, breaking, &format!("-c 4 -n 8 -b {}", body.path()));
+        assert_eq!((run.count("requests.completed"), run.count("requests.failed")), (0, 8), "{engine}");
     }
 }
 

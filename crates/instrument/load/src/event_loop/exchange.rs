@@ -17,8 +17,9 @@ use crate::protocol::{Protocol, Reply, Turn};
 pub(super) enum Received {
     /// Nothing that ends anything.
     Part,
-    /// The greeting is over: the connection is usable.
-    Greeted,
+    /// The greeting is over: the connection is usable. `more` says that bytes, or the end of the
+    /// stream, may lie behind it.
+    Greeted { more: bool },
     /// An answer is whole. `keep` says that the connection takes another request, `ended` that it
     /// is about to be lost, and `more` that bytes may lie behind the answer. `at`
     /// is when its last byte came, since 1970, where the kernel noted it.
@@ -98,7 +99,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             match reply {
                 Reply::Partial => {}
-                Reply::Whole { .. } if greeting => return Received::Greeted,
+                Reply::Whole { .. } if greeting => return Received::Greeted { more: more || ended },
                 Reply::Whole { payload, keep, status } => {
                     return Received::Answered { answer: Answer { payload, status }, keep, ended, more, at };
                 }

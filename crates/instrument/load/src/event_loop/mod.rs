@@ -134,8 +134,9 @@ struct EventLoop<P: Protocol, S: Sockets> {
     reserved: Option<Due>,
     /// Open loop: every request there was to send is sent.
     exhausted: bool,
-    /// Connections whose sockets may hold more than was read.
-    unread: Vec<Key>,
+    /// Connections whose sockets may hold more than was read, and whether the end of the stream is
+    /// among it, of which nothing else tells.
+    unread: Vec<(Key, bool)>,
     /// What was queued for the kernel since the last wait, with the instant from which it could
     /// have gone out, if it carries a request: stamped when it is submitted.
     unsubmitted: Vec<(Key, Option<u64>)>,
@@ -262,8 +263,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         {
             self.counted.polled += clock::thread_cpu_time().saturating_sub(since);
         }
-        for key in std::mem::take(&mut self.unread) {
-            self.receive(key, false);
+        for (key, ended) in std::mem::take(&mut self.unread) {
+            self.receive(key, ended);
         }
         self.wheel.expire(self.shared.control.instant(self.now()), fired);
         for key in fired.drain(..) {
@@ -286,19 +287,23 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn handle(&mut self, key: Key, event: Ready) {
         let Some(connection) = self.slab.get(key) else { return };
         if connection.state == State::Connecting {
-            if event.writable || event.ended {
-                self.connected(key);
-                self.take_up();
+            if !(event.writable || event.ended) {
+                return;
             }
-            // Its first request is on its way already, if any was due; an answer will be an edge of
-            // its own.
+            self.connected(key);
+            self.take_up();
+            // No other edge tells of bytes, or of the end of the stream, that came before the
+            // connect was looked at. They are read once the first request is begun, if one is due.
+            if event.readable {
+                self.unread.push((key, event.ended));
+            }
             return;
         }
         if event.writable
             && matches!(connection.state, State::Busy | State::Greeting)
             && let Err(cause) = self.write(key)
         {
-            return self.lose(key, cause);
+            return self.lose_unless_answered(key, cause);
         }
         if event.readable {
             self.receive(key, event.ended);

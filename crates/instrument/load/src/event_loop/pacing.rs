@@ -18,11 +18,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         loop {
             match self.read(key, ended) {
                 Received::Part => return,
-                Received::Unread => return self.unread.push(key),
+                Received::Unread => return self.unread.push((key, ended)),
                 Received::Lost(cause) => return self.lose(key, cause),
-                Received::Greeted => {
+                Received::Greeted { more } => {
                     self.establish(key);
-                    return self.take_up();
+                    self.take_up();
+                    if !more {
+                        return;
+                    }
                 }
                 Received::Answered { answer, keep, ended, more, at } => {
                     self.complete(key, answer, keep, ended, at);
@@ -191,6 +194,16 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 0 => self.begin(key, now, now, now),
                 pause => self.schedule(key, now + pause),
             },
+        }
+    }
+
+    /// The rest of a request cannot be written. A server that has answered before it ends the
+    /// connection has answered (RFC 9112, section 9.5), unless the end of the connection is what
+    /// would end its answer: it cannot be told from a broken one.
+    pub(super) fn lose_unless_answered(&mut self, key: Key, cause: Cause) {
+        match self.read(key, false) {
+            Received::Answered { answer, ended: false, at, .. } => self.complete(key, answer, false, false, at),
+            _ => self.lose(key, cause),
         }
     }
 

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use plimsoll_reactor::slab::Key;
+use plimsoll_sys::descriptor;
 use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::readiness::Ready;
 use plimsoll_sys::ring::{self, Buffer, Completion, Payload, Ring, SendMode, Sizes, Slot};
@@ -24,6 +25,8 @@ use super::sockets::{Arrival, Sockets, WAKE};
 const SEND_BYTES: usize = 256 * 1024;
 /// errno(3): no place is left in the ring's table.
 const ENFILE: i32 = 23;
+/// Places for sockets that close, where there are few connections.
+const SPARE_PLACES: usize = 256;
 /// Lent memory that is kept for the next sends, as much of it as requests are handed in at once,
 /// and how large it may be for that.
 const SPARES: usize = SUBMISSIONS as usize;
@@ -160,7 +163,8 @@ impl Uring {
             }
         }
         let ended = self.ends;
-        self.unless_closing(slot, |key| Ready { key, readable: true, writable: false, ended })
+        let failed = !whole && self.line(slot).outcome.is_some();
+        self.unless_closing(slot, |key| Ready { key, readable: true, writable: failed, ended })
     }
 
     fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> Option<Ready> {
@@ -177,10 +181,18 @@ impl Uring {
             Ok(_) => {}
             Err(error) => line.outcome = Some(error),
         }
-        let told = std::mem::take(&mut line.blocked) || line.outcome.is_some();
+        let failed = line.outcome.is_some();
+        // The server may have answered before it ended the connection: the receive hands over what
+        // has arrived, and tells of the failure at its end.
+        let waits = failed && line.receiving && !line.closing;
+        let told = (std::mem::take(&mut line.blocked) || failed) && !waits;
         if self.spares.len() < SPARES && bytes.capacity() <= SPARE_BYTES {
             bytes.clear();
             self.spares.push(bytes);
+        }
+        if waits {
+            let outcome = self.ring.end_reading(slot);
+            self.note(outcome);
         }
         self.unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false }).filter(|_| told)
     }
@@ -203,6 +215,11 @@ impl Uring {
         }
     }
 
+    /// The end of what a socket receives: the server's, unless a send failed before.
+    fn end(&mut self, slot: Slot) -> io::Result<Arrival<'static>> {
+        self.line(slot).outcome.take().map_or(Ok(END), Err)
+    }
+
     fn arm(&mut self, slot: Slot) {
         self.line(slot).receiving = true;
         let outcome = self.ring.receive(slot);
@@ -223,8 +240,9 @@ impl Sockets for Uring {
     }
 
     fn new(connections: usize, wake: BorrowedFd<'_>, _stamped: bool) -> io::Result<Uring> {
-        // As many may be closing as are open.
-        let room = 2 * connections;
+        // As many may be closing as are open. A server that resets connections at once makes more:
+        // one is lost again before the socket that it had before has closed.
+        let room = (4 * connections + SPARE_PLACES).min(descriptor::limit()).max(2 * connections);
         let mut ring = Ring::new(Sizes {
             submissions: SUBMISSIONS,
             completions: 4096,
@@ -305,16 +323,16 @@ impl Sockets for Uring {
         Ok(count)
     }
 
-    fn read(&mut self, _socket: &Slot) -> io::Result<Arrival<'_>> {
+    fn read(&mut self, socket: &Slot) -> io::Result<Arrival<'_>> {
         // The loop reads what was reported, of the socket that it was reported of.
         if !std::mem::take(&mut self.unread) {
             let ends = std::mem::take(&mut self.ends);
-            return if ends { Ok(END) } else { Err(io::ErrorKind::WouldBlock.into()) };
+            return if ends { self.end(*socket) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
         match &self.arrived {
             Some(Content::Bytes(buffer)) => Ok(Arrival { bytes: self.ring.bytes(buffer), more: false, at: None }),
             Some(Content::Error(number)) => Err(io::Error::from_raw_os_error(*number)),
-            Some(Content::End) | None => Ok(END),
+            Some(Content::End) | None => self.end(*socket),
         }
     }
 

@@ -143,7 +143,7 @@ impl<'a, P: Protocol> Client<'a, P> {
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) => return End::Lost(Cause::Write),
+                    Err(_) => return self.early_answer(&mut exchange).unwrap_or(End::Lost(Cause::Write)),
                 }
             }
             let mut places = [Place::new(socket.as_raw_fd(), if sending { Interest::BOTH } else { Interest::READ })];
@@ -169,6 +169,20 @@ impl<'a, P: Protocol> Client<'a, P> {
             if now >= deadline {
                 return End::Lost(Cause::Timeout);
             }
+        }
+    }
+
+    /// The answer to a request that cannot be written to its end, where the server has answered
+    /// before it ended the connection (RFC 9112, section 9.5).
+    fn early_answer(&mut self, exchange: &mut P::Exchange) -> Option<End> {
+        self.reported = self.now();
+        let count = net::read(self.socket.as_ref()?, &mut self.buffer).ok().filter(|count| *count > 0)?;
+        self.ledger.read(count);
+        match self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]) {
+            Reply::Whole { payload, status, .. } => {
+                Some(End::Whole { answer: Answer { payload, status }, keep: false, at: self.now() })
+            }
+            Reply::Partial | Reply::Failed(_) => None,
         }
     }
 

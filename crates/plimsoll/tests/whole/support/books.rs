@@ -87,7 +87,7 @@ impl BookKeeper {
     pub(crate) fn start(speaks: Speaks, script: Script) -> BookKeeper {
         let books = Arc::new(Books::default());
         let own = Arc::clone(&books);
-        let tls = (speaks == Speaks::Https).then(tls);
+        let tls = (speaks == Speaks::Https).then(|| Arc::new(tls(rustls::DEFAULT_VERSIONS)));
         let address = serve(move |stream| {
             let number = own.connections.fetch_add(1, Ordering::SeqCst);
             wait_for(&own.connections, script.begins_with);
@@ -185,13 +185,14 @@ fn end_of_request(bytes: &[u8], speaks: Speaks) -> Option<usize> {
     }
 }
 
-fn tls() -> Arc<rustls::ServerConfig> {
+/// The configuration of a server that speaks these versions of TLS.
+pub(crate) fn tls(versions: &[&'static rustls::SupportedProtocolVersion]) -> rustls::ServerConfig {
     let file = |name: &str| format!("{}/tests/whole/tls/{name}", env!("CARGO_MANIFEST_DIR"));
     let certificates = CertificateDer::pem_file_iter(file("server.pem")).expect("the file");
     let certificates = certificates.collect::<Result<Vec<_>, _>>().expect("certificates");
     let key = PrivateKeyDer::from_pem_file(file("server.key")).expect("a key");
-    let config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(certificates, key);
-    Arc::new(config.expect("they belong together"))
+    let config = rustls::ServerConfig::builder_with_protocol_versions(versions).with_no_client_auth();
+    config.with_single_cert(certificates, key).expect("they belong together")
 }
 
 /// A connection that the server ends at once after an answer, as some servers do without saying so.
