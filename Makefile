@@ -26,7 +26,7 @@ help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 # Exit 4 means measured, but the machine or the generator was the limit: the report says so, and make need not fail.
-demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" on this machine, in about two minutes
+demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" on this machine, in two to three minutes
 	@$(LAB) $(PYTHON) -m plimsoll_lab run demo; code=$$?; test $$code -eq 0 -o $$code -eq 4
 
 test: $(VENV)/.locked ## run every test
@@ -34,11 +34,11 @@ test: $(VENV)/.locked ## run every test
 	$(CARGO) build --profile checked --locked --quiet -p plimsoll
 	$(CHECKED_LAB) $(PYTHON) -m pytest
 
-peers: ## install the programs that tests and bench hold ours beside (Debian, as root); without them those parts say so and are left out
+peers: ## install the programs that tests and bench compare ours with (Debian, as root); a part whose program is missing is skipped and says so
 	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \
 		redis-server redis-tools nghttp2-client iperf3 apache2-utils wrk curl tcpdump tshark strace chromium
 
-bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## hold the tools beside their peers, as ratios
+bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## compare the tools with their competitors, as ratios
 	@set -e; for script in $(BENCHES); do $(PYTHON) $$script; done
 
 lint: $(VENV)/.locked ## check format, lint, types and documentation
@@ -79,7 +79,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 # stays in target/fuzz-corpus, so that the next run goes on from there.
 FUZZ_SECONDS = 300
 FUZZ_TARGETS = subject/serve:http subject/forward:table instrument/capture:pcapng instrument/capture:packets instrument/link:frame base/wire:response
-fuzz: ## send what is read from peers, files and devices what a fuzzer thinks of, for FUZZ_SECONDS each
+fuzz: ## fuzz each parser of what peers, files and devices send, for FUZZ_SECONDS each
 	@set -e; for each in $(FUZZ_TARGETS); do \
 		crate=$${each%:*}; target=$${each#*:}; corpus=$(CURDIR)/target/fuzz-corpus/$$target; mkdir -p $$corpus; \
 		(cd crates/$$crate && $(CARGO) +nightly fuzz run $$target $$corpus fuzz/corpus/$$target -- \
