@@ -14,13 +14,14 @@ SNMP = {
     "active_opens": "ActiveOpens",
     "passive_opens": "PassiveOpens",
     "attempt_fails": "AttemptFails",
-    "resets_received": "EstabResets",
+    "established_resets": "EstabResets",
     "resets_sent": "OutRsts",
     "segments_received": "InSegs",
     "segments_sent": "OutSegs",
     "retransmitted_segments": "RetransSegs",
 }
-"""Of the line `Tcp:` of snmp (RFC 4022)."""
+"""Of the line `Tcp:` of snmp (RFC 4022). A reset over loopback is two of `established_resets`: each
+end counts the connection that it ended with, whether it sent the reset or received it."""
 NETSTAT = {
     "timeouts": "TCPTimeouts",
     "listen_overflows": "ListenOverflows",
