@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_records import stored_run
 
 from plimsoll_lab.analysis.repeats import repeats_that_decide
+from plimsoll_lab.analysis.run_warnings import run_warnings
 from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
+from plimsoll_lab.store.run_record import Status
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.trial.disturbance import without_late
 from plimsoll_lab.trial.lifecycle import judged_figures, missed_limits
@@ -322,6 +325,25 @@ def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
     assert lasting_causes([once]) == set()
     assert lasting_causes([twice]) == {(0, "steal")}
     assert lasting_causes([with_discarded_attempt(once, trial("ok"))]) == set()
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "said"),
+    [
+        (2, "failed", "every point failed, so the run ended after 2 of 12 trials"),
+        (1, "failed", "1 of 12 trials were measured"),
+        (1, "interrupted", "1 of 12 trials were measured"),
+        (2, "interrupted", "2 of 12 trials were measured"),
+    ],
+)
+def test_a_run_that_was_ended_by_hand_is_not_said_to_have_ended_for_its_failures(
+    tmp_path: Path, made: int, status: Status, said: str
+) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "uring"), repeat=6, outcome="failed")
+    run = folder.read_run()
+    run.status = status
+    found = run_warnings(run, (), folder.read_trials()[:made], 1, folder.path)
+    assert [each.message for each in found if each.code == "incomplete"] == [said]
 
 
 def verdict_of(trials: Sequence[TrialRecord]) -> list[Verdict]:

@@ -26,7 +26,9 @@ def run_warnings(
     if run.mixed:
         message = f"the run was resumed although its trials would not be alike: {'; '.join(run.mixed)}"
         warnings.append(_warning("builds_mixed", message, "begin a new run for trials that are alike"))
-    if len(trials) < planned and not searching and trials and all(each.outcome == "failed" for each in trials):
+    everywhere = {trial.point for trial in trials} == {point.number for point in run.points}
+    nothing_works = everywhere and all(each.outcome == "failed" for each in trials)
+    if len(trials) < planned and not searching and trials and nothing_works and run.status == "failed":
         message = f"every point failed, so the run ended after {len(trials)} of {planned} trials"
         warnings.append(_warning("incomplete", message, "mend what the reason names, and run again"))
     elif len(trials) < planned and not searching:
