@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from made_records import stored_run
+from made_standard_run import standard_run
 
 from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.analysis.summary import summarise_run
@@ -109,6 +110,15 @@ def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
     assert "500 of 500 trials are valid results" in page
     assert "uring" in answer_of(page)[0]
     assert page.count('<tr><th scope="row">') >= 500
+
+
+def test_a_whole_run_of_a_standard_suite_fits_the_page(tmp_path: Path) -> None:
+    """The suite whose page is the largest: 21 points, nine blocks, and charts of every client."""
+    folder = standard_run(tmp_path / "0001", "tcpbenchmark")
+    page = render_page(folder, summarise_run(folder))
+    assert "189 of 189 trials are valid results" in page
+    assert {"percentiles-2", "heat-2", "clients-2"} < set(re.findall(r'data-chart="([^"]+)"', page))
+    assert 1.5 * 2**20 < len(page.encode()) <= MOST_BYTES, "as large as that of a real run, and no larger than asked"
 
 
 def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp_path: Path) -> None:

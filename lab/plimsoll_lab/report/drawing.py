@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from markupsafe import Markup
@@ -35,7 +36,13 @@ _IDLE = re.compile(
 )
 _PLACE = re.compile(r'(?<= )(?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')
 _LONG = re.compile(r"-?\d*\.\d{3,}")
-_NAMED = re.compile(r'(id="|url\(#|xlink:href="#|href="#)((?:clip|gradient_)\w*)')
+_MARK = re.compile(
+    r'<path (?:transform="translate\(([-\d.]+),([-\d.]+)\)" d="|d="M([-\d.]+),([-\d.]+)(?=[hv]))([^"]*"[^>]*/>)'
+)
+"""A shape at a place: moved there, or begun there and drawn by horizontal and vertical steps."""
+ALIKE_LEAST = 3
+"""Shapes that differ in nothing but their places, from how many on they are one that is used."""
+_NAMED = re.compile(r'(id="|url\(#|xlink:href="#|href="#)((?:clip|gradient_|m(?=\d))\w*)')
 
 
 def draw(name: str, spec: Json, datasets: Mapping[str, object]) -> Markup:
@@ -46,7 +53,7 @@ def draw(name: str, spec: Json, datasets: Mapping[str, object]) -> Markup:
 
     spec = _without_tooltips(spec) | {"datasets": datasets, "config": CONFIGURATION}
     svg = vl_convert.vegalite_to_svg(spec)
-    svg = _compact(svg)
+    svg = _with_marks_once(_compact(svg))
     own = re.sub(r"\W", "-", name)
     svg = _NAMED.sub(lambda found: f"{found[1]}{own}-{found[2]}", svg)
     # A picture for the eye; the caption and the data table beside it say the same to everybody
@@ -61,6 +68,26 @@ def _compact(svg: str) -> str:
     """
     head, _, body = svg.partition(">")
     return f'{head} font-family="sans-serif">{_TAG.sub(lambda tag: _compact_tag(tag[0]), body)}'
+
+
+def _with_marks_once(svg: str) -> str:
+    """The same picture, where each mark of a chart is written once and used at its places."""
+    counts = Counter(_shape(found) for found in _MARK.finditer(svg))
+    names = {shape: f"m{number}" for number, (shape, count) in enumerate(counts.items()) if count >= ALIKE_LEAST}
+
+    def used(found: re.Match[str]) -> str:
+        name = names.get(_shape(found))
+        x, y = found[1] or found[3], found[2] or found[4]
+        return found[0] if name is None else f'<use href="#{name}" x="{x}" y="{y}"/>'
+
+    shapes = "".join(f'<path id="{name}" {shape}' for shape, name in names.items())
+    head, _, body = _MARK.sub(used, svg).partition(">")
+    return f"{head}><defs>{shapes}</defs>{body}" if shapes else svg
+
+
+def _shape(found: re.Match[str]) -> str:
+    """All of a mark but its place."""
+    return f'd="{"" if found[3] is None else "M0,0"}{found[5]}'
 
 
 def _compact_tag(tag: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.stops import OUTCOMES, contender_cell
-from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table
+from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table, Text
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import FigureSummary, LeftOutRecord, PointSummary, RunSummary
@@ -86,10 +86,19 @@ def _value(found: FigureSummary | None, unit: str, mark: str) -> Cell:
     return Cell(text="-" if found is None else formatting.number(found.median, unit) + mark)
 
 
-def _summaries(run: RunRecord, summary: RunSummary) -> list[Table]:
+def _summaries(run: RunRecord, summary: RunSummary) -> list[Part]:
+    """A table a figure; those that were 0 in every trial are named in a sentence."""
     known = run.figures_by_name
     shown = dict.fromkeys(name for point in summary.points for name in point.figures if name in known)
-    return [_summary(known[name], summary.points) for name in shown]
+    zeros = [name for name in shown if _is_zero(name, summary.points)]
+    told = f"0 in every trial: {', '.join(known[name].label for name in zeros)}."
+    tables = [_summary(known[name], summary.points) for name in shown if name not in zeros]
+    return [*tables, *([Text(text=told)] if zeros else [])]
+
+
+def _is_zero(name: str, points: Sequence[PointSummary]) -> bool:
+    found = [point.figures[name] for point in points if name in point.figures]
+    return all(each.least == each.greatest == 0 for each in found)
 
 
 def _summary(figure: Figure, points: Sequence[PointSummary]) -> Table:

@@ -1,7 +1,22 @@
 "use strict";
 // Draws the charts in the reader's colours in place of the still pictures, and opens every fold on paper.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  // What only scripts read is in the page compressed: the charts' data, and the library that draws them.
+  async function unpacked(id) {
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (each) => each.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  }
+
+  async function load() {
+    const [engine, data] = await Promise.all(["engine", "data"].map(unpacked));
+    const script = document.createElement("script");
+    script.textContent = engine; // the page's Content-Security-Policy has its hash
+    document.body.append(script);
+    const { rows, charts } = JSON.parse(data);
+    return { rows, specs: new Map(charts.map(({ name, spec }) => [name, spec])) };
+  }
+
+  let loading = null; // what load() promises, once a chart needs it
   const MARGIN = 130; // pixels that labels and titles take beside a plot
   const MOST = 760; // pixels: a wider plot says no more
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -26,14 +41,16 @@
     };
   }
 
-  async function draw(element, spec) {
+  async function draw(element) {
+    const { rows, specs } = await (loading ??= load());
+    const spec = specs.get(element.dataset.chart);
     const canvas = document.createElement("div");
     const room = Math.max(160, element.clientWidth - MARGIN);
     const fitted = { width: Math.min(MOST, room) };
     const width = spec.vconcat
       ? { vconcat: spec.vconcat.map((each) => ({ ...each, ...fitted })) }
       : typeof spec.width === "number" ? fitted : {};
-    const drawn = await vegaEmbed(canvas, { ...spec, ...width, datasets: data.rows }, {
+    const drawn = await vegaEmbed(canvas, { ...spec, ...width, datasets: rows }, {
       ast: true, // no eval: the page's Content-Security-Policy forbids it
       config: look(),
       renderer: "svg",
@@ -50,19 +67,17 @@
   }
 
   // A chart is drawn when it comes near the screen: a page of fifty opens at once.
-  const specs = new Map(data.charts.map(({ name, spec }) => [name, spec]));
   const near = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
       near.unobserve(target);
-      draw(target, specs.get(target.dataset.chart));
+      draw(target);
     }
   }, { rootMargin: "600px" });
-  const places = [...document.querySelectorAll("[data-chart]")].filter((each) => specs.has(each.dataset.chart));
-  places.forEach((each) => near.observe(each));
-  dark.addEventListener("change", () => {
-    for (const each of places.filter((place) => place.dataset.drawn)) draw(each, specs.get(each.dataset.chart));
-  });
+  const places = [...document.querySelectorAll("[data-chart]")];
+  // Browsers of before 2023 cannot unpack: their still pictures stay.
+  if ("DecompressionStream" in window) places.forEach((each) => near.observe(each));
+  dark.addEventListener("change", () => places.filter((each) => each.dataset.drawn).forEach(draw));
 
   // A click on a column's name sorts by what its cells begin with: numbers as numbers.
   const unit = { us: 1e-6, ms: 1e-3, s: 1, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
