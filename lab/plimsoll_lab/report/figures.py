@@ -118,7 +118,9 @@ def _without_curve(run: RunRecord, summary: RunSummary, percentiles: Mapping[str
         for point in summary.points
         if point.outcome == "ok"
     }
-    missing = len(settings) - len(percentiles)
+    # Where contenders compete a chart is of one setting; else each line is.
+    drawn = len(percentiles) if compare else sum(len(each.data.rows) for each in percentiles.values())
+    missing = len(settings) - drawn
     if missing <= 0:
         return []
     told = f"Percentile curves of {missing} of {len(settings)} settings are not drawn: "

@@ -1,5 +1,5 @@
-"""Percentile curves: one chart a setting, one line a contender, on the axis that HdrHistogram's own
-plots have.
+"""Percentile curves on the axis that HdrHistogram's own plots have: one chart a setting, one line a
+contender; where nothing competes, the settings together.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.report.charts import SCHEMA
+from plimsoll_lab.report.drawing import CATEGORY
 from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
 from plimsoll_lab.report.view import Cell, Described, Row, Table
 from plimsoll_lab.store.records import Json
@@ -20,23 +21,56 @@ LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '20': '95 %', '100': '99 %', 
 LEAST_PERCENTILES = 3
 """Two are a line, whatever the response times are."""
 
+TOGETHER = len(CATEGORY)
+"""Settings in one chart where nothing competes: a colour each."""
+
 _Dot = tuple[str, int, float]
-"""A contender, a place on the axis, and a time in ms."""
+"""The name of a line, a place on the axis, and a time in ms."""
 
 
 def percentile_charts(curves: Sequence[Curve], layout: MatrixLayout) -> dict[str, Described]:
-    """By name, each chart."""
+    """By name, each chart: one a setting with a line a contender; where nothing competes, a line a
+    setting.
+    """
+    if layout.compare is None:
+        return _settings_together(curves)
     places: dict[str, list[_Dot]] = {level: [] for level in layout.levels}
     for curve in curves:
         setting = {path: value for path, value in curve.point.items() if path != layout.compare}
-        contender = formatting.contender(curve.point, layout.compare) if layout.compare else "all"
-        rows = [(contender, round(1 / (1 - q)), float(f"{us / 1e3:.6g}")) for q, us in curve.quantiles]
-        places[formatting.setting(setting)].extend(rows)
+        contender = formatting.contender(curve.point, layout.compare)
+        places[formatting.setting(setting)].extend(_dots(contender, curve))
     return {
-        f"percentiles-{number}": Described(spec=_spec(rows, layout), caption=_caption(place), data=_table(rows, place))
+        f"percentiles-{number}": Described(
+            spec=_spec(rows, layout.contenders), caption=_caption(place), data=_table(rows, place)
+        )
         for number, (place, rows) in enumerate(places.items())
         if len({x for _, x, _ in rows}) >= LEAST_PERCENTILES
     }
+
+
+def _settings_together(curves: Sequence[Curve]) -> dict[str, Described]:
+    """As many settings a chart as there are colours, on one scale of times."""
+    drawn = [each for each in curves if len(each.quantiles) >= LEAST_PERCENTILES]
+    charts = -(-len(drawn) // TOGETHER)
+    size = -(-len(drawn) // max(1, charts))  # as many in each, and not seven and one
+    times_ms = [us / 1e3 for each in drawn for _, us in each.quantiles]
+    found = {}
+    for number in range(charts):
+        some = drawn[number * size : (number + 1) * size]
+        rows = [dot for each in some for dot in _dots(formatting.setting(each.point), each)]
+        names = [formatting.setting(each.point) for each in some]
+        alone = names[0] if len(drawn) == 1 else "of each setting"
+        part = f" ({number + 1} of {charts})" if charts > 1 else ""
+        found[f"percentiles-{number}"] = Described(
+            spec=_spec(rows, names, named=len(names) > 1, between_ms=(min(times_ms), max(times_ms))),
+            caption=_caption(alone + part),
+            data=_table(rows, alone + part),
+        )
+    return found
+
+
+def _dots(name: str, curve: Curve) -> list[_Dot]:
+    return [(name, round(1 / (1 - q)), float(f"{us / 1e3:.6g}")) for q, us in curve.quantiles]
 
 
 def _caption(place: str) -> str:
@@ -51,14 +85,21 @@ def _table(dots: Sequence[_Dot], place: str) -> Table:
     for contender in dict.fromkeys(contender for contender, _, _ in dots):
         times = (known.get((contender, x)) for x in shares)
         cells = (Cell(text="-" if each is None else formatting.number(each * 1e3, "us")) for each in times)
-        rows.append((Cell(text="response time" if contender == "all" else contender, heading=True), *cells))
+        rows.append((Cell(text=contender, heading=True), *cells))
     caption = f"Response time below which this share of the requests stayed, {place}: the median of the trials"
     head = ("", *(f"{(1 - 1 / x) * 100:.6g} %" for x in shares))
     return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
 
 
-def _spec(rows: Sequence[_Dot], layout: MatrixLayout) -> Json:
-    domain = list(layout.contenders)
+def _spec(
+    rows: Sequence[_Dot],
+    names: Sequence[str],
+    *,
+    named: bool = False,
+    between_ms: tuple[float, float] | None = None,
+) -> Json:
+    """A line a name; `named` gives the chart a legend of its own, `between_ms` a scale of times."""
+    domain = list(names)
     most = max(x for _, x, _ in rows) * 1.01
     across: Json = {
         "field": "x",
@@ -71,12 +112,14 @@ def _spec(rows: Sequence[_Dot], layout: MatrixLayout) -> Json:
         "field": "y",
         "type": "quantitative",
         "title": "ms",
-        "scale": {"type": "log", "nice": False, "padding": 12},
+        "scale": {"type": "log", "nice": False, "padding": 12}
+        | ({} if between_ms is None else {"domain": list(between_ms)}),
         "axis": {"tickCount": 4, "format": ",.4~r"},
     }
-    colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
+    legend = {"title": None, "orient": "top", "columns": 2, "labelLimit": 240} if named else None
+    colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": legend}
     marks = [SHAPES[place % len(SHAPES)] for place in range(len(domain))]
-    form = {"field": "contender", "type": "nominal", "scale": {"domain": domain, "range": marks}, "legend": None}
+    form = colour | {"scale": {"domain": domain, "range": marks}}
     tooltip = [{"field": "contender"}, {"field": "y", "title": "ms"}]
     return {
         "$schema": SCHEMA,
