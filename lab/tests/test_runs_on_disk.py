@@ -93,13 +93,25 @@ def test_prune_removes_the_oldest_runs_and_none_under_way(tmp_path: Path, lab: L
         run.with_name(name).mkdir()
         (run.with_name(name) / "run.json").write_bytes((run / "run.json").read_bytes())
     assert "say which runs may go" in lab("prune").stderr
-    assert lab("prune", "--keep", "1").stdout.count("would remove") == 3
+    listed = lab("prune", "--keep", "1").stdout
+    assert listed.count("would remove") == 3
+    assert listed.endswith("nothing is removed yet; add --yes to remove them\n")
+    assert lab("prune", "--keep", "9", "--yes").stdout == "no run to remove\n"
     assert sorted(path.name for path in run.parent.iterdir()) == ["0001", *names]
     change(run.with_name("0004"), started_unix_s=time.time() - 100_000)
     with open_run(run.with_name("0002")).lock():
         assert lab("prune", "--keep", "1", "--yes").stdout.split() == ["removed", "runs/0001", "removed", "runs/0003"]
     assert sorted(path.name for path in run.parent.iterdir()) == ["0002", "0004"]
     assert lab("prune", "--older", "24h", "--yes").stdout == "removed runs/0004\n"
+
+
+@pytest.mark.parametrize("verb", [("list",), ("prune", "--keep", "1"), ("query", "SELECT 1")], ids=lambda verb: verb[0])
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, lab: Lab, verb: tuple[str, ...]) -> None:
+    done = lab(*verb, "--out", "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no folder nowhere" in done.stderr
+    (tmp_path / "nowhere").mkdir()
+    assert lab(*verb, "--out", "nowhere").returncode == 0
 
 
 def test_a_missing_program_is_the_outcome_of_its_contender_alone(tmp_path: Path, lab: Lab) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plimsoll_lab.cli.verb import DONE, FAILED, Verb, refuse, say
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import list_runs
+from plimsoll_lab.store.folder import runs_in
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    code = DONE
-    for folder in list_runs(Path(options.out)):
+    code, out = DONE, Path(options.out)
+    runs = runs_in(out)
+    if not runs and not options.json:
+        say(f"no runs in {out}")
+    for folder in runs:
         try:
             run = folder.read_run()
         except LabError as reason:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import list_runs
+from plimsoll_lab.store.folder import runs_in
 from plimsoll_lab.suite import units
 
 
@@ -29,16 +29,22 @@ def _prune(options: argparse.Namespace) -> int:
         age_s = units.duration_s(options.older) if options.older is not None else 0.0
     except ValueError as refusal:
         raise LabError(f"prune: --older: {refusal}", exit_code=USAGE) from None
-    runs = list_runs(Path(options.out))
+    runs = runs_in(Path(options.out))
     old = runs[: max(0, len(runs) - options.keep)] if options.keep is not None else runs
+    found = 0
     for folder in old:
         began_s = folder.read_run().started_unix_s
         if time.time() - began_s < age_s or folder.is_locked():
             continue
         if options.yes:
             folder.remove()
+        found += 1
         done = "removed" if options.yes else "would remove"
         say(json.dumps({"run": str(folder.path), "removed": options.yes}) if options.json else f"{done} {folder.path}")
+    if not options.json and not found:
+        say("no run to remove")
+    elif not options.json and not options.yes:
+        say("nothing is removed yet; add --yes to remove them")
     return DONE
 
 

@@ -197,6 +197,15 @@ def list_runs(out: Path) -> list[RunFolder]:
     return [folder for folder in folders if (folder.path / "run.json").is_file()]
 
 
+def runs_in(out: Path) -> list[RunFolder]:
+    """Every run below a folder that a person named; raises `LabError` where there is no such
+    folder.
+    """
+    if not out.is_dir():
+        raise LabError(f"there is no folder {out}; name the folder with the runs, such as --out runs", exit_code=2)
+    return list_runs(out)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that it is either the old or the new one, whatever happens, and the new one
     once this returns.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import RunFolder, list_runs
+from plimsoll_lab.store.folder import RunFolder, runs_in
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.timelines import CONNECTIONS
 
@@ -55,7 +55,7 @@ def ask(out: Path, sql: str) -> Answer:
     """Answer one query over the runs below a folder."""
     import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
 
-    folders = list_runs(out)
+    folders = runs_in(out)
     try:
         with open_tables(folders) as database:
             # From here on nothing outside is read but what the views name, and nothing is written.
