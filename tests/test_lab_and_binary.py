@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 
 from laboratory import BINARY, Done, environment, lab_command, marked, run_lab, wait_until
 from plimsoll_lab.cli.program import VERBS
-from plimsoll_lab.suite.flags import ELSEWHERE, FORWARD_FLAGS, LOAD_FLAGS, MODELS, OUTPUT, SERVER_FLAGS
+from plimsoll_lab.suite.flags import ELSEWHERE, FORWARD_FLAGS, LOAD_FLAGS, MODELS, OUTPUT, SERVER_FLAGS, Flag
 from plimsoll_lab.suite.prediction import connections, message_bytes
 from plimsoll_lab.suite.program_help import help_of_binary, read_help
 
@@ -117,16 +117,16 @@ def test_select_past_its_descriptors_is_a_hard_limit(lab: Lab) -> None:
     assert "FD_SETSIZE" in point["reason"]
 
 
-@pytest.mark.parametrize(
-    ("verb", "flags"),
-    [
-        (("serve", "echo"), SERVER_FLAGS["echo"]),
-        (("serve", "http"), SERVER_FLAGS["http"]),
-        (("load", "echo"), LOAD_FLAGS["echo"]),
-        (("load", "http"), LOAD_FLAGS["http"]),
-        (("forward",), FORWARD_FLAGS),
-    ],
-)
+FLAGS = [
+    (("serve", "echo"), SERVER_FLAGS["echo"]),
+    (("serve", "http"), SERVER_FLAGS["http"]),
+    (("load", "echo"), LOAD_FLAGS["echo"]),
+    (("load", "http"), LOAD_FLAGS["http"]),
+    (("forward",), FORWARD_FLAGS),
+]
+
+
+@pytest.mark.parametrize(("verb", "flags"), FLAGS)
 def test_the_flags_of_a_suite_and_of_the_binary_are_the_same(verb: tuple[str, ...], flags: dict[str, object]) -> None:
     shown = subprocess.run([BINARY, *verb, "--help"], capture_output=True, text=True, check=True).stdout
     offered = set(re.findall(r"^ *(?:-\w, )?--([a-z][a-z0-9-]+)", shown.partition("Examples:")[0], re.MULTILINE))
@@ -138,6 +138,19 @@ def test_the_flags_of_a_suite_and_of_the_binary_are_the_same(verb: tuple[str, ..
     assert settable <= offered | aliases, "a suite may set what the binary does not have"
     left_out = offered - settable - aliases - OUTPUT - {flag.replace("_", "-") for flag in elsewhere}
     assert not left_out, "the binary has what a suite can neither set nor is told where it belongs"
+
+
+@pytest.mark.parametrize(("verb", "flags"), FLAGS)
+def test_the_choices_of_a_flag_are_those_of_the_binary(verb: tuple[str, ...], flags: Mapping[str, Flag]) -> None:
+    shown = " ".join(help_of_binary(" ".join(verb)).partition("Examples:")[0].split())
+    for name, flag in flags.items():
+        if flag.kind == "choice":
+            said = re.split(r" (?:-\w, )?--[a-z]", shown.partition(f" --{name.replace('_', '-')}")[2])[0]
+            listed = re.search(r"\[possible values: ([^]]*)\]", said)
+            if listed is not None:
+                assert set(listed[1].split(", ")) == set(flag.choices), name
+            # Help tells of some in its sentence; a table of CSV the lab makes itself.
+            assert [each for each in flag.choices if not re.search(rf"(?<![\w-]){each}(?![\w-])", said)] == [], name
 
 
 def test_what_a_load_does_unless_told_is_known_to_the_laboratory() -> None:
