@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.figures import figure_named
+from plimsoll_lab.suite.shipped import find
 
 RESULTS = Path("docs/results")
 BOOK = Path("docs")
@@ -52,6 +54,8 @@ SHOWN = (
 )
 """Figures that are kept beside those that the document names."""
 
+MEASURED = ("server", "load", "matrix", "run", "network", "place", "role", "point", "capture", "processes")
+"""Tables and keys of a suite that say what is measured."""
 TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
 """Figures of a suite that its table has besides: what the document tells of each case."""
 FURTHER = {"http-saturation-ladder": ("host.load_average",)}
@@ -84,7 +88,8 @@ def summary_of(run: str) -> dict[str, Any]:
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
                 point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
-            return summary | {"processes": processes_of(run)}
+            text = RunFolder(path=Path(run)).read_run().suite.text
+            return summary | {"processes": processes_of(run), "suite_text": text}
     raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
 
 
@@ -98,6 +103,28 @@ def processes_of(run: str) -> list[dict[str, Any]]:
         if trial.outcome == "ok" and len(listed) > len(found[1]):
             found = (label(trial.setting), listed)
     return [{"point": found[0], **each} for each in found[1]]
+
+
+def settings_of(text: str) -> dict[str, object]:
+    """What a suite measures, by table and key: without the words around it and its small form."""
+    tables = tomllib.loads(text)
+    found: dict[str, object] = {}
+    for name, table in tables.items():
+        if name in MEASURED and isinstance(table, dict):
+            found |= {f"[{name}] {key}": value for key, value in table.items()}
+        elif name in MEASURED:
+            found[name if not isinstance(table, list) else f"[[{name}]]"] = table
+    return found
+
+
+def changed_since(summary: Json) -> list[str]:
+    """What the suite of today sets otherwise than that of the run."""
+    if "suite_text" not in summary:
+        return []
+    shipped = find(summary["suite"]).read_text(encoding="utf-8")
+    then, now = settings_of(summary["suite_text"]), settings_of(shipped)
+    changed = ", ".join(f"`{key}`" for key in sorted({**then, **now}) if then.get(key) != now.get(key))
+    return [f"The suite has changed since this run: {changed}.", ""] if changed else []
 
 
 def file_of(suite: str) -> Path:
@@ -404,7 +431,7 @@ def section(suite: str) -> list[str]:
         said += " The small form shows shapes only."
     lines = [
         *(f"## {suite}", "", summary["question"], "", "```console", f"$ {summary['command']}", "```", "", said),
-        *("", *(f"- {sentence}" for sentence in summary["answer"]), ""),
+        *("", *changed_since(summary), *(f"- {sentence}" for sentence in summary["answer"]), ""),
         *claim_table(summary),
     ]
     for figure in figures_of(summary):

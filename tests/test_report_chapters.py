@@ -98,6 +98,16 @@ def test_a_ladder_is_drawn_along_its_steps_with_the_servers_processes_and_the_co
     assert "| 42 | 6.6 | plimsoll |" in chapter
 
 
+def test_a_chapter_says_what_its_suite_sets_otherwise_since_the_run(tmp_path: Path) -> None:
+    text = (ROOT / "suites" / "http-saturation-ladder.toml").read_text()
+    older = text.replace("connections = 5\n", "connections = 6\n").replace("processes = true", "processes = false")
+    told = {"suite": "http-saturation-ladder", "claims": [], "references": []}
+    chapter = write(tmp_path / "older", "http-saturation", SUMMARY | told | {"suite_text": older})
+    assert "The suite has changed since this run: `[load] connections`, `processes`." in chapter
+    same = write(tmp_path / "same", "http-saturation", SUMMARY | told | {"suite_text": "# a remark\n" + text})
+    assert "has changed since" not in same
+
+
 def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Path) -> None:
     chapter = write(tmp_path, "epoll-scaling", SUMMARY)
     kept = tmp_path / "docs" / "results" / "report-epoll-scaling.json"
