@@ -9,6 +9,7 @@ compile_error!("Plimsoll measures Linux I/O models; build it on Linux 6.1 or lat
 
 pub mod batch;
 pub mod clock;
+pub mod cpu;
 pub mod descriptor;
 pub mod epoll;
 pub mod event;

@@ -19,6 +19,7 @@ use crate::disturbance::{Disturbance, Disturbances};
 use crate::frame::{FRAME_BYTES, Frame};
 use crate::network::{Delivery, Network};
 use crate::report::{Cost, DirectionCounts, Report, Totals};
+use crate::standby::Standby;
 
 /// Frames read from a device before the other devices are read and frames that are due are handed
 /// over.
@@ -33,6 +34,9 @@ const DROPS_EVERY: Duration = Duration::from_secs(1);
 
 /// The key of the signals among the devices' numbers.
 const SIGNALS: u64 = u64::MAX;
+
+/// The key of the event by which the standby wakes this thread.
+const STANDBY: u64 = u64::MAX - 1;
 
 /// `File descriptor in bad state` (errno(3)).
 const EBADFD: i32 = 77;
@@ -106,7 +110,7 @@ impl Link {
             let refused = |source| LinkError::Device { name: name.clone(), why: explain(&source), source };
             devices.push(Device { tap: Tap::open(name, offload).map_err(refused)?, drops: Some(0) });
         }
-        let epoll = Epoll::new(devices.len() + 1)?;
+        let epoll = Epoll::new(devices.len() + 2)?;
         for (number, device) in devices.iter().enumerate() {
             epoll.add(&device.tap, number as u64, Interest::READ, Trigger::Level)?;
         }
@@ -132,6 +136,8 @@ impl Link {
         mut report: impl FnMut(Report),
     ) -> Result<Totals, LinkError> {
         self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
+        let standby = Standby::start()?;
+        self.epoll.add(standby.event(), STANDBY, Interest::READ, Trigger::Level)?;
         // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would
         // be the link's delay.
         if let Err(error) = clock::sharpen_timers() {
@@ -149,7 +155,9 @@ impl Link {
             let wake = [self.network.next_due(), next_report, self.disturbances.ends_at(), Some(next_drops)];
             let timeout = wake.into_iter().flatten().min().map(|wake| wake.saturating_duration_since(now));
             ready.clear();
+            standby.waits(self.network.next_due());
             ready.extend(self.epoll.wait(timeout)?.map(|event| event.key));
+            standby.runs();
             woken = Instant::now();
             self.hand_over()?;
             for key in &ready {
@@ -160,6 +168,7 @@ impl Link {
                         return Ok(self.totals());
                     }
                     SIGNALS => {}
+                    STANDBY => standby.event().lower(),
                     device => self.take_in(device as usize, &mut buffer)?,
                 }
             }
