@@ -43,6 +43,22 @@ fn a_socket_of_the_service_manager_is_accepted_at_and_left_open() {
 }
 
 #[test]
+fn a_socket_that_its_owner_has_shut_down_costs_no_cpu() {
+    for accept in ["exclusive", "handoff"] {
+        let (own, address) = listener();
+        let copy = OwnedFd::from(own.try_clone().expect("a descriptor is left"));
+        let mappings = [format!("{address}={}", echo()), format!("127.0.0.1:0={}", echo())];
+        let started = command(&[&mappings[0], &mappings[1], "--workers", "2", "--accept", accept]);
+        let forwarder = Forwarder::of(Running::start_with_input(activated(&started), Stdio::from(copy)));
+        exchange(&mut forwarder.connect());
+        plimsoll_sys::net::stop_listening(&own);
+        exchange(&mut connect(forwarder.addresses()[1]));
+        until("what is shut down costs no CPU", || forwarder.is_quiet());
+        forwarder.stop();
+    }
+}
+
+#[test]
 fn a_socket_of_the_service_manager_that_no_rule_names_is_refused() {
     let (own, address) = listener();
     let started = command(&[&format!("127.0.0.1:0={}", echo())]);

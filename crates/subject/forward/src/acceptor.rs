@@ -49,7 +49,7 @@ pub(crate) struct Acceptor {
 enum Queue {
     Empty,
     Unknown,
-    /// The rule has its part of the connections.
+    /// The rule has its part of the connections, or nobody can connect there.
     Waits,
 }
 
@@ -213,8 +213,12 @@ impl Acceptor {
                 Err(error) => {
                     shared.limit.release();
                     let failure = Failure::of(&error);
-                    if matches!(failure, Failure::Empty | Failure::Closed) {
-                        return Queue::Empty;
+                    match failure {
+                        Failure::Empty => return Queue::Empty,
+                        // A listener that somebody else has shut down would be reported for ever.
+                        Failure::Closed if limits == Limits::Hold => return Queue::Waits,
+                        Failure::Closed => return Queue::Empty,
+                        _ => {}
                     }
                     self.totals.count_error(&error);
                     if failure.pauses() {

@@ -214,8 +214,11 @@ impl EventLoop<'_> {
                 Err(error) => {
                     self.shared.limit.release();
                     let failure = Failure::of(&error);
-                    if matches!(failure, Failure::Empty | Failure::Closed) {
-                        return Ok(());
+                    match failure {
+                        Failure::Empty => return Ok(()),
+                        // A listener that somebody else has shut down would be reported for ever.
+                        Failure::Closed => return self.make_wait(number),
+                        _ => {}
                     }
                     self.totals.count_error(&error);
                     if failure.pauses() {
