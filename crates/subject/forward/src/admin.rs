@@ -184,7 +184,7 @@ fn metrics(shared: &Shared) -> String {
                 let target = server.target.to_string();
                 (format!("{{{labels},server=\"{}\"}}", Label(&target)), count(route, server))
             };
-            route.servers().iter().map(of_server).collect::<Vec<_>>()
+            route.distinct_servers().iter().map(of_server).collect::<Vec<_>>()
         };
         routes.iter().flat_map(of).collect()
     };
@@ -209,7 +209,7 @@ fn page(shared: &Shared) -> String {
     let mut rows = String::new();
     for route in in_order(shared) {
         let servers: Vec<String> = route
-            .servers()
+            .distinct_servers()
             .iter()
             .map(|server| {
                 let state = if route.is_down(server) { " (down)" } else { "" };

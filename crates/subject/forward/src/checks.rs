@@ -99,7 +99,7 @@ fn follow(former: Vec<Probe>, routes: &Routes, now: Instant) -> Vec<Probe> {
     let mut probes = Vec::new();
     for route in routes.values() {
         let Some(check) = route.rule.check else { continue };
-        for server in route.servers().iter() {
+        for server in &route.distinct_servers() {
             let listen = route.listen().to_string();
             let source = match &server.target {
                 Target::Tcp(address) => route.rule.source.to(address.ip()).first().copied(),

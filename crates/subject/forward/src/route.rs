@@ -1,6 +1,7 @@
 //! A rule at work: its servers with the addresses that their names have now, who is next, and what
 //! went through.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -147,15 +148,22 @@ impl Route {
     }
 
     fn lead_to(&self, targets: &[Target], former: &[Arc<Server>], now: Instant) {
-        let server = |target: &Target| {
-            let known = former.iter().find(|server| server.target == *target).cloned();
-            known.unwrap_or_else(|| Arc::new(Server::new(target.clone(), now)))
-        };
-        let servers: Vec<Arc<Server>> = targets.iter().map(server).collect();
+        // A target that is listed twice is one server, whose turn comes twice.
+        let mut known: HashMap<&Target, Arc<Server>> =
+            former.iter().map(|server| (&server.target, Arc::clone(server))).collect();
+        let new = |target: &Target| Arc::new(Server::new(target.clone(), now));
+        let servers: Vec<Arc<Server>> =
+            targets.iter().map(|target| Arc::clone(known.entry(target).or_insert_with(|| new(target)))).collect();
         *self.servers.write().unwrap_or_else(PoisonError::into_inner) = servers.into();
     }
 
-    /// Every server that it leads to.
+    /// Every server that it leads to, once.
+    pub(crate) fn distinct_servers(&self) -> Vec<Arc<Server>> {
+        let mut seen = HashSet::new();
+        self.servers().iter().filter(|server| seen.insert(Arc::as_ptr(server))).cloned().collect()
+    }
+
+    /// Every server that it leads to, as often as it is listed.
     pub(crate) fn servers(&self) -> Arc<[Arc<Server>]> {
         Arc::clone(&self.servers.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -226,6 +234,15 @@ mod tests {
         let route = route(toml::read(text).expect("a table"));
         assert_eq!(attempts(&route), ["192.0.2.1:1", "unix:/run/a", "192.0.2.2:1"]);
         assert_eq!(attempts(&route), ["unix:/run/a", "192.0.2.2:1", "192.0.2.1:1"]);
+    }
+
+    #[test]
+    fn a_destination_that_is_listed_twice_is_one_server_with_two_turns() {
+        let text = "[forward]\n\"127.0.0.1:1\" = [\"192.0.2.1:1\", \"192.0.2.1:1\", \"192.0.2.2:1\"]\n";
+        let route = route(toml::read(text).expect("a table"));
+        assert!(Arc::ptr_eq(&route.servers()[0], &route.servers()[1]));
+        assert_eq!((route.servers().len(), route.distinct_servers().len()), (3, 2));
+        assert_eq!(attempts(&route), ["192.0.2.1:1", "192.0.2.1:1", "192.0.2.2:1"]);
     }
 
     #[test]
