@@ -18,6 +18,7 @@ from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.messages import AnswerT, Describe, Description, HostSample, Message, TakeSample
 from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_cpu_s, read_descriptors, softirq_threads
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
+from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter, Usage
 from plimsoll_lab.trial.sampling import EXPENSIVE_SHARE, Sampler
 
 ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}
@@ -193,3 +194,14 @@ def test_the_kernels_threads_for_packets_are_found_and_no_program_of_their_name(
     assert {each.parent.name for each in threads} == {"15", "22"}
     assert sum(read_cpu_s(each) for each in threads) == pytest.approx(2 * 400 / os.sysconf("SC_CLK_TCK"))
     assert read_cpu_s(tmp_path / "99" / "stat") == 0.0
+
+
+def test_shared_memory_of_a_group_is_its_own_and_the_page_cache_is_not(tmp_path: Path) -> None:
+    (tmp_path / "cpu.stat").write_text("usage_usec 2000000\n")
+    (tmp_path / "cpuacct.usage").write_text("2000000000\n")
+    for charged in ("memory.current", "memory.usage_in_bytes"):
+        (tmp_path / charged).write_text("1000000\n")
+    (tmp_path / "memory.stat").write_text("anon 300000\nfile 600000\ncache 600000\nshmem 200000\n")
+    meters: list[Meter] = [CgroupV2Meter(folder=tmp_path), CgroupV1Meter(cpuacct=tmp_path, memory=tmp_path)]
+    for meter in meters:
+        assert meter.read(thorough=True) == Usage(cpu_s=2.0, memory_bytes=600_000)

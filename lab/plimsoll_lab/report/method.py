@@ -18,8 +18,8 @@ METHOD = (
     ),
     (
         "Server CPU is the CPU time of the server's whole process tree. Server memory is the most that "
-        "was charged to the tree during the window: anonymous pages, stacks, page tables and sockets, not "
-        "the page cache. Without a control group it is the tree's proportional set size."
+        "was charged to the tree during the window: anonymous pages, shared memory, stacks, page tables and "
+        "sockets, not the page cache. Without a control group it is the tree's proportional set size."
     ),
     (
         "Intervals of medians come from order statistics. Ratios to the best come from log ratios within "

@@ -6,10 +6,10 @@ thousands of processes disturbs what is measured (about 15 us a process for the 
 memory).
 
 `memory_bytes` from a control group is everything charged to the tree but the page cache: anonymous
-pages, each counted once however many processes share it, and the kernel memory the tree causes:
-stacks, page tables, sockets. The kernel charges in batches, so the figure may be off by up to 256
-KiB a CPU. From /proc it is the proportional set size (PSS): user memory only. A run never mixes the
-two.
+pages and shared memory, each page counted once however many processes share it, and the kernel
+memory the tree causes: stacks, page tables, sockets. The kernel charges in batches, so the figure
+may be off by up to 256 KiB a CPU. From /proc it is the proportional set size (PSS): user memory
+only. A run never mixes the two.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ class CgroupV1Meter:
         """Two files, about half a millisecond."""
         cpu_ns = int((self.cpuacct / "cpuacct.usage").read_bytes())
         charged = int((self.memory / "memory.usage_in_bytes").read_bytes())
-        cache = _keyed(self.memory / "memory.stat", b"cache")
-        return Usage(cpu_s=cpu_ns / 1e9, memory_bytes=max(0, charged - cache))
+        return Usage(cpu_s=cpu_ns / 1e9, memory_bytes=max(0, charged - _page_cache(self.memory, b"cache")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,8 +92,7 @@ class CgroupV2Meter:
         """Three files."""
         cpu_us = _keyed(self.folder / "cpu.stat", b"usage_usec")
         charged = int((self.folder / "memory.current").read_bytes())
-        cache = _keyed(self.folder / "memory.stat", b"file")
-        return Usage(cpu_s=cpu_us / 1e6, memory_bytes=max(0, charged - cache))
+        return Usage(cpu_s=cpu_us / 1e6, memory_bytes=max(0, charged - _page_cache(self.folder, b"file")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,6 +161,15 @@ def _pss(pids: list[int]) -> int:
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return round(total * len(pids) / read) if read else 0
+
+
+def _page_cache(group: Path, key: bytes) -> int:
+    """Bytes of a group's page cache. The kernel counts shared memory among them, which is the
+    server's own (cgroup-v2.rst, memory.stat).
+    """
+    lines = (group / "memory.stat").read_bytes().splitlines()
+    bytes_of = {name: int(value) for name, value in (line.split() for line in lines)}
+    return max(0, bytes_of.get(key, 0) - bytes_of.get(b"shmem", 0))
 
 
 def _keyed(path: Path, key: bytes) -> int:
