@@ -105,6 +105,15 @@ def test_the_page_does_not_scroll_sideways(browser: Browser, report: Path, width
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_panels_beside_each_other_stand_below_each_other_on_a_phone(browser: Browser, report: Path) -> None:
+    panels = "[data-chart='completed_rate-contenders'] svg.marks"
+    sizes = [seen(browser, report, width=width)[0].locator(panels).bounding_box() for width in (WIDE, NARROW)]
+    wide, narrow = ((each["width"], each["height"]) for each in sizes if each is not None)
+    assert wide[0] > wide[1]
+    assert narrow[0] < NARROW
+    assert narrow[1] > 1.5 * wide[1]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(browser: Browser, report: Path, scheme: str) -> None:
     page, _ = seen(browser, report)

@@ -19,6 +19,7 @@
   let loading = null; // what load() promises, once a chart needs it
   const MARGIN = 130; // pixels that labels and titles take beside a plot
   const MOST = 760; // pixels: a wider plot says no more
+  const NARROW = 480; // pixels: panels beside each other have no room
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
   function look() {
@@ -43,10 +44,14 @@
 
   async function draw(element) {
     const { rows, specs } = await (loading ??= load());
-    const spec = specs.get(element.dataset.chart);
+    let spec = specs.get(element.dataset.chart);
     const canvas = document.createElement("div");
     const room = Math.max(160, element.clientWidth - MARGIN);
     const fitted = { width: Math.min(MOST, room) };
+    if (spec.hconcat && element.clientWidth < NARROW) {
+      const { hconcat, bounds, align, ...rest } = spec;
+      spec = { ...rest, vconcat: hconcat };
+    }
     const width = spec.vconcat
       ? { vconcat: spec.vconcat.map((each) => ({ ...each, ...fitted })) }
       : typeof spec.width === "number" ? fitted : {};
