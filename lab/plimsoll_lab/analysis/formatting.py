@@ -91,6 +91,25 @@ def _one(key: str) -> str:
     return key.removesuffix("es") if key.endswith("sses") else key.removesuffix("s")
 
 
+def facts(given: Sequence[object]) -> tuple[str, ...]:
+    """One property of several machines or runs, in words; exact where rounding hid a difference."""
+    exact = tuple(_fact(each) for each in given)
+    rounded = tuple(_rounded_memory(each) for each in exact)
+    return rounded if len(set(rounded)) == len(set(exact)) else exact
+
+
+def _fact(given: object) -> str:
+    if isinstance(given, Mapping):
+        return ", ".join(f"{key} {each}" for key, each in given.items())
+    return "not recorded" if given is None else str(given)
+
+
+def _rounded_memory(text: str) -> str:
+    """`23.5 GiB`, where proc_meminfo(5) has `24684092 kB`, each of 1,024 bytes."""
+    count = text.removesuffix(" kB")
+    return number(int(count) * 1024, "bytes") if count != text and count.isdigit() else text
+
+
 TWICE = 2.0
 """From here on a ratio is no longer said in percent, and has fewer decimals."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.view import Cell, Part, Section, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 
@@ -14,11 +15,11 @@ DIGEST = 16
 def section(run: RunRecord) -> Section:
     """The machine, its settings and the versions of the programs."""
     known = {**run.versions, **run.environment.known()}
-    rows = []
-    for name, value in known.items():
-        shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else str(value)
-        rows.append((Cell(text=name.replace("_", " "), heading=True), Cell(text=shown)))
-    table = Table(caption="Machine, settings and versions", head=("", "value"), rows=tuple(rows))
+    rows = tuple(
+        (Cell(text=name.replace("_", " "), heading=True), *(Cell(text=each) for each in formatting.facts([value])))
+        for name, value in known.items()
+    )
+    table = Table(caption="Machine, settings and versions", head=("", "value"), rows=rows)
     return Section(name="environment", title="Environment", parts=[table, *_imported(run)])
 
 

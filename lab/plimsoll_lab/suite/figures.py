@@ -76,7 +76,7 @@ _LOAD: tuple[Figure, ...] = (
     Figure(name="backlog_growth.low", label="growth of the backlog, at least", unit="ratio", better="lower"),
     Figure(name="backlog_growth.high", label="growth of the backlog, at most", unit="ratio", better="lower"),
     Figure(name="goodput_bits_per_s", label="goodput", unit="bits_per_s", better="higher"),
-    Figure(name="elapsed_s", label="elapsed", unit="s", better="lower"),
+    Figure(name="elapsed_s", label="elapsed time", unit="s", better="lower"),
     Figure(name="failed_ratio", label="failed requests", unit="ratio", better="lower"),
     Figure(name="requests.due", label="requests due", unit="count", better="higher"),
     *_counts("requests", "higher", scheduled="requests scheduled", completed="requests completed"),
