@@ -13,9 +13,13 @@ import pytest
 from made_records import stored_run
 from made_standard_run import standard_run
 
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.all_charts import all_charts
+from plimsoll_lab.report.compare_page import render_compare_page
+from plimsoll_lab.report.comparison import render_comparison
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.headline import headline
@@ -182,6 +186,45 @@ def test_two_percentiles_are_no_curve(tmp_path: Path) -> None:
     curve = Curve(point=run.points[0].setting, quantiles=[(0.5, 100.0), (0.75, 150.0), (0.9, 200.0)])
     assert list(percentile_charts([curve], layout_of(run))) == ["percentiles-0"]
     assert percentile_charts([replace(curve, quantiles=curve.quantiles[:2])], layout_of(run)) == {}
+
+
+def test_curves_of_settings_that_do_not_compete_are_drawn_together(tmp_path: Path) -> None:
+    run = stored_run(tmp_path / "0001").read_run()
+    quantiles = [(0.5, 100.0), (0.75, 150.0), (0.9, 200.0)]
+    curves = [Curve(point={"load.connections": 10 * number}, quantiles=quantiles) for number in range(1, 9)]
+    charts = percentile_charts(curves, layout_of(run))
+    assert [len(chart.data.rows) for chart in charts.values()] == [4, 4]
+    (together,) = percentile_charts(curves[:7], layout_of(run)).values()
+    assert [row[0].text for row in together.data.rows] == [f"{10 * number} connections" for number in range(1, 8)]
+
+
+def test_a_comparison_tells_a_shared_reason_once_and_a_digest_by_its_beginning(tmp_path: Path) -> None:
+    sides = [stored_run(tmp_path / name, ("epoll", "poll")) for name in ("0001", "0002")]
+    for folder, digest in zip(sides, ("a" * 64, "b" * 64), strict=True):
+        run = folder.read_run()
+        run.versions = {**run.versions, "plimsoll_sha256": digest}
+        folder.write_run(run)
+    page = render_compare_page(sides[:1], sides[1:])
+    assert page.count("1 run a side is too few") == 1
+    assert f"<td>{'a' * 12}…</td><td>{'b' * 12}…</td>" in page
+    assert "b" * 64 in page[page.index("The digests in full") :]
+    told = render_comparison(compare_runs(sides[:1], sides[1:]), colour=False)
+    assert told.count("1 run a side is too few") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["24684092 kB"], ("23.5 GiB",)),
+        (["24684092 kB", "24684088 kB"], ("24684092 kB", "24684088 kB")),
+        (["24684092 kB", None], ("23.5 GiB", "not recorded")),
+        ([{"soft": 1024, "hard": 20_000}, "kB"], ("soft 1024, hard 20000", "kB")),
+    ],
+)
+def test_memory_is_shown_in_a_unit_for_people_unless_that_hides_a_difference(
+    given: list[object], shown: tuple[str, ...]
+) -> None:
+    assert formatting.facts(given) == shown
 
 
 def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:

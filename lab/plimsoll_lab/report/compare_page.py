@@ -4,6 +4,8 @@ change, interval and verdict, a forest plot, and the percentile curves over each
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +19,7 @@ from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.percentile_charts import percentile_charts
 from plimsoll_lab.report.plain_page import Plain, render_plain
-from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
+from plimsoll_lab.report.view import Cell, Drawing, Fold, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
@@ -29,6 +31,9 @@ EVER_CHANGING = {"load_average"}
 """What differs between any two runs: it describes a moment, not an environment."""
 ROW = 26
 """Pixels a comparison in the forest plot."""
+DIGEST = re.compile(r"[0-9a-f]{40,}")
+DIGITS = 12
+"""Of a digest, those that tell two builds apart."""
 MOST_CURVES = 12
 """Settings whose curves are drawn; the table has every figure of the rest."""
 
@@ -65,28 +70,35 @@ def _environment(a: RunRecord, b: RunRecord, compared: ComparisonSummary) -> Sec
     differing = [name for name in names if sides[0].get(name) != sides[1].get(name)]
     parts: list[Part] = [Text(text=f"Not comparable: {each}.") for each in compared.not_comparable]
     if differing:
-        rows = tuple(
-            (Cell(text=name.replace("_", " "), heading=True), *(Cell(text=_shown(side.get(name))) for side in sides))
-            for name in differing
-        )
-        parts.append(Table(caption="What differs", head=("", *SIDES), rows=rows))
+        told = {name: formatting.facts([side.get(name) for side in sides]) for name in differing}
+        parts.append(_differing("What differs", {name: [_short(each) for each in own] for name, own in told.items()}))
+        digests = {name: own for name, own in told.items() if any(DIGEST.fullmatch(each) for each in own)}
+        if digests:
+            parts.append(Fold(title="The digests in full", parts=(_differing("Digests", digests),)))
     else:
         parts.append(Text(text="Machine, settings and versions of both are the same."))
     parts += [Text(text=f"{each.message}; {each.remedy}.") for each in compared.warnings]
     return Section(name="environment", title="What differs in the environment", parts=parts)
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
-    return "not recorded" if value is None else str(value)
+def _differing(caption: str, told: Mapping[str, Sequence[str]]) -> Table:
+    rows = tuple(
+        (Cell(text=name.replace("_", " "), heading=True), *(Cell(text=each) for each in own))
+        for name, own in told.items()
+    )
+    return Table(caption=caption, head=("", *SIDES), rows=rows)
+
+
+def _short(text: str) -> str:
+    return f"{text[:DIGITS]}…" if DIGEST.fullmatch(text) else text
 
 
 def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Section:
     rows = []
     verdicts = compared.verdicts
-    reasons = {each.reason for each in verdicts}
-    alike = reasons.pop() if len(reasons) == 1 and len(verdicts) > 1 else ""
+    counts = Counter(each.reason for each in verdicts)
+    shared = [reason for reason, count in counts.items() if count > 1]
+    alike = shared[0] if len(shared) == len(counts) == 1 else ""
     for each in verdicts:
         ratio, interval, call = each.ratio, each.ratio_ci95, each.call
         label = figures[each.figure].label
@@ -98,7 +110,7 @@ def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Sect
                 Cell(text=formatting.setting(each.at)),
                 Cell(text="-" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"),
                 Cell(text="-" if interval is None else " to ".join(f"{(end - 1) * 100:+.1f} %" for end in interval)),
-                Cell(text="", badge=told, tone=tone, detail="" if alike else each.reason),
+                Cell(text="", badge=told, tone=tone, detail="" if alike else _reason(each.reason, shared)),
             )
         )
     parts: list[Part] = [
@@ -106,7 +118,10 @@ def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Sect
              f"{each.reason}.")
         for each in compared.lost
     ]  # fmt: skip
-    parts += [Text(text=f"Of every figure: {alike}.")] if alike else []
+    if alike:
+        parts.append(Text(text=f"Of every figure: {alike}."))
+    else:
+        parts += [Text(text=f"Reason {number}: {reason}.") for number, reason in enumerate(shared, 1)]
     if rows:
         head = ("figure", "at", "B against A", "95 % interval", "verdict")
         parts.append(Table(caption="Every figure", head=head, rows=tuple(rows)))
@@ -117,6 +132,13 @@ def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Sect
         "about a difference in at most 5 % of comparisons of equal builds.",
         parts=parts,
     )
+
+
+def _reason(reason: str, shared: Sequence[str]) -> str:
+    """The reason of a verdict; one that several have is told once, above the table."""
+    if reason not in shared:
+        return reason
+    return f"reason {shared.index(reason) + 1}"
 
 
 def _forest(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Section:

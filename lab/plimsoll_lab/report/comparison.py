@@ -16,23 +16,27 @@ def render_comparison(summary: ComparisonSummary, *, colour: bool) -> str:
     for each in summary.lost:
         where = formatting.setting(each.point)
         lines.append(f"  {paint('lost', RED)}  {where}: A carried it, B did not: {each.reason}")
+    reasons = {each.reason for each in summary.verdicts}
+    alike = reasons.pop() if len(reasons) == 1 and len(summary.verdicts) > 1 else ""
     rows = [
         (
             each.figure,
             formatting.setting(each.at),
             formatting.ratio(each.ratio, each.ratio_ci95),
             f"{each.winner} better" if each.call == "better" else each.call,
-            each.reason,
+            "" if alike else each.reason,
         )
         for each in summary.verdicts
     ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
     if rows:
         lines += ["", paint("B over A", BOLD) + ", ratio of the medians with its 95 % interval"]
+        lines += [f"  of every figure: {alike}"] if alike else []
     for row, verdict in zip(rows, summary.verdicts, strict=True):
         code = RED if row[3] == "A better" else COLOURS[verdict.call]
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))
-        lines.append(f"  {cells}  {paint(row[3].ljust(widths[3]), code)}  {row[4]}")
+        call = paint(row[3].ljust(widths[3]), code) + f"  {row[4]}" if row[4] else paint(row[3], code)
+        lines.append(f"  {cells}  {call}")
     for line in warning_lines(summary.warnings, colour=colour):
         lines += ["", line]
     return "\n".join([*lines, "", f"report   {summary.report}"])
