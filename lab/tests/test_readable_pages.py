@@ -22,6 +22,7 @@ from plimsoll_lab.report.compare_page import render_compare_page
 from plimsoll_lab.report.comparison import render_comparison
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import layout_of
+from plimsoll_lab.report.gate import percent
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.percentile_charts import percentile_charts
@@ -225,6 +226,21 @@ def test_memory_is_shown_in_a_unit_for_people_unless_that_hides_a_difference(
     given: list[object], shown: tuple[str, ...]
 ) -> None:
     assert formatting.facts(given) == shown
+
+
+def test_the_page_of_a_gate_has_every_loss_with_its_bounds(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("old", "new"), repeat=8)
+    assert 'id="gate"' not in page_of(folder)
+    run = folder.read_run()
+    run.family = run.family.model_copy(update={"baseline": "old", "tolerance": 0.05})
+    folder.write_run(run)
+    summary = summarise_run(folder)
+    assert summary.gate is not None
+    section = page_of(folder).partition('<section id="gate">')[2].partition("</section>")[0]
+    assert "How much worse than old each contender is; 5.0 % is tolerated" in section
+    assert section.count('<th scope="row">') == len(summary.gate.losses) == 2
+    for loss in summary.gate.losses:
+        assert percent(loss.at_most) in section
 
 
 def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The gate's summary for others to read: Markdown for a pull request, JUnit XML for a CI server."""
+"""The gate on the page, and its summary for others to read: Markdown for a pull request, JUnit XML
+for a CI server.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.view import Cell, Part, Section, Table, Text
 from plimsoll_lab.store.folder import write_atomically
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.store.summary_record import GateRecord, LossRecord, RunSummary
+from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, RunSummary
 
 FILES = {"md": "summary.md", "junit": "junit.xml"}
 
@@ -25,6 +28,37 @@ def write_gate(folder: Path, summary: RunSummary, run: RunRecord, kinds: Sequenc
         write_atomically(path, makers[kind](summary, summary.gate, run))
         written.append(path)
     return written
+
+
+TONES: dict[GateOutcome, str] = {"pass": "ok", "worse": "failed", "undecided": "doubtful", "failed": "failed"}
+
+
+def section(gate: GateRecord | None, run: RunRecord) -> Section:
+    """The section of the page: what the gate rests on; without parts of a run that is no gate."""
+    if gate is None:
+        return Section(name="gate", title="The gate")
+    rows = tuple(
+        (
+            Cell(text=run.figure(each.figure).label, heading=True),
+            Cell(text=each.contender),
+            Cell(text=formatting.setting(each.at)),
+            *(Cell(text=percent(part)) for part in (each.loss, each.at_least, each.at_most)),
+            Cell(text=str(each.blocks)),
+            Cell(text="", badge=each.outcome, tone=TONES[each.outcome]),
+        )
+        for each in gate.losses
+    )
+    head = ("figure", "contender", "at", "loss", "at least", "at most", "blocks", "outcome")
+    caption = f"How much worse than {gate.baseline} each contender is; {percent(gate.tolerance)} is tolerated"
+    parts: list[Part] = [Text(text=f"{reason}.") for reason in gate.reasons]
+    if rows:
+        parts.append(Table(caption=caption, head=head, rows=rows))
+    note = (
+        "A loss is a part of the baseline's figure; below 0 the contender is better. All bounds hold together with "
+        "95 %. The gate passes where every upper bound is below the tolerance, and finds a loss where a lower bound "
+        "is above it."
+    )
+    return Section(name="gate", title="The gate", note=note, parts=parts)
 
 
 def markdown(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:

@@ -25,6 +25,7 @@ from plimsoll_lab.report import (
     documents,
     environment,
     figures,
+    gate,
     hosts,
     method,
     network,
@@ -119,6 +120,7 @@ def _sections(
     measured = {each.name: each for each in figures.sections(run, summary, drawn.percentiles, stills)}
     found = [
         Section(name="warnings", title="Warnings", parts=_warnings(summary)),
+        gate.section(summary.gate, run),
         Section(
             name="verdicts",
             title="Verdicts and scores",
