@@ -54,9 +54,9 @@ def section(gate: GateRecord | None, run: RunRecord) -> Section:
     if rows:
         parts.append(Table(caption=caption, head=head, rows=rows))
     note = (
-        "A loss is a part of the baseline's figure; below 0 the contender is better. All bounds hold together with "
-        "95 %. The gate passes where every upper bound is below the tolerance, and finds a loss where a lower bound "
-        "is above it."
+        "A loss is a part of the baseline's figure; below 0 the contender is better. All lower bounds hold together "
+        "with 95 %, each upper bound alone. The gate passes where every upper bound is below the tolerance, and finds "
+        "a loss where a lower bound is above it."
     )
     return Section(name="gate", title="The gate", note=note, parts=parts)
 
