@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use plimsoll_sys::net::reset_on_close;
 use rustls::version::TLS12;
@@ -145,4 +146,24 @@ fn connections_that_cannot_be_opened_again_have_failed() {
         assert_eq!((of("completed"), of("failed")), (3, 3), "{told}");
         assert!(run.warnings().contains(&"connections_missing"), "{told}");
     }
+}
+
+#[test]
+fn a_connection_that_is_lost_in_a_pause_still_pauses_for_as_long() {
+    // As servers do whose limit for idle connections is shorter than the pause.
+    let closing = serve(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        thread::sleep(Duration::from_millis(20));
+    });
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || {
+                let run = fetch(engine, closing, "-c 16 -d 3s --think 1s");
+                // The first and the fourth of a connection are three seconds apart.
+                assert!(run.count("requests.scheduled") <= 16 * 4, "{engine}: {}", run.summary());
+                assert!(run.count("connections.ended_idle") > 0, "{engine}: {}", run.summary());
+            });
+        }
+    });
 }

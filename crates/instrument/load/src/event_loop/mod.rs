@@ -102,6 +102,9 @@ struct Connection<P: Protocol, S: Sockets> {
     sent: u64,
     /// Bytes of it that are written.
     written: usize,
+    /// When the next request of a connection that was lost before it is due: losing an idle
+    /// connection shortens no pause.
+    resumes_at: Option<u64>,
     /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     left: u64,
     session: P::Session,

@@ -35,6 +35,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 intended: 0,
                 sent: 0,
                 written: 0,
+                resumes_at: None,
                 left: self.shared.first_claim(number),
                 session: P::Session::default(),
                 exchange: P::Exchange::default(),
@@ -178,6 +179,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let Some(mut connection) = self.take(key) else { return };
         self.shared.control.connection_down();
         let request = (connection.state == State::Busy).then(|| self.request(&connection));
+        connection.resumes_at = (connection.state == State::Due).then_some(connection.intended);
         let place = self.place(connection.number);
         self.ledger.connection_lost(place, request, cause, now);
         if let Extent::Each(each) = self.shared.config.extent {

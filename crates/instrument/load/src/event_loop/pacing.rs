@@ -72,6 +72,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if !self.may_go_on(key) {
             return self.retire(key);
         }
+        if let Some(due) = self.slab.get_mut(key).and_then(|connection| connection.resumes_at.take()) {
+            return self.schedule(key, due);
+        }
         match self.shared.config.pace {
             Pace::Closed { think, phase: Phase::Spread } => {
                 let ahead = think.draw_phase_ns(&mut self.random);
