@@ -116,7 +116,7 @@ def _spec(
         | ({} if between_ms is None else {"domain": list(between_ms)}),
         "axis": {"tickCount": 4, "format": ",.4~r"},
     }
-    legend = {"title": None, "orient": "top", "columns": 2, "labelLimit": 240} if named else None
+    legend = {"title": None, "orient": "top", "columns": 1, "labelLimit": 320} if named else None
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": legend}
     marks = [SHAPES[place % len(SHAPES)] for place in range(len(domain))]
     form = colour | {"scale": {"domain": domain, "range": marks}}
