@@ -13,6 +13,7 @@ from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.stats.verdict import rank, verdicts
 from plimsoll_lab.store.network_record import (
     CalibrationRecord,
     PathDeviationRecord,
@@ -272,6 +273,11 @@ def test_a_contender_that_seldom_tells_its_tail_has_none_to_compare(late: int, c
     median, tail = figure_comparisons(run, points, of_points)
     assert list(median.contenders) == ["a", "b"]
     assert (list(tail.contenders), list(tail.absent)) == (compared, [each for each in "ab" if each not in compared])
+    (_, verdict) = verdicts(rank([median, tail], seed=1), margin=0.05, seed=1)
+    assert "stopped" not in verdict.reason
+    why = "only 83% of its trials tell this figure"
+    assert verdict.unranked == ({} if late == 1 else {"a": why})
+    assert (why in verdict.reason) is (late == 2)
 
 
 def test_moments_are_a_doubt_with_the_worst_of_them() -> None:

@@ -214,7 +214,8 @@ def _incomparable(evidence: Evidence) -> list[str]:
         return [_no_result(evidence)]
     heaviest = [each for each in measured if each.at == measured[-1].at]
     shown = max(heaviest, key=lambda each: len(_results(each)))
-    names = _results(shown)
+    told = {each.contender for each in evidence.scores if (each.figure, each.at) == (shown.figure, shown.at) and each.n}
+    names = [name for name in _results(shown) if name in told]
     where = f"At {formatting.setting(shown.at)} " if shown.at else ""
     verb, verbs, rest, _ = _phrase(shown.figure, evidence)
     value = _value(shown.figure, names, shown, evidence)
@@ -222,7 +223,8 @@ def _incomparable(evidence: Evidence) -> list[str]:
         # Nothing is the lowest of what could not be compared.
         value = f"{evidence.figures[shown.figure].label} of {value.removeprefix(rest.removesuffix('{}'))}"
     if len(names) == 1:
-        return [f"{where}{names[0]} alone has a valid result: it {verb} {value}."]
+        why = "; ".join(f"{name}: {reason}" for name, reason in shown.unranked.items() if name not in names)
+        return [f"{where}{names[0]} alone has a valid result: it {verb} {value}{f' ({why})' if why else ''}."]
     reasons = list(dict.fromkeys(shown.unranked.values()))
     return [
         f"{where}{formatting.listed(names)} {verbs} {value} in the median.",

@@ -35,7 +35,7 @@ def figure_comparisons(
     for figure in run.family.figures:
         for here in places.values():
             contenders: dict[str, Mapping[int, Value]] = {}
-            absent = []
+            absent, untold = [], {}
             told = told_parts(figure, here, by_point) if figure.startswith("response_time_us.") else {}
             least = max(told.values(), default=0.0) - UNTOLD_MORE
             for point in here:
@@ -50,6 +50,8 @@ def figure_comparisons(
                     contenders[label] = values
                 else:
                     absent.append(label)
+                    if point.outcome == "ok" and point.number in told:
+                        untold[label] = f"only {told[point.number]:.0%} of its trials tell this figure"
             comparisons.append(
                 FigureComparison(
                     figure=figure,
@@ -57,6 +59,7 @@ def figure_comparisons(
                     at=without(here[0].point, compare),
                     contenders=contenders,
                     absent=tuple(absent),
+                    untold=untold,
                     obstacle=unlike_cuts(figure, here, by_point),
                 )
             )

@@ -60,6 +60,8 @@ class FigureComparison:
     """Of each contender that was measured here, the figure by block."""
     absent: Sequence[str] = ()
     """Contenders without a result here: stopped, failed, or not valid."""
+    untold: Mapping[str, str] = field(default_factory=dict)
+    """Why some of these have no result of this figure although they did not stop."""
     obstacle: str | None = None
     """Why the contenders may not be compared, where the reason is known beforehand."""
     control: tuple[Mapping[int, float], Mapping[int, float]] | None = None
@@ -190,7 +192,7 @@ DETECTION_POWER = 0.8
 
 def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
     """The contenders that can be compared with each other, and why the rest cannot."""
-    unranked: dict[str, str] = {}
+    unranked = dict(comparison.untold)
     for name, values in comparison.contenders.items():
         if comparison.obstacle is not None:
             unranked[name] = comparison.obstacle

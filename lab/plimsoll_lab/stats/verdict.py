@@ -171,7 +171,8 @@ def _no_pair(ranking: Ranking) -> tuple[Call, str]:
         return "not shown", "no contender is ahead of every other in the blocks that both have"
     short = reasons_once(ranking.unranked)
     if ranking.places:
-        absent = f"{', '.join(comparison.absent)} stopped before" if comparison.absent else ""
+        stopped = [name for name in comparison.absent if name not in comparison.untold]
+        absent = f"{', '.join(stopped)} stopped before" if stopped else ""
         others = "; ".join(each for each in (absent, short) if each)
         return "not shown", "no other contender was measured here" + (f": {others}" if others else "")
     if any(comparison.contenders.values()):
