@@ -22,7 +22,7 @@ from plimsoll_lab.report.compare_page import render_compare_page
 from plimsoll_lab.report.comparison import render_comparison
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import layout_of
-from plimsoll_lab.report.gate import percent
+from plimsoll_lab.report.gate import markdown, percent
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.percentile_charts import percentile_charts
@@ -241,6 +241,8 @@ def test_the_page_of_a_gate_has_every_loss_with_its_bounds(tmp_path: Path) -> No
     assert section.count('<th scope="row">') == len(summary.gate.losses) == 2
     for loss in summary.gate.losses:
         assert percent(loss.at_most) in section
+    odd = summary.model_copy(update={"suite": "<img src=x> [a](b)|"})
+    assert markdown(odd, summary.gate, run).splitlines()[0] == "## \\<img src=x\\> \\[a\\](b)\\|: pass"
 
 
 def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def markdown(run: RunRecord, summary: RunSummary) -> str:
     figures = {each.name: each for each in run.figures}
     columns = [(name, heading) for name, heading in COLUMNS if name in figures]
     trials = summary.trials
-    lines = [f"## {_cell(summary.question)}", ""]
-    lines += [*(_cell(sentence) for sentence in summary.answer), ""]
+    lines = [f"## {markdown_text(summary.question)}", ""]
+    lines += [*(markdown_text(sentence) for sentence in summary.answer), ""]
     lines += [f"| point | {' | '.join(heading for _, heading in columns)} | valid trials |"]
     lines += [f"|---|{'---:|' * (len(columns) + 1)}"]
     for point in summary.points:
@@ -79,15 +79,15 @@ def markdown(run: RunRecord, summary: RunSummary) -> str:
             formatting.number(found[name].median, figures[name].unit) + mark if name in found else "-"
             for name, _ in columns
         ]
-        valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else _cell(point.outcome)
-        lines.append(f"| {_cell(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")
-    warnings = [f"- {WORDS[each.severity]}, `{each.code}`: {_cell(each.message)}" for each in summary.warnings]
+        valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else markdown_text(point.outcome)
+        lines.append(f"| {markdown_text(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")
+    warnings = [f"- {WORDS[each.severity]}, `{each.code}`: {markdown_text(each.message)}" for each in summary.warnings]
     lines += ["", *warnings] if warnings else []
     lines += ["", f"{trials.valid} of {trials.measured} trials are valid results. Again: `{summary.command}`"]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: object) -> str:
+def markdown_text(text: object) -> str:
     """Text in a line of Markdown: no cell ends early, and no markup of a suite comes to life."""
     return re.sub(r"([\\|<>`*_\[\]])", r"\\\1", " ".join(str(text).split()))
 

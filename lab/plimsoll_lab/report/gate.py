@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.data_files import markdown_text
 from plimsoll_lab.report.view import Cell, Part, Section, Table, Text
 from plimsoll_lab.store.folder import write_atomically
 from plimsoll_lab.store.run_record import RunRecord
@@ -63,11 +64,11 @@ def section(gate: GateRecord | None, run: RunRecord) -> Section:
 
 def markdown(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
     """A heading, the outcome in a sentence, and a row a comparison."""
-    reasons = [f"- {_cell(reason)}" for reason in gate.reasons]
+    reasons = [f"- {markdown_text(reason)}" for reason in gate.reasons]
     lines = [
-        f"## {_cell(summary.suite)}: {gate.outcome}",
+        f"## {markdown_text(summary.suite)}: {gate.outcome}",
         "",
-        f"{_cell(gate.text)} Baseline: {_cell(gate.baseline)}; tolerance: {percent(gate.tolerance)}.",
+        f"{markdown_text(gate.text)} Baseline: {markdown_text(gate.baseline)}; tolerance: {percent(gate.tolerance)}.",
         "",
         "| contender | figure | at | loss | at least | at most | |",
         "|---|---|---|---:|---:|---:|---|",
@@ -81,9 +82,9 @@ def markdown(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
 
 def _row(loss: LossRecord, run: RunRecord) -> str:
     cells = (
-        _cell(loss.contender),
-        _cell(run.figure(loss.figure).label),
-        _cell(formatting.setting(loss.at)),
+        markdown_text(loss.contender),
+        markdown_text(run.figure(loss.figure).label),
+        markdown_text(formatting.setting(loss.at)),
         *(percent(each) for each in (loss.loss, loss.at_least, loss.at_most)),
         loss.outcome,
     )
@@ -118,7 +119,3 @@ def junit(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
 def percent(part: float | None) -> str:
     """`7.2 %`, or a dash where there is none."""
     return "-" if part is None else f"{part * 100:.1f} %"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
