@@ -109,6 +109,7 @@ def test_the_live_page_shows_the_trial_under_way_and_survives_the_run_s_death(
         os.kill(under_way.pid, signal.SIGKILL)
     expect(page.locator("#status")).to_have_text("killed", timeout=HANGS_MS)
     assert "plimsoll lab resume runs/0001" in page.locator("#ending").inner_text()
+    assert "left" not in page.locator("#progress").inner_text()
     assert complaints == []
     grave = [each for each in Axe().run(page).response["violations"] if each["impact"] in {"serious", "critical"}]
     assert not grave, [(each["id"], each["nodes"][0]["html"][:200]) for each in grave]

@@ -110,6 +110,7 @@
   function closed(word) {
     at("now").hidden = true;
     status(word);
+    progress(null); // nothing is under way: no time is left
     const ending = at("ending");
     ending.hidden = false;
     if (word === "complete") {
