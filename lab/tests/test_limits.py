@@ -7,6 +7,7 @@ import pytest
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
@@ -51,3 +52,11 @@ def test_a_status_that_a_limit_names_is_a_figure_of_the_run() -> None:
     )
     [found] = [each for each in figures_of(suite, expand(suite, seed=1).points) if each.name == "statuses.404"]
     assert found.label == "answers with status 404"
+
+
+@pytest.mark.parametrize("operator", ["==", "!="])
+def test_only_counts_are_compared_exactly_as_the_binary_has_it(operator: str) -> None:
+    for name, value in (("response_time.p99", "5ms"), ("failed_ratio", "0%"), ("completed_rate", "10k")):
+        with pytest.raises(SuiteError, match="compare counts; write <"):
+            read_limit(name, f"{operator} {value}", source="it.toml")
+    assert read_limit("requests.failed", f"{operator} 0", source="it.toml").operator == operator

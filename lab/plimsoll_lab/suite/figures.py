@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.conditions import CONDITION
+from plimsoll_lab.suite.conditions import CONDITION, EXACT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Limit, Point, SearchSettings, Suite
 
@@ -224,6 +224,11 @@ def read_limit(name: str, condition: object, *, source: str) -> Limit:
     if match is None:
         raise SuiteError(
             f"{source}: [limits] {name}: {condition!r} is not a limit; write an operator and a value, such as '<250ms'"
+        )
+    if match[1] in EXACT and figure.unit != "count":
+        # As `plimsoll load --limit`: two measured values are never exactly equal.
+        raise SuiteError(
+            f"{source}: [limits] {name}: == and != compare counts; write <, <=, > or >= for a measured value"
         )
     try:
         value = read_value(match[2], figure.unit)
