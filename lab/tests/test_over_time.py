@@ -137,3 +137,11 @@ def test_a_run_without_timelines_says_so_instead_of_an_empty_chart(tmp_path: Pat
 def test_of_many_settings_the_first_the_middle_and_the_last_are_shown() -> None:
     assert chosen([str(number) for number in range(9)]) == ["0", "4", "8"]
     assert chosen(["a", "b"]) == ["a", "b"]
+
+
+def test_a_trial_without_a_rate_stands_for_no_point_that_has_trials_with_one(folder: RunFolder) -> None:
+    trials = folder.read_trials()
+    (drawn, *_), *_ = courses(folder.read_run(), folder.path, trials).values()
+    unknown = [replace(trials[0], number=number, figures={}) for number in (90, 91, 92)]
+    (again, *_), *_ = courses(folder.read_run(), folder.path, [*trials, *unknown]).values()
+    assert (drawn.contender, again.trial) == ("epoll", drawn.trial)

@@ -31,6 +31,9 @@ CAUSES = ("connect", "read", "write", "timeout", "mismatch", "closed", "status")
 SHARES = (50, 25, 15, 9, 1)
 """That share, in percent."""
 
+RATE = "completed_rate"
+"""The figure by which a trial stands for its point."""
+
 Dots = list[tuple[float, float]]
 """Seconds since the window opened, and a value."""
 
@@ -90,7 +93,9 @@ def typical_trials(run: RunRecord, trials: Sequence[TrialRecord]) -> Iterator[tu
         valid = [trial for trial in trials if trial.point == point.number and trial.outcome == "ok"]
         if not valid:
             continue
-        valid.sort(key=lambda trial: trial.figures.get("completed_rate", 0.0))
+        # A trial whose moments were cut may have no rate: it is no slow one.
+        valid = [trial for trial in valid if RATE in trial.figures] or valid
+        valid.sort(key=lambda trial: trial.figures.get(RATE, 0.0))
         contender = formatting.contender(point.setting, compare) if compare else "all"
         level = formatting.setting({key: value for key, value in point.setting.items() if key != compare})
         yield level, contender, valid[(len(valid) - 1) // 2]
