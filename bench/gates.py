@@ -21,17 +21,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from harness import BUILD, PLIMSOLL, ROOT
+from harness import BUILD, PLIMSOLL, lab
 
 EACH = 10
 BASE_WORK_US = 1.0
@@ -134,18 +132,6 @@ def cost_of_a_request_us() -> float:
         sys.exit(f"the cost of a request was not measured: {done.stderr}")
     (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
     return float(point["figures"]["server.cpu_us_per_request"]["median"])
-
-
-def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The laboratory, as it stands in the sources."""
-    return subprocess.run(
-        [sys.executable, "-m", "plimsoll_lab", *arguments, "--json"],
-        cwd=ROOT,
-        env=os.environ | {"PLIMSOLL_BIN": PLIMSOLL, "PYTHONPATH": str(ROOT / "lab")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 if __name__ == "__main__":

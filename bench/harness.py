@@ -118,6 +118,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The laboratory, as it stands in the sources."""
+    return subprocess.run(
+        [sys.executable, "-m", "plimsoll_lab", *arguments, "--json"],
+        cwd=ROOT,
+        env=os.environ | {"PLIMSOLL_BIN": PLIMSOLL, "PYTHONPATH": str(ROOT / "lab")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def pinned(command: Sequence[str], cpu: int | None) -> list[str]:
     """The command, kept on one CPU."""
     return [*(["taskset", "-c", str(cpu)] if cpu is not None else []), *command]

@@ -14,12 +14,10 @@ wrong.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from typing import Any
 
-from harness import BUILD, PLIMSOLL, ROOT
+from harness import BUILD, ROOT, lab
 
 REPEAT = 20
 SLOWER = 0.10
@@ -96,18 +94,6 @@ def run(question: str, matrix: str = "", *, repeat: int = REPEAT, verdict: str =
         sys.exit(f"the run failed: {done.stderr}")
     summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return summary
-
-
-def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The laboratory, as it stands in the sources."""
-    return subprocess.run(
-        [sys.executable, "-m", "plimsoll_lab", *arguments, "--json"],
-        cwd=ROOT,
-        env=os.environ | {"PLIMSOLL_BIN": PLIMSOLL, "PYTHONPATH": str(ROOT / "lab")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def told(summary: dict[str, Any]) -> list[dict[str, Any]]:
