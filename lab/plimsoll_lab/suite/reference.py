@@ -57,7 +57,8 @@ WRITTEN: Mapping[Kind, str] = {
     "figure": "a text, the name of a [figure](#figures) in the records",
     "figures": "a list of such names",
     "value": "a text, a number with the figure's unit",
-    "condition": 'a text, `<`, `<=`, `>`, `>=`, `==` or `!=` and a value with the figure\'s unit: `"<50ms"`',
+    "condition": "a text, `<`, `<=`, `>` or `>=` (for a count `==` and `!=` too) and a value with the figure's unit: "
+    '`"<50ms"`',
     "expression": "a text, a comparison (`==` and `!=` too) and numbers or dotted paths joined by +, - and *: "
     '`"== load.connections + 1"`',
     "range": 'a text: `"< 2"`, `">= 250ms"` or `"1.5 to 3"`',
