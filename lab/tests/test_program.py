@@ -155,6 +155,12 @@ def test_a_server_that_starts_at_no_point_ends_the_run_after_a_block(lab: Lab, s
     assert last(resumed.stdout)["trials"]["measured"] == 12, "once the server starts, resume measures the rest"
 
 
+def test_a_run_of_one_point_ends_after_three_failures(lab: Lab, suite_file: Path) -> None:
+    arguments = ("--only", "load.connections=100", "--only", "server.model=epoll", "--repeat", "6")
+    told = last(lab("run", str(suite_file), "--json", *arguments, FAKE="server_dies").stdout)
+    assert (told["trials"]["measured"], told["trials"]["planned"]) == (3, 6), "two in a row may pass"
+
+
 def test_an_interrupted_run_keeps_what_it_has_and_resumes(suite_file: Path, tmp_path: Path, lab: Lab) -> None:
     run = subprocess.Popen(
         [sys.executable, "-m", "plimsoll_lab", "run", str(suite_file), "--json"],

@@ -45,8 +45,8 @@ ATTEMPTS = 2
 is not."""
 COMING = 3
 """Trials to come that an event names."""
-LEAST_FAILURES = 2
-"""Failures that end a run of one point: one alone may pass."""
+LEAST_FAILURES = 3
+"""Failures that end a run of one point: what passes may spoil two trials in a row."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 
@@ -232,7 +232,7 @@ def nothing_works(now: Sequence[TrialRecord], points: Sequence[Point]) -> bool:
     that does not start at any point does not start in the next block either.
     """
     return (
-        len(now) >= LEAST_FAILURES
+        (len(points) > 1 or len(now) >= LEAST_FAILURES)
         and {trial.point for trial in now} == {point.number for point in points}
         and all(trial.outcome == "failed" for trial in now)
     )
