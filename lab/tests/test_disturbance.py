@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from made_records import point_summary, run_record
@@ -28,17 +29,19 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Suite
 from plimsoll_lab.suite.topology import Link, join
 from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_far_off
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
     cut_record,
+    is_told,
     network_warnings,
     read_log,
     unknown_moments,
     without_cut,
 )
-from plimsoll_lab.trial.expectations import first_unmet
+from plimsoll_lab.trial.expectations import first_unmet, unjudged
 
 
 def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) -> LinkWindow:
@@ -193,16 +196,29 @@ def test_the_curve_of_percentiles_leaves_out_those_of_a_late_generator() -> None
     assert [quantile for quantile, _ in curve.quantiles] == [0.5]
 
 
-def test_an_expectation_of_a_figure_that_was_cut_away_fails_no_trial() -> None:
-    suite = read_text(
-        'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[expect]\n"response_time_us.p99" = "< 5ms"\n',
+def expecting(condition: str) -> Suite:
+    return read_text(
+        f'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[expect]\n{condition}\n',
         source="it.toml",
         directory="/here",
     )
+
+
+@pytest.mark.parametrize("figure", ["response_time_us.p99", "response_time_us.p99_99", "load.response_time_us.p99_99"])
+def test_an_expectation_of_what_a_trial_does_not_tell_fails_no_trial_and_is_a_warning(figure: str) -> None:
+    suite = expecting(f'"{figure}" = "< 5ms"')
     (point,) = expand(suite, seed=1).points
-    whole = {"load": {"response_time_us": {"p99": 150_000.0}}}
-    assert first_unmet(suite, point, {}, whole) is not None
-    assert first_unmet(suite, point, {}, whole, ["response_time_us.p99"]) is None
+    whole = {"load": {"response_time_us": {"p99": 150_000.0, "p99_99": 150_000.0}}}
+    cut = cut_record(late_at((1.0, 1.1)), (OPENED, OPENED + 10), None, closed=True)
+    spoilt = ("response_time_us.p99", "response_time_us.p99_99")
+    for place, untold in ((cut, ()), (None, spoilt)):
+        is_known = partial(is_told, cut=place, untold=untold)
+        assert first_unmet(suite, point, {}, whole, is_known) is None
+        (said,) = unjudged(suite, is_known)
+        assert (said.code, figure in said.message) == ("expectation_not_judged", True)
+    is_known = partial(is_told, cut=None, untold=())
+    assert first_unmet(suite, point, {}, whole, is_known) is not None
+    assert unjudged(suite, is_known) == ()
 
 
 def test_without_a_disturbance_nothing_is_cut() -> None:

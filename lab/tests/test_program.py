@@ -422,6 +422,18 @@ def test_a_trial_that_is_not_what_was_expected_has_failed_with_both_values(lab: 
     assert point["reason"].endswith("it is 100, and the expression is 101")
 
 
+def test_an_expectation_of_what_the_generator_doubts_is_not_judged_and_says_so(lab: Lab, tmp_path: Path) -> None:
+    expected = "[expect]\n" + '"response_time_us.p99_99" = "< 1us"\n'
+    (tmp_path / "named.toml").write_text(NAMED.replace("[expect]\n", expected))
+    failed = last(lab("run", "named.toml", "--json", "--fast").stdout)
+    assert [point["outcome"] for point in failed["points"]] == ["failed", "failed"]
+    told = last(lab("run", "named.toml", "--json", "--fast", FAKE="doubts").stdout)
+    assert [point["outcome"] for point in told["points"]] == ["ok", "ok"]
+    (said,) = (each for each in told["warnings"] if each["code"] == "expectation_not_judged")
+    assert (said["trials"], said["severity"]) == (4, "widens")
+    assert "does not tell response_time_us.p99_99, so nobody knows whether it is < 1us" in said["message"]
+
+
 def test_what_the_binary_refuses_is_refused_before_the_first_trial(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "named.toml").write_text(
         NAMED.replace('duration = "20ms"', 'duration = "20ms"\nrate = 100\nthink = "1s"')

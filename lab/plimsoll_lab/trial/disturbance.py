@@ -213,6 +213,14 @@ def without_late(figures: Mapping[str, float], untold: Sequence[str]) -> dict[st
     return {name: value for name, value in figures.items() if _own(name) not in untold}
 
 
+def is_told(name: str, cut: CutRecord | None, untold: Sequence[str]) -> bool:
+    """Whether a trial tells a number of its generator's summary, which may be none of the lab's
+    figures. Its path may begin at the summary, or with `load.`.
+    """
+    path = name.removeprefix("load.")
+    return path in without_late(without_cut({path: 0.0}, cut), untold)
+
+
 def _own(name: str) -> str:
     """A figure's name within its part."""
     part = _PART.fullmatch(name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 
+from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.expect import as_number, missed
 from plimsoll_lab.suite.spec import Point, Suite
 
@@ -16,10 +17,10 @@ def first_unmet(
     point: Point,
     figures: Mapping[str, float],
     records: Mapping[str, object],
-    cut_away: Collection[str] = (),
+    is_known: Callable[[str], bool],
 ) -> str | None:
-    """The first expectation that a trial does not meet, in words. Of figures that were cut away
-    with disturbed moments nobody knows whether they do.
+    """The first expectation that a trial does not meet, in words. Of a figure that the trial does
+    not tell nobody knows whether it does (`unjudged`).
 
     A figure is looked up among the trial's figures, in the generator's summary, and then in the
     records by their names: `server.connections`, `capture.endpoints`.
@@ -36,8 +37,21 @@ def first_unmet(
         own: Mapping[str, Mapping[str, object]] = {"server": point.server, "load": point.load}
         return as_number(point.setting.get(path, own.get(table, {}).get(key, DEFAULTS.get(path))))
 
-    unmet = (missed(each, seen, set_to) for each in suite.expectations if each.figure not in cut_away)
+    unmet = (missed(each, seen, set_to) for each in suite.expectations if is_known(each.figure))
     return next((each for each in unmet if each is not None), None)
+
+
+def unjudged(suite: Suite, is_known: Callable[[str], bool]) -> tuple[ResultWarning, ...]:
+    """A warning for each expectation that is neither met nor missed."""
+    return tuple(
+        ResultWarning(
+            code="expectation_not_judged",
+            message=f"the trial does not tell {each.figure}, so nobody knows whether it is {each.text} ([expect])",
+            remedy="use a quieter machine or a lighter load: the generator or the emulator of the links was late",
+        )
+        for each in suite.expectations
+        if not is_known(each.figure)
+    )
 
 
 def _at(record: object, path: str) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,9 +34,9 @@ from plimsoll_lab.suite.prediction import think_s, trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
-from plimsoll_lab.trial.disturbance import cut_record, requests_alone, without_cut, without_late
+from plimsoll_lab.trial.disturbance import cut_record, is_told, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
-from plimsoll_lab.trial.expectations import first_unmet
+from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.figures import FigureSources, trial_figures
 from plimsoll_lab.trial.generators import (
     EMULATOR,
@@ -111,14 +111,9 @@ def run_trial(
         window=partial.window,
         asked=tuple(limit.figure for limit in suite.limits),
     )
-    every = trial_figures(sources, point)
-    figures = without_late(without_cut(every, partial.cut), judgement.untold)
+    figures = without_late(without_cut(trial_figures(sources, point), partial.cut), judgement.untold)
     if judgement.outcome == "ok":
-        summaries = {"load": partial.load.get("summary"), "server": partial.server.get("summary")}
-        captured = {"capture": partial.captures[0].get("summary")} if partial.captures else {}
-        unmet = first_unmet(suite, point, figures, summaries | captured, every.keys() - figures.keys())
-        if unmet is not None:
-            judgement = Judgement(outcome="failed", reason=unmet, warnings=judgement.warnings)
+        judgement = _held_to_expectations(suite, point, judgement, figures, partial)
     return TrialRecord(
         number=planned.number,
         block=planned.block,
@@ -211,6 +206,21 @@ def _measure(
         missed=missed_limits(suite, record_of(MeasuredLoadRecord, partial.load)["summary"] or {}),
     )
     return judge(replace(observed, warnings=tuple(warnings)))
+
+
+def _held_to_expectations(
+    suite: Suite, point: Point, judgement: Judgement, figures: Mapping[str, float], partial: PartialRecord
+) -> Judgement:
+    """What a result is worth beside what the suite expects of it."""
+    summaries = {"load": partial.load.get("summary"), "server": partial.server.get("summary")}
+    captured = {"capture": partial.captures[0].get("summary")} if partial.captures else {}
+
+    def is_known(path: str) -> bool:
+        return path in figures or is_told(path, partial.cut, judgement.untold)
+
+    unmet = first_unmet(suite, point, figures, summaries | captured, is_known)
+    warnings = (*judgement.warnings, *unjudged(suite, is_known))
+    return replace(judgement, outcome="ok" if unmet is None else "failed", reason=unmet, warnings=warnings)
 
 
 def _observation(
