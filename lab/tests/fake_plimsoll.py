@@ -71,7 +71,7 @@ def load() -> None:
     if "--start-at" in sys.argv and float(flag("--start-at")) <= time.time():
         print("error: --start-at: that instant has passed", file=sys.stderr, flush=True)
         sys.exit(2)
-    host, _, port = sys.argv[3].rpartition(":")
+    host, _, port = sys.argv[3].removeprefix("http://").partition("/")[0].rpartition(":")
     connections = int(flag("--connections", "64"))
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(str(connections).encode())
@@ -96,6 +96,7 @@ def load() -> None:
         elapsed_s=0.02, completed_rate=rate, goodput_bits_per_s=rate * 512, failed_ratio=0.0,
         requests={"scheduled": 100, "completed": 100, "failed": 0, "timed_out": 0, "in_flight": 0, "unsent": 0},
         errors={}, connections={"requested": connections, "established": int(established), "failed": 0},
+        statuses={"200": 100} if sys.argv[2] == "http" else {},
         doubted=["response_time_us.p99_99"] if FAKE == "doubts" else [],
         establishment_time_us=times, response_time_us=times,
         generator={"cpu_cores": 0.3, "cpu_us_per_request": 6.0, "busiest_thread_cpu_cores": 0.2, "threads": 2},

@@ -43,10 +43,11 @@ def test_the_median_meets_an_order_and_every_trial_an_exact_value(
     assert found.met is met
 
 
-def test_a_status_that_a_limit_names_is_a_figure_of_the_run() -> None:
+@pytest.mark.parametrize("table", ["limits", "expect"])
+def test_a_status_that_a_limit_or_an_expectation_names_is_a_figure_of_the_run(table: str) -> None:
     suite = read_text(
         'name = "it"\nquestion = "Well?"\n[server]\nprotocol = "http"\n[load]\nprotocol = "http"\nduration = "1s"\n'
-        '[limits]\n"statuses.404" = "== 0"\n',
+        f'[{table}]\n"statuses.404" = "== 0"\n',
         source="it.toml",
         directory="/here",
     )

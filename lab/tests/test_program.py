@@ -422,6 +422,14 @@ def test_a_trial_that_is_not_what_was_expected_has_failed_with_both_values(lab: 
     assert point["reason"].endswith("it is 100, and the expression is 101")
 
 
+def test_a_status_without_answers_is_a_count_of_0_to_an_expectation(lab: Lab, tmp_path: Path) -> None:
+    web = NAMED.replace("[load]", '[server]\nprotocol = "http"\n[load]\nprotocol = "http"\npath = "/"')
+    (tmp_path / "named.toml").write_text(web.replace("[expect]\n", '[expect]\n"statuses.404" = "== 0"\n'))
+    told = last(lab("run", "named.toml", "--json", "--fast").stdout)
+    assert [(point["outcome"], point["reason"]) for point in told["points"]] == [("ok", None)] * 2
+    assert told["points"][0]["figures"]["statuses.404"]["median"] == 0
+
+
 def test_an_expectation_of_what_the_generator_doubts_is_not_judged_and_says_so(lab: Lab, tmp_path: Path) -> None:
     expected = "[expect]\n" + '"response_time_us.p99_99" = "< 1us"\n'
     (tmp_path / "named.toml").write_text(NAMED.replace("[expect]\n", expected))

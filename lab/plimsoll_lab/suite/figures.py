@@ -174,15 +174,16 @@ def figure_named(name: str) -> Figure | None:
 
 def figures_of(suite: Suite, points: Iterable[Point] = ()) -> tuple[Figure, ...]:
     """Every figure that a trial of a suite may have: those of all trials, of its roles, of its
-    generators' hosts, and the statuses that its limits name. A suite may only count the hosts; its
-    points name them.
+    generators' hosts, and the statuses that its limits and expectations name. A suite may only
+    count the hosts; its points name them.
     """
     loads = (suite.place.load, *(point.place.load for point in points))
     clients = dict.fromkeys(host for load in loads if len(load) > 1 for host in load)
     of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
     of_clients = (each for host in clients for each in part_figures("client", host))
-    of_limits = (found for limit in suite.limits if (found := status_figure(limit.figure)) is not None)
-    return (*FIGURES, *of_roles, *of_clients, *dict.fromkeys(of_limits))
+    named = (each.figure for each in (*suite.limits, *suite.expectations))
+    statuses = (found for name in named if (found := status_figure(name)) is not None)
+    return (*FIGURES, *of_roles, *of_clients, *dict.fromkeys(statuses))
 
 
 CAPACITY = "capacity"

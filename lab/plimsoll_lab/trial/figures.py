@@ -56,7 +56,7 @@ class FigureSources:
     window: Window
     """Of the window."""
     asked: Collection[str] = ()
-    """Figures that the suite's limits name."""
+    """Figures that the suite's limits and expectations name."""
 
 
 def trial_figures(sources: FigureSources, point: Point) -> Figures:
@@ -122,7 +122,7 @@ def _statistics(samples: Sequence[float]) -> Figures:
 
 
 def _statuses(printed: Json, asked: Collection[str]) -> Figures:
-    """Answers by status, of those that a limit names; a status without answers is not printed."""
+    """Answers by status, of those that the suite names; a status without answers is not printed."""
     names = [name for name in asked if status_figure(name) is not None and name.partition(".")[0] in printed]
     return dict.fromkeys(names, 0.0) | pick(printed, names)
 

@@ -109,7 +109,7 @@ def run_trial(
         hosts=record_of(HostsRecord, partial.hosts | ({"captures": partial.captures} if partial.captures else {})),
         captures=partial.captures,
         window=partial.window,
-        asked=tuple(limit.figure for limit in suite.limits),
+        asked=tuple(each.figure for each in (*suite.limits, *suite.expectations)),
     )
     figures = without_late(without_cut(trial_figures(sources, point), partial.cut), judgement.untold)
     if judgement.outcome == "ok":
