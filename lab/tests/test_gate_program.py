@@ -179,6 +179,28 @@ def test_a_gate_that_cannot_be_asked_for_is_refused_in_a_line(
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("suite", "said"),
+    [
+        (
+            SUITE + '[matrix]\n"load.think" = ["0", "1ms"]\n[verdict]\ncompare = "load.think"\n',
+            "the suite compares the values of load.think (0, 1ms), and 'base' is a contender; compare contenders with",
+        ),
+        (SUITE + '[matrix]\n"server.model" = ["epoll", "poll"]\n', "a flag of our own servers, and this server is a"),
+    ],
+)
+def test_a_gate_over_a_suite_of_another_comparison_says_what_that_compares(
+    lab: Lab, tmp_path: Path, suite: str, said: str
+) -> None:
+    (tmp_path / "api.toml").write_text(suite)
+    asked = ("gate", "api.toml", "--base", f"{SERVE} --model epoll", "--new", f"{SERVE} --model epoll", "--fast")
+    done = lab(*asked)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+    if "verdict.compare=contender" in done.stderr:
+        assert lab(*asked, "--set", "verdict.compare=contender", "--json").returncode in {0, 3, 4}
+
+
 def test_a_server_that_never_starts_exits_with_1_and_its_own_words(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "api.toml").write_text(SUITE)
     dying = f"{sys.executable} -c 'import sys; sys.exit(\"no such option: {{port}}\")'"

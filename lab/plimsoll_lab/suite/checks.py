@@ -21,6 +21,7 @@ from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point, Suite
 from plimsoll_lab.suite.tables import refuse_unknown
 
+_SERVER_KEYS = frozenset(key for flags in SERVER_FLAGS.values() for key in flags)
 _READY = re.compile(r"tcp:(\d+|\{port\})")
 
 
@@ -36,6 +37,12 @@ def check_compare(suite: Suite) -> None:
     baseline = suite.verdict.baseline
     names = {str(value) for axis in suite.axes if axis.path == path for value in axis.values}
     if baseline is not None and baseline not in names:
+        if CONTENDER in axes and path != CONTENDER:
+            raise SuiteError(
+                f"{source}: [verdict] compare: the suite compares the values of {path} ({', '.join(sorted(names))}), "
+                f"and '{baseline}' is a contender; compare contenders with [verdict] compare = \"{CONTENDER}\" "
+                f"(--set verdict.compare={CONTENDER})"
+            )
         known = suggest(baseline, names) if names else "; give the contenders names with [contender.NAME]"
         raise SuiteError(f"{source}: [verdict] baseline: '{baseline}' is no contender{known}")
     if path in {None, CONTENDER}:
@@ -147,6 +154,12 @@ def _check_attached(source: str, table: str, server: Settings) -> None:
 
 
 def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
+    ours = next((key for key in server if key not in COMMAND and key in _SERVER_KEYS), None)
+    if ours is not None:
+        raise SuiteError(
+            f"{source}: [{table}] {ours}: a flag of our own servers, and this server is a command; leave it out of "
+            f'[{table}] and "{table}.{ours}" out of the matrix, or write it into the command'
+        )
     refuse_unknown(server, COMMAND, f"{source}: [{table}]")
     command, ready = server.get("command"), server.get("ready")
     if not isinstance(command, tuple) or not command:
