@@ -181,9 +181,13 @@ def figures_of(suite: Suite, points: Iterable[Point] = ()) -> tuple[Figure, ...]
     clients = dict.fromkeys(host for load in loads if len(load) > 1 for host in load)
     of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
     of_clients = (each for host in clients for each in part_figures("client", host))
-    named = (each.figure for each in (*suite.limits, *suite.expectations))
-    statuses = (found for name in named if (found := status_figure(name)) is not None)
+    statuses = (found for name in named_figures(suite) if (found := status_figure(name)) is not None)
     return (*FIGURES, *of_roles, *of_clients, *dict.fromkeys(statuses))
+
+
+def named_figures(suite: Suite) -> tuple[str, ...]:
+    """The figures that the limits and the expectations of a suite name."""
+    return (*(limit.figure for limit in suite.limits), *(each.figure for each in suite.expectations))
 
 
 CAPACITY = "capacity"

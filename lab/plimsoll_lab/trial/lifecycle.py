@@ -29,6 +29,7 @@ from plimsoll_lab.store.records import (
     TrialRecord,
 )
 from plimsoll_lab.suite.conditions import OPERATORS
+from plimsoll_lab.suite.figures import named_figures
 from plimsoll_lab.suite.placement import LOCAL, SERVER
 from plimsoll_lab.suite.prediction import think_s, trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
@@ -109,7 +110,7 @@ def run_trial(
         hosts=record_of(HostsRecord, partial.hosts | ({"captures": partial.captures} if partial.captures else {})),
         captures=partial.captures,
         window=partial.window,
-        asked=tuple(each.figure for each in (*suite.limits, *suite.expectations)),
+        asked=named_figures(suite),
     )
     figures = without_late(without_cut(trial_figures(sources, point), partial.cut), judgement.untold)
     if judgement.outcome == "ok":
