@@ -171,6 +171,16 @@ pub fn take_error(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
+/// Whether a connection has ended in both directions: nothing can be sent or will arrive any more
+/// (POLLHUP, poll(2)).
+pub fn is_over(socket: impl AsFd) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::io::retry_on_intr(|| poll(&mut polled, Some(&at_once)))?;
+    Ok(polled[0].revents().contains(PollFlags::HUP))
+}
+
 /// The address that a socket is bound to.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     SocketAddr::try_from(net::getsockname(socket)?)

@@ -1,9 +1,13 @@
 //! Errors of the kernel that no test can bring about at will, injected into the forwarder by
 //! strace(1): it goes on, counts them, and its books are right.
 
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
 
-use crate::support::forwarder::{Folder, Forwarder, command, echo, exchange, until};
+use serde_json::Value;
+
+use crate::support::forwarder::{Folder, Forwarder, accept, command, echo, exchange, listener, text_of, until};
 use crate::support::server::may_trace;
 
 /// A forwarder whose threads each have this call fail, the one of that number.
@@ -61,5 +65,48 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
         let summary = forwarder.stop();
         assert_eq!(summary["connections"], 2, "{accept}: {error} {number}: {summary}");
         assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{accept}: {error} {number}: {summary}");
+    }
+}
+
+/// What a forwarder made of the one connection for which a call failed with this error: the books
+/// name the error, and nothing ended otherwise.
+fn assert_failed(summary: &Value, log: &str, error: &str) {
+    let name = error.to_lowercase();
+    assert_eq!(summary["errors"][&name], 1, "{summary}");
+    assert_eq!(summary["ends"]["limit"], 1, "{summary}");
+    let rows = fs::read_to_string(log).expect("there is a log");
+    assert!(rows.trim_end().ends_with(&format!(",limit,{name}")), "{rows}");
+}
+
+/// Sends much through a forwarder whose call of that number fails, and asserts that nobody takes
+/// what is left of the stream for all of it.
+fn assert_no_clean_end_of_a_part(call: &str, error: &str, number: usize) {
+    const BYTES: usize = 32 * 1024 * 1024;
+    let ((listener, address), folder) = (listener(), Folder::new());
+    let log = text_of(&folder.path("connections.csv"));
+    let mapping = format!("127.0.0.1:0={address}");
+    let forwarder = injected(call, error, number, &[&mapping, "--log", &log, "--accept", "single", "--workers", "1"]);
+    let mut client = forwarder.connect();
+    let mut server = accept(&listener);
+    let (sent, (received, end)) = std::thread::scope(|scope| {
+        let sends = scope.spawn(|| client.write_all(&vec![7; BYTES]));
+        let mut received = Vec::new();
+        let end = server.read_to_end(&mut received);
+        (sends.join().expect("no panic"), (received.len(), end))
+    });
+    let what = format!("{call} {number} fails with {error} after {received} bytes");
+    assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "{what}");
+    assert!(sent.is_err() && received < BYTES, "{what}");
+    assert_failed(&forwarder.stop(), &log, error);
+}
+
+#[test]
+fn bytes_that_this_machine_fails_to_read_end_a_connection_by_a_reset_and_never_by_a_clean_end() {
+    if !may_trace() {
+        return;
+    }
+    // Reads into the pipe and writes from it take turns.
+    for (call, error, number) in [("splice", "ENOMEM", 1), ("splice", "EIO", 1), ("recvfrom", "ENOMEM", 3)] {
+        assert_no_clean_end_of_a_part(call, error, number);
     }
 }

@@ -29,7 +29,8 @@ pub enum Ending {
     Denied,
     /// A proxy that is to send a PROXY header sent something else.
     ProxyHeader,
-    /// The rule's `limit` was reached, or the forwarder had no descriptor for the other half.
+    /// The rule's `limit` was reached, or this machine refused a call: it had no descriptor, or no
+    /// memory, for the connection.
     Limit,
     /// Cut off at the end of the drain.
     Drained,

@@ -151,6 +151,8 @@ pub(crate) enum Verdict {
     },
     /// Both sides are gone.
     Dead,
+    /// This machine failed to read or to write (errno(3)): both sides are reset.
+    Failed(i32),
 }
 
 /// Both directions of a connection.
@@ -162,10 +164,12 @@ pub(crate) struct Relay {
     pub(crate) down: Direction,
     /// How it began to end, for the log.
     pub(crate) cause: Option<(Side, End)>,
+    /// Why this machine failed to read or to write (errno(3)), although the connection lives.
+    pub(crate) failure: Option<i32>,
 }
 
 impl Relay {
-    pub(crate) const NEW: Relay = Relay { up: Direction::NEW, down: Direction::NEW, cause: None };
+    pub(crate) const NEW: Relay = Relay { up: Direction::NEW, down: Direction::NEW, cause: None, failure: None };
 
     /// The direction whose source is `side`.
     pub(crate) fn from(&mut self, side: Side) -> &mut Direction {
@@ -217,6 +221,9 @@ impl Relay {
 
     /// Whether the connection goes on.
     pub(crate) fn verdict(&self) -> Verdict {
+        if let Some(errno) = self.failure {
+            return Verdict::Failed(errno);
+        }
         match (self.up.sink, self.down.sink) {
             (Sink::Told(End::Reset), _) => Verdict::Dismiss { survivor: Side::Server, end: End::Reset },
             (_, Sink::Told(End::Reset)) => Verdict::Dismiss { survivor: Side::Client, end: End::Reset },

@@ -93,7 +93,7 @@ pub(crate) struct Transfer<'a> {
 impl Transfer<'_> {
     /// What it can do now.
     pub(crate) fn next(&mut self) -> Step {
-        if self.channel.posted().is_some() {
+        if self.channel.posted().is_some() || self.relay.failure.is_some() {
             return Step::Rest;
         }
         let pending = self.channel.held.length();
@@ -290,7 +290,10 @@ impl Transfer<'_> {
     fn not_read(&mut self, error: &io::Error) -> usize {
         (self.source.readable, self.source.urgent) = (false, false);
         if error.kind() != io::ErrorKind::WouldBlock {
-            self.relay.ended(self.side, End::Reset);
+            match failure(self.source, error) {
+                Some(errno) => self.relay.failure = Some(errno),
+                None => self.relay.ended(self.side, End::Reset),
+            }
         }
         0
     }
@@ -304,6 +307,18 @@ impl Transfer<'_> {
             (self.sink.readable, self.sink.ended) = (true, true);
         }
     }
+}
+
+/// The errno(3) of an error that is this machine's, as ENOMEM, and not the connection's. A TCP
+/// connection that was reset or given up is over; a Unix socket has two errors about its peer
+/// (unix(7)).
+pub(crate) fn failure(endpoint: &Endpoint, error: &io::Error) -> Option<i32> {
+    let is_connections = if endpoint.tcp {
+        net::is_over(&endpoint.socket).is_ok_and(|over| over)
+    } else {
+        matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+    };
+    error.raw_os_error().filter(|_| !is_connections)
 }
 
 /// What an error of a write, or of the connection, says of the peer.

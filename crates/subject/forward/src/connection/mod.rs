@@ -69,7 +69,7 @@ pub(crate) struct Connection {
     pub(crate) led_to: Option<Arc<Server>>,
     /// It is one of that server's open connections.
     is_counted: bool,
-    /// Why it could not be led anywhere: errno(3) in lower case.
+    /// Why it could not be led anywhere, or was cut off: errno(3) in lower case.
     pub(crate) error: Option<&'static str>,
 }
 
@@ -119,6 +119,8 @@ pub(crate) enum Next {
     Closes(Ending),
     /// It is over although neither side has ended it.
     Aborts(Ending),
+    /// This machine failed to read or to write: it is over.
+    Fails(io::Error),
 }
 
 /// How long a connection that moves bulk waits at least between two turns: at 3 GB/s a pipe's 1 MiB
@@ -252,6 +254,7 @@ impl Connection {
             Verdict::Lives if yields => Next::Yields,
             Verdict::Lives => resumes.map_or(Next::Waits, Next::Resumes),
             Verdict::Over | Verdict::Dead => Next::Closes(self.ending()),
+            Verdict::Failed(errno) => Next::Fails(io::Error::from_raw_os_error(errno)),
             Verdict::Dismiss { survivor, end } => self.dismiss(survivor, end, pool, now),
         }
     }

@@ -242,6 +242,7 @@ impl EventLoop<'_> {
         match turn(connection, &mut context) {
             Next::Closes(ending) => return self.close(key, ending),
             Next::Aborts(ending) => return self.cut(key, ending),
+            Next::Fails(error) => return self.fail(key, &error),
             Next::ReadsHeader => return self.read_header(key),
             Next::Answered { ended } => return self.answered(key, ended),
             Next::Delay => return self.delay_turn(key),
@@ -303,6 +304,16 @@ impl EventLoop<'_> {
         connection.reset(Side::Client);
         connection.reset(Side::Server);
         self.close(key, ending);
+    }
+
+    /// Ends a connection for which a call failed through no doing of its sides, and says why.
+    fn fail(&mut self, key: Key, error: &io::Error) {
+        self.totals.count_error(error);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.error = Some(descriptor::error_name(error));
+        let listen = connection.route.listen();
+        self.shared.failures.report(&format!("{listen}: a connection is cut off: {error}"), self.now);
+        self.cut(key, Ending::Limit);
     }
 
     fn close(&mut self, key: Key, ending: Ending) {
