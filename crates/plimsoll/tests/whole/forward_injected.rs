@@ -105,8 +105,47 @@ fn bytes_that_this_machine_fails_to_read_end_a_connection_by_a_reset_and_never_b
     if !may_trace() {
         return;
     }
-    // Reads into the pipe and writes from it take turns.
     for (call, error, number) in [("splice", "ENOMEM", 1), ("splice", "EIO", 1), ("recvfrom", "ENOMEM", 3)] {
         assert_no_clean_end_of_a_part(call, error, number);
+    }
+}
+
+/// Has a forwarder with this setting of its rule relay so many small messages, of which its send of
+/// that number fails, and asserts that both sides are told by a reset, at once.
+fn assert_refused_write_resets(error: &str, number: usize, messages: usize, setting: &str) {
+    let ((listener, address), folder) = (listener(), Folder::new());
+    let log = text_of(&folder.path("connections.csv"));
+    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\nhalf_close = \"1h\"\n{setting}\n");
+    let config = folder.write("forward.toml", &table);
+    let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
+    let forwarder = injected("sendto", error, number, &arguments);
+    let mut client = forwarder.connect();
+    let mut server = accept(&listener);
+    if messages > 0 {
+        client.write_all(b"hello").expect("it is taken");
+    }
+    if messages > 1 {
+        server.read_exact(&mut [0; 5]).expect("the first is relayed");
+        server.write_all(b"hello").expect("it is taken");
+    }
+    let mut read = [0; 100];
+    for (side, stream) in [("the client", &mut client), ("the server", &mut server)] {
+        let end = stream.read(&mut read).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "{side}, where send {number} fails with {error}");
+    }
+    assert_failed(&forwarder.stop(), &log, error);
+}
+
+#[test]
+fn a_write_that_this_machine_refuses_ends_the_connection_at_once_by_a_reset_to_both_sides() {
+    if !may_trace() {
+        return;
+    }
+    for error in ["ENOBUFS", "EPIPE"] {
+        for (number, messages, setting) in [(1, 1, ""), (2, 2, ""), (1, 0, "send_proxy = \"v1\"")] {
+            assert_refused_write_resets(error, number, messages, setting);
+        }
+        // Reads into the pipe and writes from it take turns.
+        assert_no_clean_end_of_a_part("splice", error, 2);
     }
 }

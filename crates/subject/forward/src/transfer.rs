@@ -210,7 +210,7 @@ impl Transfer<'_> {
                 self.channel.took(taken, pool);
                 self.sink.writable = taken == place.len();
             }
-            Err(error) => self.not_written(&error),
+            Err(error) => self.not_written(&error, refusal(&error)),
         }
         if let Some(rest) = self.channel.posted() {
             // The outbox is empty after the round.
@@ -269,9 +269,9 @@ impl Transfer<'_> {
                 self.sink.writable = taken >= whole;
             }
             Err(error) if matches!(self.channel.held, Held::Pipe { .. }) && self.lost_reset(&error) => {
-                self.not_written(&io::ErrorKind::ConnectionReset.into());
+                self.not_written(&error, Refusal::Reset);
             }
-            Err(error) => self.not_written(&error),
+            Err(error) => self.not_written(&error, refusal(&error)),
         }
     }
 
@@ -298,14 +298,18 @@ impl Transfer<'_> {
         0
     }
 
-    fn not_written(&mut self, error: &io::Error) {
+    fn not_written(&mut self, error: &io::Error, refusal: Refusal) {
         self.sink.writable = false;
-        if error.kind() != io::ErrorKind::WouldBlock {
-            self.relay.refused(self.side.other(), refusal(error));
-            // What it sent before is read to its end, and no further edge will say that it is
-            // there.
-            (self.sink.readable, self.sink.ended) = (true, true);
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return;
         }
+        if let Some(errno) = failure(self.sink, error) {
+            self.relay.failure = Some(errno);
+            return;
+        }
+        self.relay.refused(self.side.other(), refusal);
+        // What it sent before is read to its end, and no further edge will say that it is there.
+        (self.sink.readable, self.sink.ended) = (true, true);
     }
 }
 

@@ -62,8 +62,11 @@ impl Connection {
         if let Some(server) = &mut self.server {
             server.writable = true;
             if let Err(error) = outcome {
-                self.relay.refused(Side::Server, transfer::refusal(error));
-                (server.readable, server.ended) = (true, true);
+                self.relay.failure = transfer::failure(server, error);
+                if self.relay.failure.is_none() {
+                    self.relay.refused(Side::Server, transfer::refusal(error));
+                    (server.readable, server.ended) = (true, true);
+                }
             }
         }
     }
@@ -77,10 +80,11 @@ impl Connection {
             None => self.client.as_ref().and_then(|client| net::local_address(&client.socket).ok()),
         };
         let header = proxy::write(version, self.client_address.zip(reached));
-        match net::write(&server.socket, &header)? {
-            length if length == header.len() => Ok(()),
-            _ => Err(io::ErrorKind::ConnectionReset.into()),
+        let mut rest = header.as_slice();
+        while !rest.is_empty() {
+            rest = &rest[net::write(&server.socket, rest)?..];
         }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use plimsoll_reactor::slab::Slab;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Only against hanging.
@@ -169,4 +170,26 @@ fn a_direction_that_turns_from_bulk_to_small_messages_and_back_holds_no_pipe_whi
         assert_eq!((between.pool.pipes_out(), between.pool.buffers_out()), (0, 0), "round {round}");
         assert_eq!(between.pool.pipes_missed, 0, "round {round}");
     }
+}
+
+#[test]
+fn a_unix_socket_that_no_longer_reads_still_sends() {
+    let (mut client, _server, mut between) = Between::new();
+    let (near, mut server) = UnixStream::pair().expect("a pair of sockets");
+    near.set_nonblocking(true).expect("a socket takes it");
+    between.server = Endpoint { readable: true, ..Endpoint::new(near.into(), false) };
+    server.shutdown(std::net::Shutdown::Read).expect("connected");
+    client.write_all(b"hello").expect("there is room");
+    let deadline = Instant::now() + PATIENCE;
+    while !between.relay.up.is_over() {
+        assert!(Instant::now() < deadline, "nothing arrives");
+        between.client.readable = true;
+        between.move_all(Side::Client);
+    }
+    between.move_all(Side::Server);
+    assert_eq!(between.relay.verdict(), crate::relay::Verdict::Lives);
+    server.write_all(b"an answer").expect("there is room");
+    between.server.readable = true;
+    between.move_all(Side::Server);
+    assert_eq!(between.relay.down.bytes, 9);
 }
