@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
+use std::sync::mpsc;
 
 use serde_json::Value;
 
@@ -79,9 +80,10 @@ fn assert_failed(summary: &Value, log: &str, error: &str) {
 }
 
 /// Sends much through a forwarder whose call of that number fails, and asserts that nobody takes
-/// what is left of the stream for all of it.
+/// what is left of the stream for all of it. Halfway the stream pauses, so that the forwarder has
+/// to wait for more.
 fn assert_no_clean_end_of_a_part(call: &str, error: &str, number: usize) {
-    const BYTES: usize = 32 * 1024 * 1024;
+    const HALF: usize = 16 * 1024 * 1024;
     let ((listener, address), folder) = (listener(), Folder::new());
     let log = text_of(&folder.path("connections.csv"));
     let mapping = format!("127.0.0.1:0={address}");
@@ -89,14 +91,21 @@ fn assert_no_clean_end_of_a_part(call: &str, error: &str, number: usize) {
     let mut client = forwarder.connect();
     let mut server = accept(&listener);
     let (sent, (received, end)) = std::thread::scope(|scope| {
-        let sends = scope.spawn(|| client.write_all(&vec![7; BYTES]));
+        let (halfway, is_halfway) = mpsc::channel::<()>();
+        let sends = scope.spawn(move || {
+            client.write_all(&vec![7; HALF])?;
+            let _ = is_halfway.recv();
+            client.write_all(&vec![7; HALF])
+        });
         let mut received = Vec::new();
-        let end = server.read_to_end(&mut received);
+        let half = (&mut server).take(HALF as u64).read_to_end(&mut received);
+        drop(halfway);
+        let end = half.and_then(|_| server.read_to_end(&mut received));
         (sends.join().expect("no panic"), (received.len(), end))
     });
     let what = format!("{call} {number} fails with {error} after {received} bytes");
     assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "{what}");
-    assert!(sent.is_err() && received < BYTES, "{what}");
+    assert!(sent.is_err() && received < 2 * HALF, "{what}");
     assert_failed(&forwarder.stop(), &log, error);
 }
 
@@ -148,4 +157,23 @@ fn a_write_that_this_machine_refuses_ends_the_connection_at_once_by_a_reset_to_b
         // Reads into the pipe and writes from it take turns.
         assert_no_clean_end_of_a_part("splice", error, 2);
     }
+}
+
+#[test]
+fn a_connection_that_epoll_has_no_room_for_is_counted_with_the_error() {
+    if !may_trace() {
+        return;
+    }
+    // Of the worker's calls three are about its wake-up, its mailbox and the listener, and two
+    // about the connection. The sixth is made once its bytes go through a pipe.
+    assert_no_clean_end_of_a_part("epoll_ctl", "ENOMEM", 6);
+    // The connection's first, before it leads anywhere.
+    let (folder, (_listener, address)) = (Folder::new(), listener());
+    let log = text_of(&folder.path("connections.csv"));
+    let mapping = format!("127.0.0.1:0={address}");
+    let arguments = [&mapping, "--log", &log, "--accept", "single", "--workers", "1"];
+    let forwarder = injected("epoll_ctl", "ENOSPC", 4, &arguments);
+    let end = forwarder.connect().read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+    assert_failed(&forwarder.stop(), &log, "ENOSPC");
 }

@@ -42,8 +42,7 @@ impl EventLoop<'_> {
         if let Some(client) = client
             && let Err(error) = self.epoll.add(&client.socket, key.to_raw(), Interest::BOTH, Trigger::Edge)
         {
-            self.totals.count_error(&error);
-            return self.cut(key, Ending::Limit);
+            return self.fail(key, &error);
         }
         if !is_proxy {
             self.admit(key);

@@ -15,7 +15,6 @@ use plimsoll_sys::readiness::Interest;
 
 use super::{EventLoop, SERVER};
 use crate::connection::DELAY;
-use crate::ending::Ending;
 use crate::relay::Side;
 
 /// One or two connections wait for [`DELAY`]: with more a single connection gets less throughput.
@@ -110,7 +109,7 @@ impl EventLoop<'_> {
         if before && paced && !stuck && moved && connection.exchange.is_bulk() {
             return self.delay_turn(key);
         }
-        let mut lost = false;
+        let mut failure = None;
         for (side, mark) in [(Side::Client, 0), (Side::Server, SERVER)] {
             let Some(endpoint) = connection.endpoint(side) else { continue };
             let (interest, trigger) = if paced {
@@ -118,10 +117,11 @@ impl EventLoop<'_> {
             } else {
                 (Interest::BOTH, Trigger::Edge)
             };
-            lost |= self.epoll.modify(&endpoint.socket, key.to_raw() | mark, interest, trigger).is_err();
+            let outcome = self.epoll.modify(&endpoint.socket, key.to_raw() | mark, interest, trigger);
+            failure = outcome.err().or(failure);
         }
-        if lost {
-            self.cut(key, Ending::Limit);
+        if let Some(error) = failure {
+            self.fail(key, &error);
         }
     }
 }
