@@ -38,7 +38,17 @@ pub enum Found {
 /// Opens a file to add to, and makes it if it is not there. A FIFO that nobody reads is an error
 /// (ENXIO) instead of a wait (fifo(7)); later writes wait as usual.
 pub fn append(path: &Path) -> io::Result<std::fs::File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    open_to_write(path, OFlags::APPEND)
+}
+
+/// Opens an empty file to write to: makes it, or empties the one that is there. A FIFO is met as in
+/// [`append`].
+pub fn create(path: &Path) -> io::Result<std::fs::File> {
+    open_to_write(path, OFlags::TRUNC)
+}
+
+fn open_to_write(path: &Path, how: OFlags) -> io::Result<std::fs::File> {
+    let flags = OFlags::WRONLY | how | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let descriptor = fs::open(path, flags, Mode::from_raw_mode(0o666))?;
     let flags = fs::fcntl_getfl(&descriptor)?;
     fs::fcntl_setfl(&descriptor, flags.difference(OFlags::NONBLOCK))?;

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
+use crate::support::server::{Folder, text_of};
+
 /// Runs `plimsoll` and returns its exit code and what it said, which must be one line of its own or
 /// clap's.
 fn refuse(arguments: &[&str]) -> (i32, String) {
@@ -80,6 +82,15 @@ fn a_drain_of_an_unknown_unit_is_refused() {
 #[test]
 fn a_connection_log_that_cannot_be_written_is_refused() {
     assert_refused(&["serve", "echo", "--connection-log", "/nowhere/log.csv"], 1, &["/nowhere/log.csv"]);
+}
+
+#[test]
+fn a_connection_log_to_a_fifo_that_nobody_reads_is_refused() {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let words = [fifo.as_str(), "nobody reads this FIFO"];
+    assert_refused(&["serve", "echo", "--listen", "127.0.0.1:0", "--connection-log", &fifo], 1, &words);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_reactor::accept::Strategy;
 use plimsoll_reactor::listening;
+use plimsoll_sys::file;
 
 use crate::model::Model;
 
@@ -52,8 +53,9 @@ pub enum Error {
     },
     /// The connection log could not be created.
     #[error(
-        "cannot create the connection log {}: {source}; name a file in a folder that you can write to",
-        path.display()
+        "cannot create the connection log {}: {source}; {}",
+        path.display(),
+        log_remedy(.source)
     )]
     ConnectionLog {
         /// Its path.
@@ -64,4 +66,12 @@ pub enum Error {
     /// The server could not be started, or could not go on.
     #[error("the server stopped: {0}")]
     Run(#[from] io::Error),
+}
+
+fn log_remedy(error: &io::Error) -> &'static str {
+    if file::is_without_reader(error) {
+        "nobody reads this FIFO: start its reader first"
+    } else {
+        "name a file in a folder that you can write to"
+    }
 }

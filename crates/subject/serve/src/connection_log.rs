@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use plimsoll_sys::file;
+
 use crate::totals::Exchange;
 
 /// Rows are gathered and written a buffer at a time; the last when the server ends.
@@ -16,8 +18,10 @@ pub(crate) struct ConnectionLog {
 }
 
 impl ConnectionLog {
+    /// A FIFO that nobody reads is an error: signals wait until the server runs, so nothing could
+    /// end a wait for its reader.
     pub(crate) fn create(path: &Path) -> io::Result<ConnectionLog> {
-        let mut file = BufWriter::with_capacity(64 * 1024, File::create(path)?);
+        let mut file = BufWriter::with_capacity(64 * 1024, file::create(path)?);
         writeln!(file, "client_address,client_port,requests,bytes")?;
         // At once, so that an unwritable disk is met at the start.
         file.flush()?;
