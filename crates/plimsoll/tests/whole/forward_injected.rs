@@ -160,6 +160,27 @@ fn a_write_that_this_machine_refuses_ends_the_connection_at_once_by_a_reset_to_b
 }
 
 #[test]
+fn a_header_of_a_proxy_that_this_machine_fails_to_read_is_no_reset_of_the_client() {
+    if !may_trace() {
+        return;
+    }
+    // The header is looked for first, and then taken.
+    for number in [1, 2] {
+        let ((_listener, address), folder) = (listener(), Folder::new());
+        let log = text_of(&folder.path("connections.csv"));
+        let proxied = "accept_proxy = { from = [\"127.0.0.1\"] }";
+        let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\n{proxied}\n");
+        let config = folder.write("forward.toml", &table);
+        let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
+        let forwarder = injected("recvfrom", "ENOMEM", number, &arguments);
+        let mut client = forwarder.connect();
+        let end = client.write_all(b"PROXY UNKNOWN\r\n").and_then(|()| client.read(&mut [0]));
+        assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "read {number}");
+        assert_failed(&forwarder.stop(), &log, "ENOMEM");
+    }
+}
+
+#[test]
 fn a_connection_that_epoll_has_no_room_for_is_counted_with_the_error() {
     if !may_trace() {
         return;

@@ -19,7 +19,7 @@ use crate::listeners::KEEP_ALIVE_AFTER;
 use crate::outbox::READ_BYTES;
 use crate::proxy::{self, Parsed};
 use crate::route::{Route, Server, Target};
-use crate::transfer::Endpoint;
+use crate::transfer::{self, Endpoint};
 
 /// After this the full queue of a Unix socket is tried again: the kernel tells nobody when there is
 /// room (unix(7)).
@@ -57,15 +57,17 @@ impl EventLoop<'_> {
         let length = match net::peek(&client.socket, room) {
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => return self.cut(key, Ending::ClientReset),
+            Err(error) => return self.end_unread(key, &error),
         };
         match proxy::parse(&room[..length]) {
             Parsed::Incomplete if length > 0 && length < READ_BYTES && !client.ended => {}
             Parsed::Incomplete | Parsed::Invalid => self.cut(key, Ending::ProxyHeader),
             Parsed::Header { addresses, length } => {
                 // What was seen is there: a read of as much takes it.
-                if net::read(&client.socket, &mut room[..length]).ok() != Some(length) {
-                    return self.cut(key, Ending::ClientReset);
+                match net::read(&client.socket, &mut room[..length]) {
+                    Ok(taken) if taken == length => {}
+                    Ok(_) => return self.cut(key, Ending::ClientReset),
+                    Err(error) => return self.end_unread(key, &error),
                 }
                 client.readable = true;
                 if let Some((source, reached)) = addresses {
@@ -74,6 +76,15 @@ impl EventLoop<'_> {
                 }
                 self.admit(key);
             }
+        }
+    }
+
+    /// Ends a connection whose header could not be read.
+    fn end_unread(&mut self, key: Key, error: &io::Error) {
+        let Some(client) = self.connections.get(key).and_then(|connection| connection.client.as_ref()) else { return };
+        match transfer::failure(client, error) {
+            Some(_) => self.fail(key, error),
+            None => self.cut(key, Ending::ClientReset),
         }
     }
 
