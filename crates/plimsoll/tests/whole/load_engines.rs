@@ -234,3 +234,37 @@ fn uring_takes_further_tables_where_descriptors_run_out() {
     assert_eq!((run.count("requests.completed"), run.count("connections.peak")), (600, 300));
     assert!(run.count("generator.tables") >= 4);
 }
+
+/// An echo server that answers on all connections that are there, and then resets them together.
+fn resetting() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        loop {
+            let Ok((first, _)) = listener.accept() else { continue };
+            listener.set_nonblocking(true).expect("a listener");
+            let mut streams: Vec<TcpStream> =
+                std::iter::once(first).chain(listener.incoming().map_while(Result::ok)).collect();
+            listener.set_nonblocking(false).expect("a listener");
+            let mut message = [0; MESSAGE];
+            for stream in &mut streams {
+                if stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {
+                    let _ = reset_on_close(stream);
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn connections_that_are_lost_at_once_wait_for_places_in_the_rings_table() {
+    // The table has as many places as there may be descriptors, so few more than connections.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 128 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_plimsoll"), "load", "echo"]);
+    limited.args([&resetting().to_string(), "--engine", "uring", "-c", "60", "-t", "1", "-n", "20000"]);
+    let run = outcome(&limited.args(["--json", "--quiet"]).output().expect("a shell"));
+    let told = run.summary();
+    assert_eq!((run.count("errors.connect"), run.count("connections.failed")), (0, 0), "{told}");
+    assert!(run.count("connections.reopened") > 1000, "{told}");
+}

@@ -131,6 +131,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     /// Connections that have become usable in this turn, and those that may go on without a socket.
     established: Vec<Key>,
     freed: Vec<Key>,
+    /// Connections that are being opened, and wait for a place for their socket.
+    placeless: VecDeque<Key>,
     /// Open loop: connections that wait for a request, the longest idle first; the request taken
     /// for the first of them.
     pool: VecDeque<Key>,
@@ -187,6 +189,7 @@ pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Share
         due: VecDeque::new(),
         established: Vec::new(),
         freed: Vec::new(),
+        placeless: VecDeque::new(),
         pool: VecDeque::new(),
         reserved: None,
         exhausted: false,
@@ -277,6 +280,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let Some(key) = self.due.pop_front() else { break };
             self.begin_due(key);
         }
+        self.connect_placeless();
         self.open_connections();
         self.take_up();
         self.dispatch(BEGIN_BATCH);

@@ -1,5 +1,7 @@
 //! A connection's life: opened, established, lost, opened again, closed.
 
+use std::io;
+
 use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
 
@@ -80,7 +82,44 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Begins to open a connection's socket; whether that is under way.
     pub(super) fn connect(&mut self, key: Key) -> bool {
         let now = self.now();
+        let has_place = self.sockets.has_place();
         let Some(connection) = self.slab.get_mut(key) else { return false };
+        connection.sent = now;
+        connection.history.connecting();
+        let since = if connection.carries { connection.intended } else { now };
+        if !has_place {
+            self.placeless.push_back(key);
+        } else if let Err(error) = self.open_socket(key) {
+            self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
+            return false;
+        }
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.state = State::Connecting;
+        }
+        self.pending += 1;
+        self.set_timer(key, since.saturating_add(self.timeout_ns()));
+        self.stamp(key, None);
+        true
+    }
+
+    /// Opens the sockets of connections that waited for a place, as far as there are places now.
+    pub(super) fn connect_placeless(&mut self) {
+        while !self.placeless.is_empty() && self.sockets.has_place() {
+            let Some(key) = self.placeless.pop_front() else { return };
+            let now = self.now();
+            // It may have been given up meanwhile.
+            let Some(connection) = self.slab.get_mut(key) else { continue };
+            connection.sent = now;
+            match self.open_socket(key) {
+                Ok(()) => self.stamp(key, None),
+                Err(error) => self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN)),
+            }
+        }
+    }
+
+    /// Begins to connect a connection's socket.
+    fn open_socket(&mut self, key: Key) -> io::Result<()> {
+        let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
         let targets = &self.shared.config.targets;
         let target = self.shared.config.target(connection.number as usize);
         let turn = if self.shared.config.opening.reconnect {
@@ -92,24 +131,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         };
         self.connects += 1;
         let source = self.shared.rotations[target].address(turn);
-        connection.sent = now;
-        connection.history.connecting();
-        let since = if connection.carries { connection.intended } else { now };
-        match self.sockets.connect(key, targets[target], source) {
-            Ok(socket) => {
-                connection.socket = Some(socket);
-                connection.state = State::Connecting;
-                self.pending += 1;
-                let timeout = self.timeout_ns();
-                self.set_timer(key, since.saturating_add(timeout));
-                self.stamp(key, None);
-                true
-            }
-            Err(error) => {
-                self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
-                false
-            }
-        }
+        connection.socket = Some(self.sockets.connect(key, targets[target], source)?);
+        Ok(())
     }
 
     /// A connect has come to its end.

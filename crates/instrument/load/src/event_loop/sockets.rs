@@ -48,6 +48,10 @@ pub(crate) trait Sockets: Sized {
     /// `stamped` asks for the instants at which bytes arrive, which an engine may not have.
     fn new(connections: usize, wake: BorrowedFd<'_>, stamped: bool) -> io::Result<Self>;
 
+    /// Whether there is room for another socket now. Where there is none, sockets that are being
+    /// closed make room by the time that a wait returns.
+    fn has_place(&self) -> bool;
+
     /// Begins to connect. Once the outcome is known the socket is reported writable or ended.
     fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self::Socket>;
 

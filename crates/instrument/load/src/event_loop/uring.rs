@@ -270,6 +270,10 @@ impl Sockets for Uring {
         })
     }
 
+    fn has_place(&self) -> bool {
+        !self.vacant.is_empty() || self.lines.len() < self.room
+    }
+
     fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<Slot> {
         let place = match self.vacant.pop() {
             Some(place) => place,
