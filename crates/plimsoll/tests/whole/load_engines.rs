@@ -268,3 +268,33 @@ fn connections_that_are_lost_at_once_wait_for_places_in_the_rings_table() {
     assert_eq!((run.count("errors.connect"), run.count("connections.failed")), (0, 0), "{told}");
     assert!(run.count("connections.reopened") > 1000, "{told}");
 }
+
+#[test]
+fn answers_that_are_there_together_are_all_taken_though_nothing_follows_them() {
+    // One more than is taken between two waits.
+    const ANSWERS: usize = 400;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let target = listener.local_addr().expect("it is bound");
+    for engine in ["epoll", "uring"] {
+        let load = format!("--engine {engine} -t 1 -c {ANSWERS} --each 1 --timeout 8s -s {MESSAGE}");
+        let mut load = command("echo", &target.to_string(), &load).spawn().expect("the binary runs");
+        let mut streams: Vec<TcpStream> = listener.incoming().flatten().take(ANSWERS).collect();
+        let mut messages = vec![[0; MESSAGE]; ANSWERS];
+        for (stream, message) in streams.iter_mut().zip(&mut messages) {
+            stream.read_exact(message).expect("a request");
+        }
+        let kill = |signal: &str| {
+            let status = std::process::Command::new("kill").args(["-s", signal, &load.id().to_string()]).status();
+            assert!(status.expect("kill runs").success());
+        };
+        kill("STOP");
+        for (stream, message) in streams.iter_mut().zip(&messages) {
+            stream.write_all(message).expect("the generator is there");
+        }
+        kill("CONT");
+        let _ = load.stdin.take();
+        let run = outcome(&load.wait_with_output().expect("it ends"));
+        assert_eq!(run.count("requests.completed"), ANSWERS as u64, "{engine}: {}", run.summary());
+        assert!(run.figure("response_time_us.max") < 7e6, "{engine}: {}", run.summary());
+    }
+}

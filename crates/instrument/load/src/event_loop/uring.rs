@@ -52,6 +52,8 @@ pub(crate) struct Uring {
     ends: bool,
     /// Taken from the ring to see what comes next, and not looked at.
     ahead: Option<Completion>,
+    /// Whether everything that the last wait brought was reported.
+    drained: bool,
     /// Places whose receive ended for want of a buffer.
     hungry: VecDeque<Slot>,
     spares: Vec<Vec<u8>>,
@@ -264,6 +266,7 @@ impl Sockets for Uring {
             unread: false,
             ends: false,
             ahead: None,
+            drained: true,
             hungry: VecDeque::new(),
             spares: Vec::new(),
             broken: None,
@@ -375,7 +378,8 @@ impl Sockets for Uring {
         }
         match self.broken.take() {
             Some(error) => Err(error),
-            None => self.ring.wait(timeout),
+            // The ring waits for something new, whatever of the old was not reported yet.
+            None => self.ring.wait(if self.drained { timeout } else { Some(Duration::ZERO) }),
         }
     }
 
@@ -386,7 +390,9 @@ impl Sockets for Uring {
     fn report(&mut self) -> Option<Ready> {
         loop {
             self.recycle();
-            let completion = self.ahead.take().or_else(|| self.ring.next_completion())?;
+            let completion = self.ahead.take().or_else(|| self.ring.next_completion());
+            self.drained = completion.is_none();
+            let completion = completion?;
             if let Some(ready) = self.take(completion) {
                 return Some(ready);
             }
