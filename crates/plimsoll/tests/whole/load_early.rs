@@ -167,3 +167,23 @@ fn a_connection_that_is_lost_in_a_pause_still_pauses_for_as_long() {
         }
     });
 }
+
+#[test]
+fn a_whole_pause_follows_a_request_that_is_lost() {
+    // Each request but the first of a connection is lost.
+    let breaking = serve(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        read_head(&mut stream);
+    });
+    thread::scope(|scope| {
+        for (engine, phase) in ENGINES.into_iter().flat_map(|engine| [(engine, ""), (engine, "--lockstep")]) {
+            scope.spawn(move || {
+                let run = fetch(engine, breaking, &format!("-c 16 -d 3s --think 1s {phase}"));
+                // The first and the fourth of a connection are three seconds apart.
+                assert!(run.count("requests.scheduled") <= 16 * 4, "{engine} {phase}: {}", run.summary());
+                assert!(run.count("requests.failed") > 0, "{engine} {phase}: {}", run.summary());
+            });
+        }
+    });
+}

@@ -105,6 +105,8 @@ struct Connection<P: Protocol, S: Sockets> {
     /// When the next request of a connection that was lost before it is due: losing an idle
     /// connection shortens no pause.
     resumes_at: Option<u64>,
+    /// Whether a request was ever begun on it.
+    begun: bool,
     /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     left: u64,
     session: P::Session,

@@ -38,6 +38,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 sent: 0,
                 written: 0,
                 resumes_at: None,
+                begun: false,
                 left: self.shared.first_claim(number),
                 session: P::Session::default(),
                 exchange: P::Exchange::default(),

@@ -75,7 +75,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if let Some(due) = self.slab.get_mut(key).and_then(|connection| connection.resumes_at.take()) {
             return self.schedule(key, due);
         }
+        let begun = self.slab.get(key).is_some_and(|connection| connection.begun);
         match self.shared.config.pace {
+            // It has lost a request: phases are of the first request alone, and pauses are whole.
+            Pace::Closed { think, .. } if begun => {
+                let pause = think.draw_ns(&mut self.random);
+                self.schedule(key, start + pause);
+            }
             Pace::Closed { think, phase: Phase::Spread } => {
                 let ahead = think.draw_phase_ns(&mut self.random);
                 self.schedule(key, start + ahead);
@@ -138,6 +144,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         connection.intended = intended;
         connection.counted = true;
+        connection.begun = true;
         let connected = connection.socket.is_some();
         connection.carries = !connected;
         self.ledger.begun(now);
