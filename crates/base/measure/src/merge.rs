@@ -72,7 +72,9 @@ pub enum Windows {
 
 /// Makes one record of several. Its window is the union of theirs, and a rate is over the union.
 pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeError> {
-    let Some(first) = records.first() else { return Err(MergeError::Nothing) };
+    if records.is_empty() {
+        return Err(MergeError::Nothing);
+    }
     for (record, number) in records.iter().zip(1..) {
         if record.schema_version != SCHEMA_VERSION {
             return Err(MergeError::Version { number, version: record.schema_version });
@@ -84,7 +86,6 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
         return Err(MergeError::Twice { number, of });
     }
     let mut all = Summary { schema_version: SCHEMA_VERSION, valid: true, ..Summary::default() };
-    all.generator.engine.clone_from(&first.generator.engine);
     let (window, elapsed_s) = union(records, windows)?;
     (all.window, all.elapsed_s) = (window, elapsed_s);
     for (record, number) in records.iter().zip(1_usize..) {
@@ -160,10 +161,8 @@ fn available_ratio(records: &[Summary], elapsed_s: f64) -> f64 {
 }
 
 fn add_counts(all: &mut Summary, record: &Summary) {
-    if !all.version.split(", ").any(|known| known == record.version) {
-        let comma = if all.version.is_empty() { "" } else { ", " };
-        all.version = format!("{}{comma}{}", all.version, record.version);
-    }
+    add_name(&mut all.version, &record.version);
+    add_name(&mut all.generator.engine, &record.generator.engine);
     for target in &record.targets {
         if !all.targets.contains(target) {
             all.targets.push(target.clone());
@@ -205,6 +204,16 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     all.generator.max_lag_us = all.generator.max_lag_us.into_iter().chain(record.generator.max_lag_us).reduce(f64::max);
     all.generator.tables += record.generator.tables;
     all.generator.memory_bytes += record.generator.memory_bytes;
+}
+
+/// Adds a name to a list with commas, unless it is there.
+fn add_name(all: &mut String, name: &str) {
+    if all.is_empty() {
+        name.clone_into(all);
+    } else if !all.split(", ").any(|known| known == name) {
+        all.push_str(", ");
+        all.push_str(name);
+    }
 }
 
 fn add_named(all: &mut BTreeMap<String, u64>, record: &BTreeMap<String, u64>) {
@@ -335,6 +344,22 @@ mod tests {
         let records = [record(&tally(&[5_000], &[])), doubtful.clone(), record(&tally(&[5_001], &[]))];
         let merged = merge(&records, Windows::Together).expect("they merge");
         assert_eq!((merged.valid, merged.doubted), (false, doubtful.doubted));
+    }
+
+    #[test]
+    fn every_engine_of_the_generators_is_named_once() {
+        let engines = ["epoll", "uring", "epoll"];
+        let records: Vec<Summary> = engines
+            .into_iter()
+            .zip(5_000..)
+            .map(|(engine, response)| {
+                let mut record = record(&tally(&[response], &[]));
+                record.generator.engine = engine.to_owned();
+                record
+            })
+            .collect();
+        let merged = merge(&records, Windows::Together).expect("they merge");
+        assert_eq!(merged.generator.engine, "epoll, uring");
     }
 
     #[test]
