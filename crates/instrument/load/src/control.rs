@@ -103,6 +103,18 @@ impl Control {
         self.origin + std::time::Duration::from_nanos(at)
     }
 
+    /// A signal ends the window, unless it has ended: a window that lasted longer than it was
+    /// counted would make every rate too low.
+    pub(crate) fn interrupt(&self, now: u64) {
+        if self.closes.has_come(now) {
+            return;
+        }
+        if !self.opens.has_come(now) {
+            self.opens.set(now);
+        }
+        self.closes.set(now);
+    }
+
     /// Claims a request of the run's count, if one is left. One at a time: a loop that claimed more
     /// would keep them from another loop's free connections.
     pub(crate) fn claim(&self) -> bool {
@@ -205,5 +217,27 @@ impl Gauge {
     pub(crate) fn show(&self, completed: u64, failed: u64) {
         self.completed.store(completed, Ordering::Relaxed);
         self.failed.store(failed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_ends_the_window_and_does_not_move_an_end_that_has_come() {
+        for (opens, closes, now, want) in [
+            (100, 200, 150, (Some(100), Some(150))),
+            (100, 200, 50, (Some(50), Some(50))),
+            (100, 200, 200, (Some(100), Some(200))),
+            (100, 200, 900, (Some(100), Some(200))),
+            (NEVER, NEVER, 50, (Some(50), Some(50))),
+        ] {
+            let control = Control::new(1, 0, 1).expect("an event");
+            control.opens.set(opens);
+            control.closes.set(closes);
+            control.interrupt(now);
+            assert_eq!((control.opens.get(), control.closes.get()), want, "{opens} {closes} {now}");
+        }
     }
 }

@@ -232,11 +232,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         if let Some(signal) = self.signals.next() {
             let control = &self.shared.control;
             self.interrupted = Some(signal);
-            let now = control.now();
-            if !control.opens.has_come(now) {
-                control.opens.set(now);
-            }
-            control.closes.set(now);
+            control.interrupt(control.now());
             team.wake();
         }
     }
