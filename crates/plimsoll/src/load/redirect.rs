@@ -1,7 +1,7 @@
 //! Where a URL leads, looked up before the run: what is measured then is one answer a request.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> an
 fn ask(url: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<Head> {
     let server = resolve(&ConnectTo::reach(route.connect_to, &url.host, url.port), route.family)?;
     let timeout = route.timeout;
-    let mut stream = TcpStream::connect_timeout(&server.addresses[0], timeout)?;
+    let mut stream = connect(&server.addresses, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     let request = template.render(url);
@@ -66,6 +66,18 @@ fn ask(url: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<
     let config: ClientConfig = route.tls.security()?.client_config()?;
     let connection = ClientConnection::new(Arc::new(config), tls::server_name(url)?)?;
     exchange(&mut StreamOwned::new(connection, stream), &request, timeout)
+}
+
+/// Connects to the first address that accepts, as the run loads all of them.
+fn connect(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
+    let mut outcome = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
+    for address in addresses {
+        outcome = TcpStream::connect_timeout(address, timeout);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 fn exchange(stream: &mut (impl Read + Write), request: &[u8], timeout: Duration) -> anyhow::Result<Head> {
@@ -89,5 +101,23 @@ fn exchange(stream: &mut (impl Read + Write), request: &[u8], timeout: Duration)
             Err(HeadError::Partial) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_refuses_is_passed_over_for_the_next() {
+        let listener = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+        let (gone, there) = (address(&listener()), listener());
+        let time = Duration::from_secs(30);
+        let connected = connect(&[gone, address(&there)], time).expect("one accepts");
+        assert_eq!(connected.peer_addr().expect("it is connected"), address(&there));
+        assert!(connect(&[gone], time).is_err());
     }
 }
