@@ -95,7 +95,10 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
 /// The busiest loop, or all threads together where each connection has one, had no time left. A
 /// loop that polls in vain has.
 fn saturation(outcome: &Outcome, cpus: usize) -> Option<Warning> {
-    let cores = |work: Duration| work.as_secs_f64() / outcome.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    if outcome.elapsed.is_zero() {
+        return None;
+    }
+    let cores = |work: Duration| work.as_secs_f64() / outcome.elapsed.as_secs_f64();
     let (busiest, all) = (cores(outcome.busiest_work), cores(outcome.cpu.saturating_sub(outcome.polled)));
     let seen = if busiest >= SATURATED_CORES {
         format!("the busiest event loop of the generator used {} of a core", percent(busiest))

@@ -246,3 +246,12 @@ fn an_interrupted_run_and_one_of_few_requests_say_so() {
     few.window.response.record_ns(MILLISECOND);
     assert_eq!(judge(&closed(), &few), (true, doubts(&["few_samples"])));
 }
+
+#[test]
+fn a_window_without_length_has_no_share_of_a_core() {
+    // As it is where nobody listens: CPU time over no time at all is no figure.
+    let mut outcome = Outcome { busiest_work: Duration::from_millis(1), ..Outcome::nothing_yet() };
+    assert!(!judge(&closed(), &outcome).1.contains(&"generator_saturated".to_owned()));
+    outcome.elapsed = Duration::from_millis(1);
+    assert!(judge(&closed(), &outcome).1.contains(&"generator_saturated".to_owned()));
+}
