@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_measure::tally::Cause;
-use plimsoll_wire::http::response::{self, Progress, Reader};
+use plimsoll_wire::http::response::{Progress, Reader, Unrequested, unrequested};
 
 use crate::protocol::{Protocol, Reply, Turn};
 
@@ -23,6 +23,13 @@ impl Http {
     }
 }
 
+/// What came while no request was under way, and may be the beginning of a response 408.
+#[derive(Debug, Default)]
+pub struct Session {
+    #[expect(clippy::box_collection, reason = "it stands in every connection's slot: 8 bytes in place of 24")]
+    begun: Option<Box<Vec<u8>>>,
+}
+
 /// A request under way: which one, and how much of its answer has been read.
 #[derive(Debug, Default)]
 pub struct Exchange {
@@ -32,21 +39,26 @@ pub struct Exchange {
 }
 
 impl Protocol for Http {
-    type Session = ();
+    type Session = Session;
     type Exchange = Exchange;
 
     const TELLS_TRANSMISSION: bool = true;
 
-    fn begin(&self, _session: &mut (), turn: Turn, _written: usize) -> Exchange {
+    fn begin(&self, session: &mut Self::Session, turn: Turn, _written: usize) -> Exchange {
         let request = turn.sequence % self.requests[turn.target].len() as u64;
-        Exchange { target: turn.target as u32, request: request as u32, reader: Reader::new(self.to_head) }
+        let mut reader = Reader::new(self.to_head);
+        if let Some(begun) = session.begun.take() {
+            // Nobody can tell what follows from an answer: a part of a status line is not whole.
+            let _ = reader.take(&begun);
+        }
+        Exchange { target: turn.target as u32, request: request as u32, reader }
     }
 
-    fn output<'a>(&'a self, _session: &'a (), exchange: &'a Exchange, written: usize) -> &'a [u8] {
+    fn output<'a>(&'a self, _session: &'a Self::Session, exchange: &'a Exchange, written: usize) -> &'a [u8] {
         &self.requests[exchange.target as usize][exchange.request as usize][written..]
     }
 
-    fn input(&self, _session: &mut (), exchange: &mut Exchange, bytes: &[u8]) -> Reply {
+    fn input(&self, _session: &mut Self::Session, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
         match exchange.reader.take(bytes) {
             Progress::Partial => Reply::Partial,
             Progress::Whole => whole(&exchange.reader),
@@ -54,13 +66,19 @@ impl Protocol for Http {
         }
     }
 
-    fn idle(&self, _session: &mut (), bytes: &[u8]) -> Reply {
+    fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
         // A server may say that it gives up an idle connection (RFC 9110, section 15.5.9), which is
         // no answer to any request.
-        Reply::Failed(if response::is_request_timeout(bytes) { Cause::Closed } else { Cause::Mismatch })
+        let all = session.begun.get_or_insert_default();
+        all.extend_from_slice(bytes);
+        match unrequested(all) {
+            Unrequested::RequestTimeout => Reply::Failed(Cause::Closed),
+            Unrequested::Partial => Reply::Partial,
+            Unrequested::Other => Reply::Failed(Cause::Mismatch),
+        }
     }
 
-    fn end(&self, _session: &mut (), exchange: &mut Exchange) -> Reply {
+    fn end(&self, _session: &mut Self::Session, exchange: &mut Exchange) -> Reply {
         match exchange.reader.end() {
             Progress::Whole => whole(&exchange.reader),
             Progress::Partial | Progress::Wrong => Reply::Failed(Cause::Closed),

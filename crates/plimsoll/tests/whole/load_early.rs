@@ -187,3 +187,26 @@ fn a_whole_pause_follows_a_request_that_is_lost() {
         }
     });
 }
+
+#[test]
+fn a_request_timeout_that_comes_in_pieces_while_nothing_is_asked_is_no_answer() {
+    let closing = serve(|mut stream| {
+        let _ = stream.set_nodelay(true);
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        for piece in ["HTTP/1.1 4", "08", " Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"] {
+            thread::sleep(Duration::from_millis(20));
+            let _ = stream.write_all(piece.as_bytes());
+        }
+    });
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            scope.spawn(move || {
+                let run = fetch(engine, closing, "-c 4 -d 3s --think 1s");
+                let told = format!("{engine}: {}", run.summary());
+                assert!(run.count("connections.ended_idle") > 0, "{told}");
+                assert_eq!((run.count("connections.unrequested"), run.count("requests.failed")), (0, 0), "{told}");
+            });
+        }
+    });
+}

@@ -236,10 +236,28 @@ impl Reader {
     }
 }
 
-/// Whether these bytes begin a response 408, which servers send on a connection that was idle for
-/// too long (RFC 9110, section 15.5.9).
-pub fn is_request_timeout(bytes: &[u8]) -> bool {
-    matches!(bytes, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', b'4', b'0', b'8', b' ' | b'\r', ..])
+/// What bytes are that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrequested {
+    /// The beginning of a response 408, which servers send on a connection that was idle for too
+    /// long (RFC 9110, section 15.5.9).
+    RequestTimeout,
+    /// They may become that.
+    Partial,
+    /// Anything else.
+    Other,
+}
+
+/// Says what these bytes are, all that came since the connection is idle.
+pub fn unrequested(bytes: &[u8]) -> Unrequested {
+    const STATUS_LINES: [&[u8]; 4] = [b"HTTP/1.1 408 ", b"HTTP/1.1 408\r", b"HTTP/1.0 408 ", b"HTTP/1.0 408\r"];
+    if STATUS_LINES.iter().any(|line| bytes.starts_with(line)) {
+        Unrequested::RequestTimeout
+    } else if STATUS_LINES.iter().any(|line| line.starts_with(bytes)) {
+        Unrequested::Partial
+    } else {
+        Unrequested::Other
+    }
 }
 
 /// A head has more fields than there was room for.

@@ -145,7 +145,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         let target = self.shared.config.target(connection.number as usize);
         match self.shared.protocol.greet(target) {
-            None => self.establish(key),
+            None => {
+                connection.session = P::Session::default();
+                self.establish(key);
+            }
             Some((session, exchange)) => {
                 connection.session = session;
                 connection.exchange = exchange;

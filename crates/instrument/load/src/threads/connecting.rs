@@ -90,6 +90,7 @@ impl<P: Protocol> Client<'_, P> {
     fn greet(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
         self.socket = Some(socket);
         self.written = 0;
+        self.session = P::Session::default();
         let Some((session, exchange)) = self.shared.protocol.greet(target) else { return Ok(()) };
         self.session = session;
         match self.converse(exchange, begun) {

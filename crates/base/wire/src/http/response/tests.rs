@@ -125,10 +125,13 @@ fn a_long_head_is_taken_or_refused_alike_however_it_is_split() {
 #[test]
 fn a_request_timeout_is_known_by_its_status_line() {
     for text in ["HTTP/1.1 408 Request Timeout\r\n", "HTTP/1.0 408\r\n\r\n"] {
-        assert!(is_request_timeout(text.as_bytes()), "{text}");
+        assert_eq!(unrequested(text.as_bytes()), Unrequested::RequestTimeout, "{text}");
     }
-    for text in ["", "HTTP/1.1 40", "HTTP/1.1 4080\r\n", "HTTP/1.1 400 Bad\r\n", "HTTP/2.0 408 \r\n", "408"] {
-        assert!(!is_request_timeout(text.as_bytes()), "{text}");
+    for text in ["", "HTTP/1.1 40", "HTTP/1.0 408"] {
+        assert_eq!(unrequested(text.as_bytes()), Unrequested::Partial, "{text}");
+    }
+    for text in ["HTTP/1.1 4080\r\n", "HTTP/1.1 400 Bad\r\n", "HTTP/2.0 408 \r\n", "408"] {
+        assert_eq!(unrequested(text.as_bytes()), Unrequested::Other, "{text}");
     }
 }
 
