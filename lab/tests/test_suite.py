@@ -382,3 +382,24 @@ def test_an_expectation_is_an_expression_over_the_settings(
     said = missed(expectation, {"x": seen}.get, {"load.connections": 100.0}.get)
     assert (said is None) == (told is None)
     assert told is None or told in str(said)
+
+
+@pytest.mark.parametrize(
+    ("figure", "condition", "seen", "met"),
+    [
+        ("response_time_us.p99", "< 5ms", 4999, True),
+        ("response_time_us.p99", "> 5ms", 4999, False),
+        ("response_time_us.p99", "< 5000", 4999, True),
+        ("server.cpu_us_per_request", "<= 1us + 2 * 4us", 9, True),
+        ("server.cpu_us_per_request", "<= 1us + 2 * 4us", 9.1, False),
+        ("response_time_us.mean", "< load.think", 250_001, False),
+        ("response_time_us.mean", "< load.think", 249_999, True),
+        ("elapsed_s", ">= load.think * 4", 1.0, True),
+        ("elapsed_s", "< load.think * 4", 1.0, False),
+    ],
+)
+def test_a_duration_in_an_expectation_is_in_the_figures_own_unit(
+    figure: str, condition: str, seen: float, *, met: bool
+) -> None:
+    expectation = read_expectation(figure, condition, source="it.toml")
+    assert (missed(expectation, {figure: seen}.get, {"load.think": "250ms"}.get) is None) is met

@@ -2,7 +2,8 @@
 Pure.
 
 `endpoints = "== load.connections + 1"`: an operator, then numbers with units and dotted paths
-joined by +, - and *.
+joined by +, - and *. A duration is taken in the unit that the figure's name carries: of
+`response_time_us.p99`, 5ms is 5000.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from plimsoll_lab.suite.errors import SuiteError
 
 _CONDITION = re.compile(CONDITION)
 _TERM = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+)|(\d[\d_.]*\s?[A-Za-z%]*))\s*([+*-]|$)")
-_READERS = (units.duration_s, units.size_bytes, units.ratio, units.count)
+_READERS = (units.size_bytes, units.ratio, units.count)
+_IN_US = re.compile(r"_us(?![A-Za-z0-9])")
+"""In the name of a figure in microseconds, such as `response_time_us.p99`."""
 
-Lookup = Callable[[str], float | None]
-"""The value at a dotted path; None where there is none."""
+Figures = Callable[[str], float | None]
+"""The figure of a name; None where there is none."""
+Settings = Callable[[str], object]
+"""The setting at a dotted path; None where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +57,12 @@ def read_expectation(figure: str, condition: object, *, source: str) -> Expectat
         term = _TERM.match(rest)
         if term is None or (term[3] and term.end() == len(rest)):
             raise SuiteError(f"{where}: cannot read '{rest}'; write numbers and dotted paths joined by +, - and *")
-        terms.append((joined, term[1] or _number(term[2], where)))
+        terms.append((joined, term[1] or _number(term[2], figure, where)))
         joined, rest = term[3], rest[term.end() :]
     return Expectation(figure=figure, operator=match[1], terms=tuple(terms), text=str(condition).strip())
 
 
-def missed(expectation: Expectation, figures: Lookup, settings: Lookup) -> str | None:
+def missed(expectation: Expectation, figures: Figures, settings: Settings) -> str | None:
     """Why an expectation is not met, with both values; None where it is."""
     said = f"expected {expectation.figure} {expectation.text}"
     seen = figures(expectation.figure)
@@ -65,7 +70,7 @@ def missed(expectation: Expectation, figures: Lookup, settings: Lookup) -> str |
         return f"{said}, but the trial has no such figure"
     total, product = 0.0, 0.0
     for joined, operand in expectation.terms:
-        value = settings(operand) if isinstance(operand, str) else operand
+        value = _as_number(settings(operand), expectation.figure) if isinstance(operand, str) else operand
         if value is None:
             return f"{said}, but {operand} has no value here"
         if joined == "*":
@@ -78,18 +83,24 @@ def missed(expectation: Expectation, figures: Lookup, settings: Lookup) -> str |
     return f"{said}: it is {seen:g}, and the expression is {wanted:g}"
 
 
-def as_number(value: object) -> float | None:
-    """A setting as a number: seconds, bytes, a part of one or a count, as its unit says."""
+def _as_number(value: object, figure: str) -> float | None:
+    """A setting as a number: a time in the figure's unit, bytes, a part of one or a count, as its
+    unit says.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         return float(value)
     except ValueError:
-        return next((found for reader in _READERS if (found := _try(reader, str(value))) is not None), None)
+        text = str(value)
+    seconds = _try(units.duration_s, text)
+    if seconds is not None:
+        return seconds * 1e6 if _IN_US.search(figure) else seconds
+    return next((found for reader in _READERS if (found := _try(reader, text)) is not None), None)
 
 
-def _number(text: str, where: str) -> float:
-    found = as_number(text.replace("_", ""))
+def _number(text: str, figure: str, where: str) -> float:
+    found = _as_number(text.replace("_", ""), figure)
     if found is None:
         raise SuiteError(f"{where}: '{text}' is not a number; write such as 100, 4KiB or 5s")
     return found

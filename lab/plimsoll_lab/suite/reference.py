@@ -207,7 +207,7 @@ def _of_points() -> list[Section]:
         ),
         Section(
             title="[expect]",
-            about="Each key is a figure by its name in records.",
+            about="Each key is a figure by its name in records. A duration is compared in the unit of that name.",
             keys={'"connections.established"': expected},
         ),
         Section(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from plimsoll_lab.store.records import ResultWarning
-from plimsoll_lab.suite.expect import as_number, missed
+from plimsoll_lab.suite.expect import missed
 from plimsoll_lab.suite.spec import Point, Suite
 
 DEFAULTS = {"load.connections": 64.0}
@@ -32,10 +32,10 @@ def first_unmet(
         places = (records.get("load"), records, records.get("capture"))
         return next((value for place in places if (value := _at(place, path)) is not None), None)
 
-    def set_to(path: str) -> float | None:
+    def set_to(path: str) -> object:
         table, _, key = path.partition(".")
         own: Mapping[str, Mapping[str, object]] = {"server": point.server, "load": point.load}
-        return as_number(point.setting.get(path, own.get(table, {}).get(key, DEFAULTS.get(path))))
+        return point.setting.get(path, own.get(table, {}).get(key, DEFAULTS.get(path)))
 
     unmet = (missed(each, seen, set_to) for each in suite.expectations if is_known(each.figure))
     return next((each for each in unmet if each is not None), None)
