@@ -140,6 +140,29 @@ impl Pause {
     }
 }
 
+/// Whose turn it is among several listeners. Where places are few, the queue of the listener that
+/// always goes first would take them all, and clients of the others would never be served.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turns(usize);
+
+impl Turns {
+    /// Accepts at the first of `count` listeners that has a connection, or fails, beginning after
+    /// the one that had its turn last. `WouldBlock` where all are empty.
+    pub fn accept<T>(&mut self, count: usize, mut accept: impl FnMut(usize) -> io::Result<T>) -> io::Result<T> {
+        for step in 0..count {
+            let listener = (self.0 + step) % count;
+            match accept(listener) {
+                Err(error) if Failure::of(&error) == Failure::Empty => {}
+                outcome => {
+                    self.0 = listener + 1;
+                    return outcome;
+                }
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +193,25 @@ mod tests {
         ] {
             assert_eq!(Failure::of(&io::Error::from_raw_os_error(number)), failure, "{number}");
         }
+    }
+
+    #[test]
+    fn each_listener_has_its_turn_however_many_wait_at_another() {
+        let (mut turns, mut waiting) = (Turns::default(), [3, 0, 2]);
+        let mut accept = || {
+            turns.accept(3, |listener| match waiting[listener] {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => {
+                    waiting[listener] -= 1;
+                    Ok(listener)
+                }
+            })
+        };
+        let taken: Vec<usize> = std::iter::from_fn(|| accept().ok()).collect();
+        assert_eq!(taken, [0, 2, 0, 2, 0]);
+        assert_eq!(accept().expect_err("all are empty").kind(), io::ErrorKind::WouldBlock);
+        let failed = turns.accept(0, |_| -> io::Result<()> { unreachable!("there is no listener") });
+        assert_eq!(failed.expect_err("there is no listener").kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

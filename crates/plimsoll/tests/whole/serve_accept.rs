@@ -197,3 +197,34 @@ fn what_a_model_cannot_have_is_refused_with_the_way_out() {
         assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{arguments:?}: {output:?}");
     }
 }
+
+#[test]
+fn past_the_limit_each_address_has_its_turn() {
+    let alone = [("threads", None), ("fork", None)].into_iter();
+    let pairs =
+        PAIRS.iter().flat_map(|(model, strategies)| strategies.iter().map(|strategy| (*model, Some(*strategy))));
+    for (model, strategy) in alone.chain(pairs) {
+        let workers = if strategy.is_some() { &["--workers", "1"][..] } else { &[] };
+        let accept: Vec<&str> = strategy.iter().flat_map(|strategy| ["--accept", strategy]).collect();
+        let limits = ["--max-connections", "1", "--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"];
+        let server = Server::echo(model, &[&limits, workers, &accept].concat());
+        let connect = |listener: usize| {
+            let mut stream = TcpStream::connect(server.addresses()[listener]).expect("its queue has room");
+            stream.write_all(b"x").expect("the kernel takes it");
+            stream.set_nonblocking(true).expect("it can be set");
+            stream
+        };
+        let first = connect(0);
+        until("the only place is taken", || (&first).read(&mut [0]).is_ok());
+        // All of them queue in the kernel, most of them at the first address.
+        let mut queued: Vec<(usize, TcpStream)> = [0, 0, 0, 0, 0, 0, 1].map(|of| (of, connect(of))).into();
+        drop(first);
+        let mut served = Vec::new();
+        while served.len() < 2 {
+            until("another is served", || queued.iter().any(|(_, stream)| stream.peek(&mut [0]).is_ok()));
+            let next = queued.iter().position(|(_, stream)| stream.peek(&mut [0]).is_ok()).expect("just seen");
+            served.push(queued.remove(next).0);
+        }
+        assert!(served.contains(&1), "{model} {strategy:?}: {served:?}");
+    }
+}

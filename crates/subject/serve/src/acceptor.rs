@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::accept::{Failure, Pause};
+use plimsoll_reactor::accept::{Failure, Pause, Turns};
 use plimsoll_reactor::shutdown::{Shutdown, Step};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::{self, Place};
@@ -63,7 +63,14 @@ pub(crate) fn run<S: Spawner>(
     drain: Duration,
     state: &ServerState,
 ) -> io::Result<Totals> {
-    let mut acceptor = Acceptor { listeners, in_hand: None, pause: Pause::default(), totals: Totals::default(), state };
+    let mut acceptor = Acceptor {
+        listeners,
+        turns: Turns::default(),
+        in_hand: None,
+        pause: Pause::default(),
+        totals: Totals::default(),
+        state,
+    };
     let mut shutdown = Shutdown::new(drain);
     loop {
         let until = shutdown.until().or(acceptor.pause.until().filter(|_| shutdown.is_running()));
@@ -108,6 +115,7 @@ pub(crate) fn run<S: Spawner>(
 
 struct Acceptor<'a> {
     listeners: Vec<OwnedFd>,
+    turns: Turns,
     in_hand: Option<(OwnedFd, SocketAddr)>,
     pause: Pause,
     totals: Totals,
@@ -119,21 +127,20 @@ impl Acceptor<'_> {
         if let Some((socket, peer)) = self.in_hand.take_if(|_| !self.pause.is_on()) {
             self.hand_over(spawner, socket, peer);
         }
-        for listener in 0..self.listeners.len() {
-            for _ in 0..ACCEPT_BATCH {
-                if self.pause.is_on() {
-                    return;
-                }
-                let listener = &self.listeners[listener];
-                match accept_within_limit(self.state, || net::accept(listener, net::Mode::Blocking)) {
-                    Accepted::Connection(socket, peer) => self.hand_over(spawner, socket, peer),
-                    Accepted::Nothing => break,
-                    Accepted::PastLimit => self.pause(),
-                    Accepted::Failed(error) => {
-                        self.totals.count_io_error(&error);
-                        if Failure::of(&error).pauses() {
-                            self.pause();
-                        }
+        for _ in 0..ACCEPT_BATCH {
+            if self.pause.is_on() {
+                return;
+            }
+            let Acceptor { listeners, turns, state, .. } = self;
+            let accept = |listener: usize| net::accept(&listeners[listener], net::Mode::Blocking);
+            match accept_within_limit(state, || turns.accept(listeners.len(), accept)) {
+                Accepted::Connection(socket, peer) => self.hand_over(spawner, socket, peer),
+                Accepted::Nothing => return,
+                Accepted::PastLimit => self.pause(),
+                Accepted::Failed(error) => {
+                    self.totals.count_io_error(&error);
+                    if Failure::of(&error).pauses() {
+                        self.pause();
                     }
                 }
             }

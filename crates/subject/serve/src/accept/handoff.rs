@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll_reactor::accept::Failure;
+use plimsoll_reactor::accept::{Failure, Turns};
 use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
@@ -22,6 +22,7 @@ const BATCH: usize = 64;
 /// See the head of this file.
 pub(crate) struct Handoff {
     listeners: Vec<OwnedFd>,
+    turns: Turns,
     dispatcher: Dispatcher<SocketAddr>,
     totals: Totals,
 }
@@ -31,7 +32,7 @@ impl Handoff {
     pub(crate) fn new(listeners: Vec<OwnedFd>, workers: usize) -> io::Result<(Handoff, Vec<Vec<OwnedFd>>)> {
         let (dispatcher, ends) = Dispatcher::new(workers)?;
         let ends = ends.into_iter().map(|end| vec![end]).collect();
-        Ok((Handoff { listeners, dispatcher, totals: Totals::default() }, ends))
+        Ok((Handoff { listeners, turns: Turns::default(), dispatcher, totals: Totals::default() }, ends))
     }
 
     pub(crate) fn queues(&self) -> Arc<[HandoffQueue<SocketAddr>]> {
@@ -51,27 +52,26 @@ impl Handoff {
     /// Hands on as much as there is, and as workers take.
     pub(crate) fn accept(&mut self, state: &ServerState) {
         let now = Instant::now();
-        for listener in 0..self.listeners.len() {
-            for _ in 0..BATCH {
-                match self.dispatcher.is_free(now) {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(error) => self.lost(&error, state),
-                }
-                let listener = &self.listeners[listener];
-                match accept_within_limit(state, || net::accept(listener, net::Mode::Nonblocking)) {
-                    Accepted::Connection(socket, peer) => {
-                        if let Err(error) = self.dispatcher.dispatch(socket, peer) {
-                            self.lost(&error, state);
-                        }
+        for _ in 0..BATCH {
+            match self.dispatcher.is_free(now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.lost(&error, state),
+            }
+            let Handoff { listeners, turns, .. } = self;
+            let accept = |listener: usize| net::accept(&listeners[listener], net::Mode::Nonblocking);
+            match accept_within_limit(state, || turns.accept(listeners.len(), accept)) {
+                Accepted::Connection(socket, peer) => {
+                    if let Err(error) = self.dispatcher.dispatch(socket, peer) {
+                        self.lost(&error, state);
                     }
-                    Accepted::Nothing => break,
-                    Accepted::PastLimit => return self.dispatcher.pause(now),
-                    Accepted::Failed(error) => {
-                        self.totals.count_io_error(&error);
-                        if Failure::of(&error).pauses() {
-                            return self.dispatcher.pause(now);
-                        }
+                }
+                Accepted::Nothing => return,
+                Accepted::PastLimit => return self.dispatcher.pause(now),
+                Accepted::Failed(error) => {
+                    self.totals.count_io_error(&error);
+                    if Failure::of(&error).pauses() {
+                        return self.dispatcher.pause(now);
                     }
                 }
             }

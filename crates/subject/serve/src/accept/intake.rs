@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::accept::{Failure, Pause};
+use plimsoll_reactor::accept::{Failure, Pause, Turns};
 use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 
 use super::{Accepted, ConnectionSource, accept_within_limit};
@@ -32,13 +32,14 @@ pub(crate) struct Intake<'a> {
     source: ConnectionSource<'a>,
     state: &'a ServerState,
     pause: Pause,
+    turns: Turns,
     /// The table was reported as full.
     full: bool,
 }
 
 impl<'a> Intake<'a> {
     pub(crate) fn new(handle: &'a LoopHandle, source: ConnectionSource<'a>, state: &'a ServerState) -> Intake<'a> {
-        Intake { handle, source, state, pause: Pause::default(), full: false }
+        Intake { handle, source, state, pause: Pause::default(), turns: Turns::default(), full: false }
     }
 
     pub(crate) fn source(&self) -> ConnectionSource<'a> {
@@ -50,12 +51,17 @@ impl<'a> Intake<'a> {
         self.handle.phase() == Phase::Run && self.handle.holds_accept_token() && !self.pause.is_on()
     }
 
-    /// Takes the next connection at a listener, with its place under the limit.
+    /// Takes the next connection at a listener, with its place under the limit. Where there is a
+    /// limit, the listeners take turns: a place that is free is not that of the listener at hand.
     pub(crate) fn take(&mut self, listener: usize, totals: &mut Totals) -> Taken {
         let source = self.source;
         let accepted = match source.is_handed() {
             // The acceptor has taken the place.
             true => Accepted::of(source.take(listener)),
+            false if self.state.is_limited() => {
+                let (turns, count) = (&mut self.turns, source.descriptors().len());
+                accept_within_limit(self.state, || turns.accept(count, |listener| source.take(listener)))
+            }
             false => accept_within_limit(self.state, || source.take(listener)),
         };
         match accepted {
