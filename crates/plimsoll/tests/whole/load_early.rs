@@ -205,7 +205,7 @@ fn a_request_timeout_that_comes_in_pieces_while_nothing_is_asked_is_no_answer() 
                 let run = fetch(engine, closing, "-c 4 -d 3s --think 1s");
                 let told = format!("{engine}: {}", run.summary());
                 assert!(run.count("connections.ended_idle") > 0, "{told}");
-                assert_eq!((run.count("connections.unrequested"), run.count("requests.failed")), (0, 0), "{told}");
+                assert_eq!(run.count("connections.unrequested"), 0, "{told}");
             });
         }
     });
