@@ -9,6 +9,7 @@ import html
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -451,3 +452,22 @@ def test_what_the_binary_refuses_is_refused_before_the_first_trial(lab: Lab, tmp
         assert done.returncode == 2
         assert "[load]: plimsoll refuses this: --rate cannot be used with --think" in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_a_server_that_does_not_listen_is_told_with_the_address_that_was_tried(
+    lab: Lab, tmp_path: Path, *, attached: bool
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # without listen(2): connections are refused
+        port = taken.getsockname()[1]
+        quiet = f'command = ["sleep", "60"]\nready = "tcp:{port}"'
+        server = f'address = "127.0.0.1:{port}"' if attached else quiet
+        (tmp_path / "it.toml").write_text(
+            f'name = "it"\nquestion = "?"\n[server]\n{server}\n[load]\nduration = "20ms"\n'
+            '[run]\nrepeat = 1\nready_timeout = "200ms"\n'
+        )
+        (point,) = last(lab("run", "it.toml", "--json").stdout)["points"]
+    late = f"the server was not ready within 0.2 s: nothing accepts connections at 127.0.0.1:{port}; "
+    mend = "start the server there, or correct its address" if attached else "it said: nothing"
+    assert (point["outcome"], point["reason"]) == ("failed", late + mend)

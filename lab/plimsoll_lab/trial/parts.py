@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plimsoll_lab.hosts.external_server import external_server
+from plimsoll_lab.hosts.external_server import ExternalServer, external_server
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import StartError
 from plimsoll_lab.store.program_output import Ready, read_output
@@ -145,8 +145,13 @@ def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: flo
         if code is not None:
             raise TrialFailure(f"{who} ended before it was ready: {ending(code, process.stderr_tail())}")
         host.wait([process], left_s if probe is None else min(left_s, CONNECT_EVERY_S))
+    late = f"{who} was not ready within {timeout_s:g} s"
+    if probe is not None:
+        late += f": nothing accepts connections at {probe}"
+    if isinstance(process, ExternalServer):
+        raise TrialFailure(f"{late}; start the server there, or correct its address")
     said = process.stderr_tail() or "nothing"
-    raise TrialFailure(f"{who} was not ready within {timeout_s:g} s; it said: {said.splitlines()[-1]}")
+    raise TrialFailure(f"{late}; it said: {said.splitlines()[-1]}")
 
 
 def _reachable(address: str, host: Host) -> str:
