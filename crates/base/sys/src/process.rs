@@ -3,7 +3,7 @@
 use std::io;
 use std::num::NonZeroI32;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -90,20 +90,29 @@ pub fn run_first() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) == 0 }
 }
 
-/// The socket that SIGTERM and SIGINT end the reading half of.
-static ENDS_ON_TERMINATION: AtomicI32 = AtomicI32::new(-1);
+/// The socket that signals end.
+static ENDS_ON_SIGNAL: AtomicI32 = AtomicI32::new(-1);
+/// Whether both its halves have been ended.
+static CUT: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGTERM and SIGINT, even those that arrived while they were blocked, end the reading
-/// half of `socket` in place of ending this process: a read that waits returns what has arrived and
-/// then the end of the stream, so that the process finishes its work and ends by itself.
-pub fn end_reading_on_termination(socket: BorrowedFd<'_>) -> io::Result<()> {
-    extern "C" fn shut_down(_signal: libc::c_int) {
+/// From now on signals, even those that arrived while they were blocked, end `socket` in place of
+/// this process. SIGTERM and SIGINT end its reading half: a read that waits returns what has
+/// arrived and then the end of the stream, so that the process finishes its work and ends by
+/// itself. SIGUSR1, which [`End::Cut`] sends, ends both halves: a write that waits fails too.
+pub fn end_socket_on_signals(socket: BorrowedFd<'_>) -> io::Result<()> {
+    extern "C" fn shut_down(signal: libc::c_int) {
+        let half = if signal == libc::SIGUSR1 {
+            CUT.store(true, Ordering::Relaxed);
+            libc::SHUT_RDWR
+        } else {
+            libc::SHUT_RD
+        };
         // SAFETY: shutdown(2) is async-signal-safe (signal-safety(7)); a closed descriptor only
         // makes it fail.
-        unsafe { libc::shutdown(ENDS_ON_TERMINATION.load(Ordering::Relaxed), libc::SHUT_RD) };
+        unsafe { libc::shutdown(ENDS_ON_SIGNAL.load(Ordering::Relaxed), half) };
     }
-    ENDS_ON_TERMINATION.store(socket.as_raw_fd(), Ordering::Relaxed);
-    for number in [libc::SIGTERM, libc::SIGINT] {
+    ENDS_ON_SIGNAL.store(socket.as_raw_fd(), Ordering::Relaxed);
+    for number in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
         // SAFETY: the action is zeroed, then given a handler of the right type that makes
         // async-signal-safe calls only. SA_RESTART: the read goes on, and finds the end of the
         // stream.
@@ -152,10 +161,32 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// Asks a child to end (SIGTERM), or ends it at once (SIGKILL).
-pub fn end(child: Child, at_once: bool) {
+/// Whether [`End::Cut`] has ended this process's socket.
+pub fn was_cut() -> bool {
+    CUT.load(Ordering::Relaxed)
+}
+
+/// How a child is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It finishes its work (SIGTERM).
+    Finish,
+    /// It leaves its work as it stands, and says what it did (SIGUSR1; see
+    /// [`end_socket_on_signals`]).
+    Cut,
+    /// The kernel ends it (SIGKILL).
+    Kill,
+}
+
+/// Ends a child.
+pub fn end(child: Child, how: End) {
     let pid = Pid::from_raw(child.0.get()).expect("a child's number is not 0");
-    let _ = rustix::process::kill_process(pid, if at_once { Signal::KILL } else { Signal::TERM });
+    let signal = match how {
+        End::Finish => Signal::TERM,
+        End::Cut => Signal::USR1,
+        End::Kill => Signal::KILL,
+    };
+    let _ = rustix::process::kill_process(pid, signal);
 }
 
 /// Makes the kernel end the calling process as soon as the thread that forked it ends (prctl(2),

@@ -16,7 +16,7 @@ use plimsoll_measure::arrivals::Rate;
 use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::{Summary, Warning};
 use plimsoll_sys::poll::{self, Place};
-use plimsoll_sys::process::{self, Child};
+use plimsoll_sys::process::{self, Child, End};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 
@@ -56,7 +56,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
         match begin(&own, &mut protocol) {
             Ok(member) => members.push(member),
             Err(error) => {
-                members.iter().for_each(|member| process::end(member.child, true));
+                members.iter().for_each(|member| process::end(member.child, End::Kill));
                 return Err(anyhow!(Environment(format!(
                     "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine \
                      epoll",
@@ -173,7 +173,8 @@ fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer
         }
         if let Some(signal) = signals.next() {
             // A terminal tells the children itself; `kill` tells only us.
-            members.iter().for_each(|member| process::end(member.child, interrupted.is_some()));
+            let how = if interrupted.is_some() { End::Kill } else { End::Finish };
+            members.iter().for_each(|member| process::end(member.child, how));
             interrupted = interrupted.or(Some(signal));
         }
         let ready = places.into_iter().map(|place| place.readable());

@@ -16,11 +16,11 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_sys::file::Root;
 use plimsoll_sys::poll::{self, Place};
-use plimsoll_sys::process::{self, Child, Ended};
+use plimsoll_sys::process::{self, Child, End, Ended};
 use plimsoll_sys::readiness::Interest;
 
 use crate::acceptor::{SpawnError, Spawner};
@@ -39,6 +39,11 @@ pub(crate) struct Fork<P> {
     children: HashMap<Child, Option<SocketAddr>>,
     totals: Totals,
 }
+
+/// How long the children that are cut off have to tell what they did.
+const REPORT_WITHIN: Duration = Duration::from_millis(500);
+/// How often those that have ended are reaped meanwhile.
+const REAP_EVERY: Duration = Duration::from_millis(2);
 
 impl<P: Service> Fork<P> {
     pub(crate) fn new(prototype: P, state: Arc<ServerState>) -> io::Result<Fork<P>> {
@@ -114,13 +119,25 @@ impl<P: Service> Spawner for Fork<P> {
 
     fn drain(&mut self) {
         for child in self.children.keys() {
-            process::end(*child, false);
+            process::end(*child, End::Finish);
         }
     }
 
+    /// A child that is killed could not tell what it did, so each is cut off first. One that
+    /// computes does not notice.
     fn stop(&mut self) {
         for child in self.children.keys() {
-            process::end(*child, true);
+            process::end(*child, End::Cut);
+        }
+        let until = Instant::now() + REPORT_WITHIN;
+        while !self.children.is_empty() && Instant::now() < until {
+            std::thread::sleep(REAP_EVERY);
+            if self.collect().is_err() {
+                break;
+            }
+        }
+        for child in self.children.keys() {
+            process::end(*child, End::Kill);
         }
     }
 
@@ -133,9 +150,10 @@ impl<P: Service> Spawner for Fork<P> {
 fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut report_to: &PipeWriter) -> i32 {
     let workspace = Workspace::new(root, service.is_timed());
     let mut exchange = Exchange::default();
-    let outcome = process::end_reading_on_termination(socket.as_fd())
+    let outcome = process::end_socket_on_signals(socket.as_fd())
         .and_then(|()| blocking::serve(socket, service, workspace, &mut exchange));
-    let error = outcome.err().map_or(0, |error| encode(&error));
+    // What a socket says that we have ended ourselves is no fault of the connection's.
+    let error = outcome.err().filter(|_| !process::was_cut()).map_or(0, |error| encode(&error));
     let report = Report { child: std::process::id() as i32, error, exchange };
     match report_to.write_all(&report.encode()) {
         Ok(()) => 0,

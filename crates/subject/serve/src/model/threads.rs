@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -35,6 +36,8 @@ struct Shared {
     /// Each open connection's socket, so that the acceptor can end what a thread waits for.
     open: Mutex<Slab<Arc<OwnedFd>>>,
     totals: Mutex<Totals>,
+    /// Whether all were ended at once: what their sockets say then is no fault of theirs.
+    stopped: AtomicBool,
     /// Raised when a connection has ended.
     ended: Event,
 }
@@ -46,7 +49,13 @@ pub(crate) struct Threads<P> {
 
 impl<P: Service> Threads<P> {
     pub(crate) fn new(prototype: P, state: Arc<ServerState>) -> io::Result<Threads<P>> {
-        let shared = Shared { state, open: Mutex::default(), totals: Mutex::default(), ended: Event::new()? };
+        let shared = Shared {
+            state,
+            open: Mutex::default(),
+            totals: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            ended: Event::new()?,
+        };
         Ok(Threads { prototype, shared: Arc::new(shared) })
     }
 }
@@ -91,6 +100,7 @@ impl<P: Service> Spawner for Threads<P> {
     }
 
     fn stop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
         self.shared.shut_down(net::Half::Both);
     }
 
@@ -117,6 +127,7 @@ impl Shared {
             let mut totals = lock(&self.totals);
             match outcome {
                 Ok(Ok(())) => {}
+                Ok(Err(_)) if self.stopped.load(Ordering::Relaxed) => {}
                 Ok(Err(error)) => totals.count_io_error(&error),
                 Err(_) => totals.count_error("panic"),
             }
