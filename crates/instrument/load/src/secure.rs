@@ -62,6 +62,38 @@ impl<P: Protocol> Secure<P> {
         Ok(Secure { inner, config, names, full, resumed, complaints: Complaints::default() })
     }
 
+    /// Takes bytes of the handshake. Plaintext behind its end stays in the connection: an answer may
+    /// come before its request.
+    fn shake_hands<S>(&self, session: &mut Session<S>, mut bytes: &[u8]) -> Reply {
+        let Some(connection) = &mut session.connection else { return Reply::Failed(Cause::Mismatch) };
+        let (mut plaintext, mut ended) = (0, false);
+        while !bytes.is_empty() {
+            if !matches!(connection.read_tls(&mut bytes), Ok(1..)) {
+                // More plaintext than the connection keeps unread, before anything was asked for.
+                return Reply::Failed(Cause::Mismatch);
+            }
+            match connection.process_new_packets() {
+                Ok(state) => (plaintext, ended) = (state.plaintext_bytes_to_read(), state.peer_has_closed()),
+                Err(error) => {
+                    session.collect();
+                    self.complaints.add(&error);
+                    return Reply::Failed(Cause::Mismatch);
+                }
+            }
+        }
+        let (shaking, kind) = (connection.is_handshaking(), connection.handshake_kind());
+        session.holds_input = plaintext > 0 || ended;
+        session.collect();
+        match (shaking, ended) {
+            (false, _) => {
+                self.count_handshake(kind);
+                Reply::Whole { payload: 0, keep: true, status: 0 }
+            }
+            (true, true) => Reply::Failed(Cause::Closed),
+            (true, false) => Reply::Partial,
+        }
+    }
+
     fn count_handshake(&self, kind: Option<HandshakeKind>) {
         let counter = if kind == Some(HandshakeKind::Resumed) { &self.resumed } else { &self.full };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -94,13 +126,16 @@ impl Security {
 /// A connection's TLS, and what it has to send.
 pub struct Session<S> {
     connection: Option<Box<ClientConnection>>,
+    /// Plaintext, or the end of it, came together with the handshake's end, and the connection still
+    /// has it.
+    holds_input: bool,
     out: Vec<u8>,
     inner: S,
 }
 
 impl<S: Default> Default for Session<S> {
     fn default() -> Session<S> {
-        Session { connection: None, out: Vec::new(), inner: S::default() }
+        Session { connection: None, holds_input: false, out: Vec::new(), inner: S::default() }
     }
 }
 
@@ -166,35 +201,37 @@ impl<P: Protocol> Protocol for Secure<P> {
 
     fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply {
         let mut reply = Reply::Partial;
-        let Session { connection: Some(connection), inner, .. } = session else {
+        let Session { connection: Some(connection), inner, holds_input, .. } = session else {
             return Reply::Failed(Cause::Mismatch);
         };
+        if exchange.handshake {
+            return self.shake_hands(session, bytes);
+        }
+        *holds_input = false;
         let outcome = decrypt(connection, bytes, |plain| {
             reply = match reply {
                 Reply::Partial => self.inner.input(inner, &mut exchange.inner, plain),
                 _ => Reply::Failed(Cause::Mismatch),
             };
         });
-        let (shaking, kind) = (connection.is_handshaking(), connection.handshake_kind());
         session.collect();
         match outcome {
             Err(error) => {
                 self.complaints.add(&error);
                 Reply::Failed(Cause::Mismatch)
             }
-            Ok(_) if exchange.handshake && !shaking => {
-                self.count_handshake(kind);
-                Reply::Whole { payload: 0, keep: true, status: 0 }
-            }
-            Ok(Stream::Ended) if !exchange.handshake => match reply {
+            Ok(Stream::Ended) => match reply {
                 // The peer has said that its data is complete, so this may be the end of a body.
                 Reply::Partial => self.inner.end(&mut session.inner, &mut exchange.inner),
                 Reply::Whole { payload, status, .. } => Reply::Whole { payload, status, keep: false },
                 failed => failed,
             },
-            Ok(Stream::Ended) => Reply::Failed(Cause::Closed),
             Ok(Stream::Open) => reply,
         }
+    }
+
+    fn holds_input(&self, session: &Self::Session) -> bool {
+        session.holds_input
     }
 
     fn end(&self, _session: &mut Self::Session, _exchange: &mut Self::Exchange) -> Reply {
@@ -204,9 +241,10 @@ impl<P: Protocol> Protocol for Secure<P> {
     }
 
     fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
-        let Session { connection: Some(connection), inner, .. } = session else {
+        let Session { connection: Some(connection), inner, holds_input, .. } = session else {
             return Reply::Failed(Cause::Mismatch);
         };
+        *holds_input = false;
         // Session tickets come at any time (RFC 8446, section 4.6.1), and are no plaintext.
         let mut reply = Reply::Partial;
         let outcome = decrypt(connection, bytes, |plain| {
@@ -245,11 +283,7 @@ fn decrypt(
 ) -> Result<Stream, rustls::Error> {
     let mut buffer = [0; RECORD_BYTES];
     let mut stream = Stream::Open;
-    while !bytes.is_empty() {
-        if !matches!(connection.read_tls(&mut bytes), Ok(1..)) {
-            break;
-        }
-        connection.process_new_packets()?;
+    loop {
         loop {
             match connection.reader().read(&mut buffer) {
                 Ok(0) => {
@@ -261,8 +295,11 @@ fn decrypt(
                 Err(_) => return Ok(Stream::Ended),
             }
         }
+        if bytes.is_empty() || !matches!(connection.read_tls(&mut bytes), Ok(1..)) {
+            return Ok(stream);
+        }
+        connection.process_new_packets()?;
     }
-    Ok(stream)
 }
 
 /// Believes any certificate, and still checks that the server holds its key.

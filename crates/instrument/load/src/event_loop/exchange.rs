@@ -76,11 +76,15 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         for _ in 0..READ_BUDGET {
             let Some(connection) = self.slab.get_mut(key) else { return Received::Part };
             let Some(socket) = &connection.socket else { return Received::Part };
-            let Arrival { bytes, more, at } = match self.sockets.read(socket) {
-                Ok(Arrival { bytes: [], .. }) => return self.end(key),
-                Ok(arrival) => arrival,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Received::Part,
-                Err(_) => return Received::Lost(Cause::Read),
+            let Arrival { bytes, more, at } = if self.shared.protocol.holds_input(&connection.session) {
+                Arrival { bytes: &[], more: true, at: None }
+            } else {
+                match self.sockets.read(socket) {
+                    Ok(Arrival { bytes: [], .. }) => return self.end(key),
+                    Ok(arrival) => arrival,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Received::Part,
+                    Err(_) => return Received::Lost(Cause::Read),
+                }
             };
             self.ledger.read(bytes.len());
             let protocol = &self.shared.protocol;
@@ -91,6 +95,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 _ => protocol.idle(&mut connection.session, bytes),
             };
             let greeting = connection.state == State::Greeting;
+            let held = protocol.holds_input(&connection.session);
             if greeting {
                 // The answer may ask for one.
                 if let Err(cause) = self.write(key) {
@@ -99,7 +104,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             match reply {
                 Reply::Partial => {}
-                Reply::Whole { .. } if greeting => return Received::Greeted { more: more || ended },
+                Reply::Whole { .. } if greeting => return Received::Greeted { more: more || ended || held },
                 Reply::Whole { payload, keep, status } => {
                     return Received::Answered { answer: Answer { payload, status }, keep, ended, more, at };
                 }

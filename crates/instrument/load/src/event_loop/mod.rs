@@ -304,6 +304,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             // No other edge tells of bytes, or of the end of the stream, that came before the
             // connect was looked at. They are read once the first request is begun, if one is due.
             if event.readable {
+                self.begin_at_once(key);
                 self.unread.push((key, event.ended));
             }
             return;

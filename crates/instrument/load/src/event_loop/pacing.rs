@@ -26,6 +26,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                     if !more {
                         return;
                     }
+                    self.begin_at_once(key);
                 }
                 Received::Answered { answer, keep, ended, more, at } => {
                     self.complete(key, answer, keep, ended, at);
@@ -132,6 +133,15 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let intended = if self.shared.config.pace.has_schedule() { connection.intended } else { now };
         // The window may have opened while it was due.
         if self.may_go_on(key) { self.begin(key, intended, 0, now) } else { self.retire(key) }
+    }
+
+    /// Begins the request that has just become due on a connection, before others that are due:
+    /// bytes that are there already may be its answer.
+    pub(super) fn begin_at_once(&mut self, key: Key) {
+        if self.due.back() == Some(&key) {
+            self.due.pop_back();
+            self.begin_due(key);
+        }
     }
 
     /// Begins a request that was due at `intended`, on a connection that has been free since

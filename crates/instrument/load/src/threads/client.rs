@@ -148,10 +148,12 @@ impl<'a, P: Protocol> Client<'a, P> {
             }
             let mut places = [Place::new(socket.as_raw_fd(), if sending { Interest::BOTH } else { Interest::READ })];
             let now = self.now();
-            let _ = poll::wait(&mut places, Some(Duration::from_nanos(deadline.saturating_sub(now)).min(GLANCE)));
+            let held = self.shared.protocol.holds_input(&self.session);
+            let longest = if held { Duration::ZERO } else { GLANCE };
+            let _ = poll::wait(&mut places, Some(Duration::from_nanos(deadline.saturating_sub(now)).min(longest)));
             let now = self.now();
             self.cross_boundaries(now);
-            if places[0].readable() {
+            if places[0].readable() || held {
                 self.reported = now;
                 match self.receive(&mut exchange) {
                     Some(Reply::Whole { payload, keep, status }) => {
@@ -189,6 +191,9 @@ impl<'a, P: Protocol> Client<'a, P> {
     /// Reads once; `None` where nothing was there.
     fn receive(&mut self, exchange: &mut P::Exchange) -> Option<Reply> {
         let socket = self.socket.as_ref()?;
+        if self.shared.protocol.holds_input(&self.session) {
+            return Some(self.shared.protocol.input(&mut self.session, exchange, &[]));
+        }
         match net::read(socket, &mut self.buffer) {
             Ok(0) => Some(match self.shared.protocol.end(&mut self.session, exchange) {
                 Reply::Partial => Reply::Failed(Cause::Closed),
@@ -207,6 +212,9 @@ impl<'a, P: Protocol> Client<'a, P> {
     /// Reads once while no request is under way; `None` where nothing was there.
     pub(super) fn receive_idle(&mut self) -> Option<Reply> {
         let socket = self.socket.as_ref()?;
+        if self.shared.protocol.holds_input(&self.session) {
+            return Some(self.shared.protocol.idle(&mut self.session, &[]));
+        }
         match net::read(socket, &mut self.buffer) {
             Ok(0) => Some(Reply::Failed(Cause::Closed)),
             Ok(count) => {
