@@ -55,9 +55,13 @@ fn open_to_write(path: &Path, how: OFlags) -> io::Result<std::fs::File> {
     Ok(descriptor.into())
 }
 
-/// Whether an error means that nobody reads a FIFO that was to be opened (ENXIO).
-pub fn is_without_reader(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENXIO)
+/// What to do about an error of [`append`] or [`create`].
+pub fn write_remedy(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(libc::ENXIO) {
+        "nobody reads this FIFO: start its reader first"
+    } else {
+        "name a file in a folder that you can write to"
+    }
 }
 
 impl Root {

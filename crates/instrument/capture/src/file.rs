@@ -48,9 +48,10 @@ const NANOSECONDS: u8 = 9;
 pub struct Writer(PcapNgWriter<BufWriter<File>>);
 
 impl Writer {
-    /// Makes the file; what was in it is lost.
+    /// Makes the file; what was in it is lost. A FIFO that nobody reads is an error: signals wait
+    /// until the capture runs, so nothing could end a wait for its reader.
     pub fn create(path: &Path, interface: &str, snap: u32) -> Result<Writer, FileError> {
-        let file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let file = BufWriter::with_capacity(1 << 20, plimsoll_sys::file::create(path)?);
         // The order of bytes is fixed, as it shapes a time below.
         let mut writer = PcapNgWriter::with_endianness(file, Endianness::Little).map_err(writing)?;
         let options = vec![

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::file;
 use plimsoll_sys::packet::Ring;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::Signals;
@@ -38,6 +39,14 @@ pub enum CaptureError {
         interface: String,
         /// What is wrong, and how to fix it.
         why: String,
+    },
+    /// The file cannot be made.
+    #[error("cannot write `{}`: {source}; {}", path.display(), file::write_remedy(.source))]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// The packets cannot be written.
     #[error("cannot write `{}`: {error}", path.display())]
@@ -98,7 +107,7 @@ impl Capture {
     /// Begins.
     pub fn open(config: Config) -> Result<Capture, CaptureError> {
         let writer = config.write.as_ref().map(|path| Writer::create(path, &config.interface, config.snap));
-        let writer = writer.transpose().map_err(|error| file_error(&config, error))?;
+        let writer = writer.transpose().map_err(|error| create_error(&config, error))?;
         let ring = Ring::open(&config.interface, config.snap).map_err(|error| CaptureError::Interface {
             interface: config.interface.clone(),
             why: interface_error(&error),
@@ -195,6 +204,13 @@ impl PacketSink {
 
 fn file_error(config: &Config, error: FileError) -> CaptureError {
     CaptureError::File { path: config.write.clone().unwrap_or_default(), error }
+}
+
+fn create_error(config: &Config, error: FileError) -> CaptureError {
+    match error {
+        FileError::Io(source) => CaptureError::Create { path: config.write.clone().unwrap_or_default(), source },
+        error => file_error(config, error),
+    }
 }
 
 fn interface_error(error: &io::Error) -> String {

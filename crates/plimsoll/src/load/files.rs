@@ -13,6 +13,7 @@ use plimsoll_load::record::{Phase, Records, Row, Second};
 use plimsoll_measure::summary::Summary;
 use plimsoll_measure::tally::Errors;
 use plimsoll_measure::times::{Times, TimesSummary};
+use plimsoll_sys::file;
 use plimsoll_sys::signal::{self, Signal};
 use serde::Serialize;
 
@@ -101,8 +102,8 @@ impl Files {
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {
-    File::create(path).map_err(|error| {
-        anyhow!(Usage(format!("cannot write {}: {error}; name a file in a folder that is yours", path.display())))
+    file::create(path).map_err(|error| {
+        anyhow!(Usage(format!("cannot write {}: {error}; {}", path.display(), file::write_remedy(&error))))
     })
 }
 

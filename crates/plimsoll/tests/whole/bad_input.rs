@@ -85,12 +85,16 @@ fn a_connection_log_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn a_connection_log_to_a_fifo_that_nobody_reads_is_refused() {
+fn a_record_to_a_fifo_that_nobody_reads_is_refused() {
     let folder = Folder::new();
     let fifo = text_of(&folder.path("log.fifo"));
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
     let words = [fifo.as_str(), "nobody reads this FIFO"];
     assert_refused(&["serve", "echo", "--listen", "127.0.0.1:0", "--connection-log", &fifo], 1, &words);
+    assert_refused(&["capture", "-i", "lo", "-w", &fifo], 1, &words);
+    for flag in ["--request-log", "--timeseries", "--hdr"] {
+        assert_refused(&["load", "echo", "127.0.0.1:7", flag, &fifo], 2, &words);
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn percentiles_are_written_for_plotters() {
 fn a_record_that_cannot_be_written_is_said_before_the_run_or_after_it() {
     let early = command("echo", &echo().to_string(), "-n 1 --request-log /no/such/folder/x").output().expect("it runs");
     assert_eq!(early.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&early.stderr).contains("name a file in a folder that is yours"));
+    assert!(String::from_utf8_lossy(&early.stderr).contains("name a file in a folder that you can write to"));
     for flag in ["--request-log", "--timeseries", "--hdr"] {
         let late = command("echo", &echo().to_string(), &format!("-n 1000 -c 2 {flag} /dev/full")).output();
         let run = outcome(&late.expect("it runs"));

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use plimsoll_reactor::listening;
+use plimsoll_sys::file;
 
 use crate::table::Listen;
 
@@ -22,7 +23,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A log could not be opened.
-    #[error("cannot open the log {}: {source}; {}", path.display(), log_remedy(source))]
+    #[error("cannot open the log {}: {source}; {}", path.display(), file::write_remedy(source))]
     Log {
         /// Its path.
         path: PathBuf,
@@ -40,12 +41,4 @@ pub enum Error {
     /// The forwarder could not be started, or could not go on.
     #[error("the forwarder stopped: {0}")]
     Run(#[from] io::Error),
-}
-
-fn log_remedy(error: &io::Error) -> &'static str {
-    if plimsoll_sys::file::is_without_reader(error) {
-        "nobody reads this FIFO: start its reader first"
-    } else {
-        "name a file in a folder that you can write to"
-    }
 }

@@ -55,7 +55,7 @@ pub enum Error {
     #[error(
         "cannot create the connection log {}: {source}; {}",
         path.display(),
-        log_remedy(.source)
+        file::write_remedy(.source)
     )]
     ConnectionLog {
         /// Its path.
@@ -66,12 +66,4 @@ pub enum Error {
     /// The server could not be started, or could not go on.
     #[error("the server stopped: {0}")]
     Run(#[from] io::Error),
-}
-
-fn log_remedy(error: &io::Error) -> &'static str {
-    if file::is_without_reader(error) {
-        "nobody reads this FIFO: start its reader first"
-    } else {
-        "name a file in a folder that you can write to"
-    }
 }
