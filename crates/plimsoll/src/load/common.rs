@@ -115,7 +115,7 @@ pub(super) struct Common {
     #[command(flatten)]
     pub(super) family: Family,
     /// With --each: after a failure a connection is opened again and starts its requests over.
-    #[arg(long, requires = "each", help_heading = "Connections")]
+    #[arg(long, help_heading = "Connections")]
     restart_sequence: bool,
     /// With --restart-sequence: connects of one connection before it is given up.
     #[arg(
@@ -215,11 +215,18 @@ impl Common {
                 "--connect-rate 0: no connection would ever be opened; leave it out, or give a rate such as 1k",
             );
         }
-        // Not left to clap: beside a flag that excludes --barrier it would not require it.
+        // Not left to clap: beside a flag that excludes --barrier it would not require it. The same
+        // goes for --each.
         if self.await_start && !self.barrier {
             return usage(
                 "--await-start is given to connections that are all up, and only --barrier waits for them; add \
                  --barrier, which excludes --reconnect, or leave --await-start out",
+            );
+        }
+        if self.restart_sequence && self.each.is_none() {
+            return usage(
+                "--restart-sequence starts the requests of --each over; give --each, or leave it out: in other runs a \
+                 lost connection is always opened again",
             );
         }
         let pace = self.pace()?;
