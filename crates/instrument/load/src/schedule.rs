@@ -163,7 +163,8 @@ const SPANS: usize = 1024;
 impl Waits {
     fn begin(&mut self, now: u64) {
         if self.waiting == 0 {
-            self.since = now;
+            // A loop takes its time before it has the lock, so the last span may end after that.
+            self.since = self.past.back().map_or(now, |(_, end)| now.max(*end));
         }
         self.waiting += 1;
     }
@@ -174,7 +175,7 @@ impl Waits {
             if self.past.len() == SPANS {
                 self.past.pop_front();
             }
-            self.past.push_back((self.since, now));
+            self.past.push_back((self.since, now.max(self.since)));
         }
     }
 
@@ -272,5 +273,17 @@ mod tests {
         assert_eq!(waits.overlap(15, 45), 10);
         assert_eq!(waits.overlap(0, 100), 30);
         assert_eq!(waits.overlap(20, 40), 0);
+    }
+
+    #[test]
+    fn no_back_off_is_longer_than_the_wait_it_is_a_part_of() {
+        let mut waits = Waits::default();
+        // The second comes from a loop that read its clock before the first span was over.
+        for (begin, end) in [(10, 20), (18, 30), (29, 25), (28, 40)] {
+            waits.begin(begin);
+            waits.end(end);
+        }
+        assert_eq!(waits.overlap(15, 35), 20);
+        assert_eq!(waits.overlap(0, 100), 30);
     }
 }
