@@ -121,6 +121,8 @@ impl Ledger {
 
     /// The window opens. So many of the requests under way are not counted ([`Request::counted`]).
     pub(crate) fn open(&mut self, at: u64, uncounted: u64) {
+        // A loop may come to it late: a second that was over before has no part in the window.
+        self.recorder.pass(at, self.phase);
         self.recorder.end_phase(self.phase);
         let mut warm_up = std::mem::take(&mut self.tally);
         warm_up.requests.in_flight = self.under_way;

@@ -193,6 +193,22 @@ fn a_second_is_split_where_a_phase_ends() {
 }
 
 #[test]
+fn a_second_that_was_over_before_the_window_opened_has_no_part_in_it() {
+    let (seconds, received) = channel();
+    let records = Records { seconds: Some(seconds), ..Records::default() };
+    let mut ledger = ledger(&Config { records, ..closed() });
+    carry(&mut ledger, 10, 20);
+    // One wake-up for the end of the second and for the window.
+    ledger.open(SECOND + 2, 0);
+    ledger.record(SECOND + 3);
+    carry(&mut ledger, SECOND + 4, SECOND + 5);
+    ledger.close(SECOND + 6, std::iter::empty());
+    ledger.finish();
+    let told: Vec<_> = received.iter().map(|second| (second.number, second.phase, second.completed)).collect();
+    assert_eq!(told, [(0, Phase::WarmUp, 1), (1, Phase::WarmUp, 0), (1, Phase::Window, 1), (1, Phase::Drain, 0)]);
+}
+
+#[test]
 fn each_second_has_the_errors_of_the_summary() {
     let (seconds, received) = channel();
     let records = Records { seconds: Some(seconds), ..Records::default() };
