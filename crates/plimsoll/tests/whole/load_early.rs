@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ fn the_end_of_a_connection_that_comes_with_the_end_of_its_handshake_is_seen() {
 }
 
 /// Reads a request's head, and perhaps a part of its body.
-fn read_head(stream: &mut TcpStream) {
+fn read_head(stream: &mut impl Read) {
     let mut read = Vec::new();
     let mut buffer = [0; 4096];
     while !read.windows(4).any(|four| four == b"\r\n\r\n") {
@@ -146,6 +147,32 @@ fn connections_that_cannot_be_opened_again_have_failed() {
         assert_eq!((of("completed"), of("failed")), (3, 3), "{told}");
         assert!(run.warnings().contains(&"connections_missing"), "{told}");
     }
+}
+
+#[test]
+fn connections_whose_handshake_does_not_end_cannot_be_opened_again() {
+    let config = Arc::new(tls(&[&TLS12]));
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            let (config, met) = (Arc::clone(&config), AtomicU64::new(0));
+            let falling_silent = serve(move |stream| {
+                if met.fetch_add(1, Ordering::SeqCst) >= 3 {
+                    let _ = (&stream).read_to_end(&mut Vec::new());
+                    return;
+                }
+                let session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+                let mut stream = rustls::StreamOwned::new(session, stream);
+                read_head(&mut stream);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+            });
+            scope.spawn(move || {
+                let load = format!("--engine {engine} -c 3 -d 3s --timeout 1s --insecure");
+                let load = command("http", &format!("https://{falling_silent}/"), &load).output();
+                let run = outcome(&load.expect("the binary runs"));
+                assert_eq!((run.code, run.count("connections.failed")), (Some(1), 3), "{engine}: {}", run.summary());
+            });
+        }
+    });
 }
 
 #[test]

@@ -99,7 +99,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 // Due, and the generator has not come to send it. Where requests are counted these
                 // are among the ones left.
                 State::Due if intended < end && !counted => self.ledger.not_sent_yet(intended, end),
-                State::Resting | State::Connecting if connection.history.could_not_be_kept() => self.ledger.given_up(),
+                State::Resting | State::Connecting | State::Greeting if connection.history.could_not_be_kept() => {
+                    self.ledger.given_up();
+                }
                 _ => {}
             }
             self.ledger.never_sent(left);

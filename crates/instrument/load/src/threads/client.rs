@@ -33,6 +33,8 @@ pub(super) struct Client<'a, P: Protocol> {
     buffer: Vec<u8>,
     pub(super) socket: Option<OwnedFd>,
     pub(super) session: P::Session,
+    /// Whether the protocol's greeting is under way on the socket.
+    pub(super) greeting: bool,
     pub(super) written: usize,
     pub(super) connects: usize,
     pub(super) history: History,
@@ -81,6 +83,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             buffer: vec![0; READ_BYTES],
             socket: None,
             session: P::Session::default(),
+            greeting: false,
             written: 0,
             connects: 0,
             history: History::default(),
@@ -289,7 +292,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             _ => {}
         }
         // It waits to be opened again, or is being opened.
-        if self.socket.is_none() && !self.gave_up && self.history.could_not_be_kept() {
+        let is_up = self.socket.is_some() && !self.greeting;
+        if !is_up && !self.gave_up && self.history.could_not_be_kept() {
             self.ledger.given_up();
         }
         self.ledger.never_sent(self.left);

@@ -93,7 +93,10 @@ impl<P: Protocol> Client<'_, P> {
         self.session = P::Session::default();
         let Some((session, exchange)) = self.shared.protocol.greet(target) else { return Ok(()) };
         self.session = session;
-        match self.converse(exchange, begun) {
+        self.greeting = true;
+        let end = self.converse(exchange, begun);
+        self.greeting = false;
+        match end {
             End::Whole { .. } => Ok(()),
             End::Lost(Cause::Timeout) => Err(io::Error::from_raw_os_error(ETIMEDOUT)),
             End::Lost(_) => Err(io::Error::from_raw_os_error(EPROTO)),
