@@ -6,14 +6,14 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_sys::net::reset_on_close;
 use rustls::version::TLS12;
 
 use crate::support::books::tls;
 use crate::support::network::Scratch;
-use crate::support::peer::{Run, command, outcome, serve};
+use crate::support::peer::{Run, command, load, outcome, serve};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
@@ -258,6 +258,36 @@ fn an_answer_that_comes_with_the_end_of_the_handshake_is_read() {
                 let run = outcome(&load);
                 let told = format!("{engine}: {}", run.summary());
                 assert_eq!((run.count("statuses.503"), run.count("requests.timed_out")), (32, 0), "{told}");
+            });
+        }
+    });
+}
+
+#[test]
+fn bytes_of_a_request_that_breaks_off_count_as_far_as_they_were_sent() {
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            let (received, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let books = (Arc::clone(&received), Arc::clone(&ended));
+            let slow = serve(move |mut stream| {
+                // Longer than the time-out, after which what the kernel has of the request comes yet.
+                thread::sleep(Duration::from_secs(1));
+                let mut buffer = vec![0; 1 << 20];
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    books.0.fetch_add(count as u64, Ordering::SeqCst);
+                }
+                books.1.fetch_add(1, Ordering::SeqCst);
+            });
+            scope.spawn(move || {
+                let run = load(slow, &format!("--engine {engine} -c 2 -n 2 -s 16MiB --timeout 200ms"));
+                let told = format!("{engine}: {}", run.summary());
+                assert_eq!(run.count("requests.timed_out"), 2, "{told}");
+                let connections = run.count("connections.established") + run.count("connections.reopened");
+                let deadline = Instant::now() + Duration::from_secs(60);
+                while ended.load(Ordering::SeqCst) < connections && Instant::now() < deadline {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                assert_eq!(run.count("bytes_sent"), received.load(Ordering::SeqCst), "{told}");
             });
         }
     });

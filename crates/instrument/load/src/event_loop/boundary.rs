@@ -114,6 +114,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// The loop's last act.
     pub(super) fn finish(mut self) -> Counted {
+        self.ledger.wrote(self.sockets.take_sent());
         if !self.is_closed() {
             let now = self.now();
             self.close_window(now);

@@ -29,6 +29,7 @@ pub(crate) struct Epoll {
     ready: Vec<Ready>,
     reported: usize,
     buffer: Box<[u8]>,
+    sent: usize,
     /// Whether the kernel notes when bytes arrive.
     stamped: bool,
 }
@@ -47,7 +48,7 @@ impl Sockets for Epoll {
         let instance = epoll::Epoll::new(EVENT_BATCH)?;
         instance.add(wake, WAKE, Interest::READ, Trigger::Level)?;
         let ready = Vec::with_capacity(EVENT_BATCH);
-        Ok(Epoll { instance, ready, reported: 0, buffer: vec![0; READ_BYTES].into_boxed_slice(), stamped })
+        Ok(Epoll { instance, ready, reported: 0, buffer: vec![0; READ_BYTES].into_boxed_slice(), sent: 0, stamped })
     }
 
     fn has_place(&self) -> bool {
@@ -71,7 +72,15 @@ impl Sockets for Epoll {
     }
 
     fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
-        net::write(socket, bytes)
+        net::write(socket, bytes).inspect(|count| self.sent += count)
+    }
+
+    fn take_sent(&mut self) -> usize {
+        std::mem::take(&mut self.sent)
+    }
+
+    fn has_sent_all(&self) -> bool {
+        true
     }
 
     fn read(&mut self, socket: &OwnedFd) -> io::Result<Arrival<'_>> {

@@ -59,7 +59,6 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             match self.sockets.write(socket, bytes) {
                 Ok(count) => {
                     connection.written += count;
-                    self.ledger.wrote(count);
                     if count < bytes.len() {
                         return Ok(());
                     }

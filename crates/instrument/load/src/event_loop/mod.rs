@@ -252,6 +252,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// Handles what one wait brought; whether that was as much as is taken at once.
     fn turn(&mut self, handle: &LoopHandle, fired: &mut Vec<u64>) -> bool {
+        self.ledger.wrote(self.sockets.take_sent());
         let now = self.now();
         self.cross_boundaries(now);
         self.ledger.record(now);
@@ -368,7 +369,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         // A window of a set length is measured to its end, also over connections that were given
         // up; where not one was ever up nothing more can happen.
         let may_end = self.shared.config.extent.is_count() || self.shared.control.peak() == 0;
-        self.slab.is_empty() && (self.is_closed() || self.opened == self.share && may_end)
+        let is_idle = self.slab.is_empty() && self.sockets.has_sent_all();
+        is_idle && (self.is_closed() || self.opened == self.share && may_end)
     }
 
     fn is_closed(&self) -> bool {

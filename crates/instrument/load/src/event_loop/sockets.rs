@@ -62,6 +62,12 @@ pub(crate) trait Sockets: Sized {
     /// nothing (`WouldBlock`), the socket is reported writable once there is more room.
     fn write(&mut self, socket: &Self::Socket, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Bytes sent since the last call. What was taken to be sent counts once the kernel has it.
+    fn take_sent(&mut self) -> usize;
+
+    /// Whether nothing is left of what was taken to be sent: it is sent, or will never be.
+    fn has_sent_all(&self) -> bool;
+
     /// What has arrived, or `WouldBlock`; more than that is reported.
     fn read(&mut self, socket: &Self::Socket) -> io::Result<Arrival<'_>>;
 

@@ -57,6 +57,9 @@ pub(crate) struct Uring {
     /// Places whose receive ended for want of a buffer.
     hungry: VecDeque<Slot>,
     spares: Vec<Vec<u8>>,
+    /// Bytes sent and not yet told; sends outstanding.
+    sent: usize,
+    sending: usize,
     /// The ring could not take a request: said with the next wait.
     broken: Option<io::Error>,
 }
@@ -170,7 +173,9 @@ impl Uring {
     }
 
     fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> Option<Ready> {
-        let line = self.line(slot);
+        // A send that breaks off tells how far it went.
+        self.sent += outcome.as_ref().map_or(0, |count| *count);
+        let line = &mut self.lines[slot.index()];
         line.sending = false;
         let Payload::Owned(mut bytes, from) = payload else { return None };
         match outcome {
@@ -183,6 +188,7 @@ impl Uring {
             Ok(_) => {}
             Err(error) => line.outcome = Some(error),
         }
+        self.sending -= 1;
         let failed = line.outcome.is_some();
         // The server may have answered before it ended the connection: the receive hands over what
         // has arrived, and tells of the failure at its end.
@@ -269,6 +275,8 @@ impl Sockets for Uring {
             drained: true,
             hungry: VecDeque::new(),
             spares: Vec::new(),
+            sent: 0,
+            sending: 0,
             broken: None,
         })
     }
@@ -323,11 +331,20 @@ impl Sockets for Uring {
         line.sending = true;
         let count = bytes.len().min(SEND_BYTES);
         line.blocked = count < bytes.len();
+        self.sending += 1;
         let mut lent = self.spares.pop().unwrap_or_default();
         lent.extend_from_slice(&bytes[..count]);
         let outcome = self.ring.send(*socket, Payload::Owned(lent, 0), SendMode::All);
         self.note(outcome);
         Ok(count)
+    }
+
+    fn take_sent(&mut self) -> usize {
+        std::mem::take(&mut self.sent)
+    }
+
+    fn has_sent_all(&self) -> bool {
+        self.sending == 0
     }
 
     fn read(&mut self, socket: &Slot) -> io::Result<Arrival<'_>> {
