@@ -64,7 +64,12 @@ impl Rate {
 
     /// The mean rate over the ramp.
     pub fn mean(&self) -> f64 {
-        (self.from + self.to) / 2.0
+        self.mean_of_first(1.0)
+    }
+
+    /// The mean rate over the first part (0 to 1) of the ramp.
+    pub fn mean_of_first(&self, part: f64) -> f64 {
+        self.from + (self.to - self.from) * part / 2.0
     }
 
     /// When `expected` requests are expected to have become due, in seconds: the inverse of the

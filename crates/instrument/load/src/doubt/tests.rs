@@ -228,6 +228,16 @@ fn pool_wait_is_the_servers_doing_and_leaves_the_result_valid() {
 }
 
 #[test]
+fn a_ramp_that_was_ended_early_is_held_against_the_rates_it_came_to() {
+    let rate = Rate { from: 0.0, to: 1000.0, ..Rate::constant(0.0) };
+    let config = config(Pace::Open { rate, spacing: Spacing::Fixed });
+    let mut outcome = Outcome { elapsed: WINDOW / 5, interrupted: Some(Signal::Interrupt), ..honest() };
+    outcome.window.sent = 200;
+    assert_eq!(summarise(&config, &outcome).intended_rate, Some(100.0));
+    assert_eq!(judge(&config, &outcome), (true, doubts(&["interrupted"])));
+}
+
+#[test]
 fn a_rate_that_was_not_offered_is_said() {
     let mut outcome = honest();
     outcome.window.sent = REQUESTS * 9 / 10;
