@@ -23,7 +23,7 @@ impl Think {
         match self {
             Think::None => 0,
             Think::Fixed(pause) => pause.as_nanos() as u64,
-            Think::Exponential(mean) => (mean.as_nanos() as f64 * exponential(random)) as u64,
+            Think::Exponential(mean) => ((mean.as_nanos() as f64 * exponential(random)) as u64).min(CENTURY_NS),
         }
     }
 
@@ -38,6 +38,9 @@ impl Think {
         }
     }
 }
+
+/// A pause is no longer than a duration can be written: added to an instant it must not overflow.
+const CENTURY_NS: u64 = 3_200_000_000_000_000_000;
 
 fn exponential(random: &mut impl Rng) -> f64 {
     Exp1.sample(random)
@@ -174,6 +177,14 @@ mod tests {
         let variance = pauses.iter().map(|pause| (pause - mean).powi(2)).sum::<f64>() / pauses.len() as f64;
         assert!((mean / 1e6 - 1.0).abs() < 0.02, "{mean}");
         assert!((variance.sqrt() / 1e6 - 1.0).abs() < 0.03, "{variance}");
+    }
+
+    #[test]
+    fn a_pause_of_any_mean_can_be_added_to_an_instant() {
+        let mut random = StdRng::seed_from_u64(3);
+        let think = Think::Exponential(Duration::from_nanos(CENTURY_NS));
+        let century_after = |pause: u64| pause.checked_add(CENTURY_NS);
+        assert!((0..10_000).all(|_| century_after(think.draw_ns(&mut random)).is_some()));
     }
 
     fn take(rate: Rate, spacing: Spacing, count: usize, seed: u64) -> Vec<f64> {
