@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_sys::net::reset_on_close;
-use rustls::version::TLS12;
+use rustls::version::{TLS12, TLS13};
 
 use crate::support::books::tls;
 use crate::support::network::Scratch;
@@ -288,6 +288,35 @@ fn bytes_of_a_request_that_breaks_off_count_as_far_as_they_were_sent() {
                     thread::sleep(Duration::from_millis(10));
                 }
                 assert_eq!(run.count("bytes_sent"), received.load(Ordering::SeqCst), "{told}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_handshake_ends_on_both_sides_though_no_request_follows() {
+    // In TLS 1.3 the client's part of the handshake is the last.
+    let config = Arc::new(tls(&[&TLS13]));
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            let (config, whole) = (Arc::clone(&config), Arc::new(AtomicU64::new(0)));
+            let books = Arc::clone(&whole);
+            let server = serve(move |stream| {
+                let mut session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+                let mut stream = &stream;
+                while session.is_handshaking() && session.complete_io(&mut stream).is_ok_and(|(read, _)| read > 0) {}
+                books.fetch_add(u64::from(!session.is_handshaking()), Ordering::SeqCst);
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+            scope.spawn(move || {
+                let load = format!("--engine {engine} -c 3 -d 1s --think 1h --insecure");
+                let load = command("http", &format!("https://{server}/"), &load).output().expect("the binary runs");
+                let told = format!("{engine}: {}", outcome(&load).summary());
+                let deadline = Instant::now() + Duration::from_secs(60);
+                while whole.load(Ordering::SeqCst) < 3 && Instant::now() < deadline {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                assert_eq!(whole.load(Ordering::SeqCst), 3, "{told}");
             });
         }
     });

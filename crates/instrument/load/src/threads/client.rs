@@ -160,6 +160,9 @@ impl<'a, P: Protocol> Client<'a, P> {
                 self.reported = now;
                 match self.receive(&mut exchange) {
                     Some(Reply::Whole { payload, keep, status }) => {
+                        if self.greeting {
+                            self.write_last(&exchange);
+                        }
                         let left = self.shared.protocol.output(&self.session, &exchange, self.written);
                         let keep = keep && left.is_empty();
                         return End::Whole { answer: Answer { payload, status }, keep, at: self.now() };
@@ -174,6 +177,17 @@ impl<'a, P: Protocol> Client<'a, P> {
             if now >= deadline {
                 return End::Lost(Cause::Timeout);
             }
+        }
+    }
+
+    /// Writes what the end of the greeting leaves to say, so that the server too sees its end. What
+    /// there is no room for goes with the first request.
+    fn write_last(&mut self, exchange: &P::Exchange) {
+        let bytes = self.shared.protocol.output(&self.session, exchange, self.written);
+        let Some(socket) = self.socket.as_ref().filter(|_| !bytes.is_empty()) else { return };
+        if let Ok(count) = net::write(socket, bytes) {
+            self.written += count;
+            self.ledger.wrote(count);
         }
     }
 
