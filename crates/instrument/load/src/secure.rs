@@ -62,8 +62,8 @@ impl<P: Protocol> Secure<P> {
         Ok(Secure { inner, config, names, full, resumed, complaints: Complaints::default() })
     }
 
-    /// Takes bytes of the handshake. Plaintext behind its end stays in the connection: an answer may
-    /// come before its request.
+    /// Takes bytes of the handshake. Plaintext behind its end stays in the connection: an answer
+    /// may come before its request.
     fn shake_hands<S>(&self, session: &mut Session<S>, mut bytes: &[u8]) -> Reply {
         let Some(connection) = &mut session.connection else { return Reply::Failed(Cause::Mismatch) };
         let (mut plaintext, mut ended) = (0, false);
@@ -126,8 +126,8 @@ impl Security {
 /// A connection's TLS, and what it has to send.
 pub struct Session<S> {
     connection: Option<Box<ClientConnection>>,
-    /// Plaintext, or the end of it, came together with the handshake's end, and the connection still
-    /// has it.
+    /// Plaintext, or the end of it, came together with the handshake's end, and the connection
+    /// still has it.
     holds_input: bool,
     out: Vec<u8>,
     inner: S,

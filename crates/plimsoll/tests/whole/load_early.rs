@@ -270,7 +270,7 @@ fn bytes_of_a_request_that_breaks_off_count_as_far_as_they_were_sent() {
             let (received, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
             let books = (Arc::clone(&received), Arc::clone(&ended));
             let slow = serve(move |mut stream| {
-                // Longer than the time-out, after which what the kernel has of the request comes yet.
+                // Longer than the time-out. What the kernel has of the request by then still comes.
                 thread::sleep(Duration::from_secs(1));
                 let mut buffer = vec![0; 1 << 20];
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
