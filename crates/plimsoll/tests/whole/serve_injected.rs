@@ -1,17 +1,21 @@
 //! Errors of the kernel that no test can bring about at will, injected by strace(1): each ends one
 //! connection at most, is counted, and leaves nothing behind.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 
 use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may_trace};
 
-for_every_model!(an_injected_error_ends_one_connection_at_most, an_injected_error_spoils_one_file_at_most);
+for_every_model!(
+    an_injected_error_ends_one_connection_at_most,
+    an_injected_error_spoils_one_file_at_most,
+    a_write_that_this_machine_refuses_is_no_clean_end_of_an_echo,
+);
 
 /// The second call of these in a thread or process fails so.
 fn injections(model: &str) -> Vec<(&'static str, &'static [&'static str])> {
     const ACCEPT: (&str, &[&str]) = ("accept4", &["ECONNABORTED", "EMFILE", "ENFILE", "ENOBUFS", "EPROTO", "EINTR"]);
     const BYTES: [(&str, &[&str]); 2] =
-        [("recvfrom", &["ECONNRESET", "ETIMEDOUT", "EINTR"]), ("sendto", &["EPIPE", "ENOBUFS", "EINTR"])];
+        [("recvfrom", &["ECONNRESET", "ETIMEDOUT", "ENOMEM", "EINTR"]), ("sendto", &["EPIPE", "ENOBUFS", "EINTR"])];
     let own: &[(&str, &[&str])] = match model {
         "threads" => &[("?clone,?clone3", &["EAGAIN"])],
         "fork" => &[("?clone,?clone3", &["EAGAIN"]), ("wait4", &["EINTR"])],
@@ -36,13 +40,35 @@ fn an_injected_error_ends_one_connection_at_most(model: &str) {
             let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
             let workers: &[&str] = if matches!(model, "threads" | "fork") { &[] } else { &["--workers", "1"] };
             let server = Server::under(&strace, "echo", model, workers);
-            let lost = (0..6).filter(|_| !is_echoed(&server)).count();
-            assert!(lost <= 1, "{call} {error}: {lost} connections were lost");
+            let outcomes: Vec<_> = (0..6).map(|_| echoes_once(&server).map_err(|error| error.kind())).collect();
+            let lost = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+            assert!(lost <= 1, "{call} {error}: {outcomes:?}");
+            assert!(!outcomes.contains(&Err(ErrorKind::UnexpectedEof)), "{call} {error}: a clean end of a part");
             let summary = server.stop();
             let counted = summary["errors"].as_object().expect("causes");
             assert!(lost == 0 || !counted.is_empty(), "{call} {error}: {summary}");
             assert!(!counted.contains_key("other"), "{call} {error}: {summary}");
         }
+    }
+}
+
+fn a_write_that_this_machine_refuses_is_no_clean_end_of_an_echo(model: &str) {
+    // A ring's sends are no calls. It fails where a file is sent, too.
+    if !may_trace() || model == "uring" {
+        return;
+    }
+    for error in ["ENOBUFS", "ENOMEM", "EIO"] {
+        let inject = format!("inject=sendto:error={error}:when=2");
+        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto", "-e", &inject];
+        let workers: &[&str] = if matches!(model, "threads" | "fork") { &[] } else { &["--workers", "1"] };
+        let server = Server::under(&strace, "echo", model, workers);
+        let mut stream = server.connect();
+        assert_echoes(&mut stream, b"first");
+        stream.write_all(b"second").expect("there is room");
+        let end = stream.read(&mut [0; 100]).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "{error}");
+        let summary = server.stop();
+        assert_eq!(summary["errors"][error.to_lowercase()], 1, "{summary}");
     }
 }
 
@@ -108,6 +134,7 @@ fn an_injected_error_spoils_one_file_at_most(model: &str) {
             let counted = summary["errors"].as_object().expect("causes");
             let cut = outcomes.contains(&Fetched::Cut);
             assert!(!cut || !counted.is_empty(), "{call} {error}: a file was cut, and nothing is counted: {summary}");
+            assert!(!outcomes.contains(&Fetched::Part), "{call} {error}: a clean end of a part: {outcomes:?}");
             assert!(!counted.contains_key("other"), "{call} {error}: {summary}");
         }
     }
@@ -119,8 +146,10 @@ enum Fetched {
     Whole,
     /// An answer that says that it failed.
     Refused,
-    /// Less than was promised.
+    /// A reset.
     Cut,
+    /// Less than was promised, and then the end of the stream.
+    Part,
 }
 
 fn fetch(server: &Server) -> Fetched {
@@ -134,13 +163,16 @@ fn fetch(server: &Server) -> Fetched {
     match answer.get(9..12) {
         Some(b"200") if body == FILE_BYTES => Fetched::Whole,
         Some([b'4' | b'5', ..]) => Fetched::Refused,
-        _ => Fetched::Cut,
+        _ => Fetched::Part,
     }
 }
 
-/// Whether one connection is served to its end.
-fn is_echoed(server: &Server) -> bool {
+/// Has one connection served to its end.
+fn echoes_once(server: &Server) -> io::Result<()> {
     let mut stream = server.connect();
     let mut answer = [0; 5];
-    stream.write_all(b"hello").and_then(|()| stream.read_exact(&mut answer)).is_ok() && &answer == b"hello"
+    stream.write_all(b"hello")?;
+    stream.read_exact(&mut answer)?;
+    assert_eq!(&answer, b"hello");
+    Ok(())
 }

@@ -14,7 +14,7 @@ use plimsoll_sys::net;
 
 use super::conversation::{Conversation, Stage};
 use super::environment::{Environment, Workspace};
-use super::unsent::{Room, Unsent};
+use super::unsent::{Room, Unsent, reset_after};
 use crate::service::{Output, Service};
 use crate::totals::Exchange;
 
@@ -25,8 +25,8 @@ const INPUT_BYTES: usize = 16 * 1024;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Serves a blocking socket until it is over, adding to `exchange` as it goes. A peer that takes
-/// nothing for too long is an error of kind `TimedOut` without a number of the kernel's; closing
-/// its socket is a reset then.
+/// nothing for too long is an error of kind `TimedOut` without a number of the kernel's. After an
+/// error the close of the socket is a reset.
 pub(crate) fn serve<P: Service>(
     socket: impl AsFd,
     prototype: &P,
@@ -35,6 +35,9 @@ pub(crate) fn serve<P: Service>(
 ) -> io::Result<()> {
     let mut conversation = Conversation::new(prototype, &workspace.environment);
     let outcome = converse(&socket, &mut conversation, &mut workspace);
+    if let Err(error) = &outcome {
+        reset_after(&socket, error);
+    }
     *exchange = conversation.exchange;
     outcome
 }
@@ -144,11 +147,8 @@ impl<S: AsFd> Sender<'_, S> {
             let sent = Sent::new(exchange.bytes_sent, net::unacknowledged(self.socket)?);
             match progress.look(now, sent, *timeout) {
                 Verdict::LookAgain(at) => *look_at = at,
-                Verdict::GiveUp => {
-                    // The peer does not take what the kernel holds for it either.
-                    net::reset_on_close(self.socket)?;
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
+                // The peer does not take what the kernel holds for it either: it is reset.
+                Verdict::GiveUp => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
         Ok(())

@@ -242,8 +242,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 );
             }
             Err(NotAdded::Refused(error)) => {
+                connection.fail(&error, &mut self.totals);
                 self.refuse(key);
-                self.totals.count_io_error(&error);
             }
         }
     }
@@ -276,7 +276,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             Ok(Outcome::Unread) if !S::EDGE && !self.draining => Outcome::Waits,
             Ok(outcome) => outcome,
             Err(error) => {
-                self.totals.count_io_error(&error);
+                connection.fail(&error, &mut self.totals);
                 Outcome::Closes
             }
         };
@@ -296,7 +296,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 if interest != connection.interest {
                     connection.interest = interest;
                     if let Err(error) = self.selector.modify(connection.socket.as_fd(), key.to_raw(), interest) {
-                        self.totals.count_io_error(&error);
+                        connection.fail(&error, &mut self.totals);
                         self.close(key);
                     }
                 }
@@ -319,14 +319,14 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                     // The peer does not take what the kernel holds for it either.
                     let _ = net::reset_on_close(&connection.socket);
                 }
-                Err(error) => self.totals.count_io_error(&error),
+                Err(error) => connection.fail(&error, &mut self.totals),
             }
             return self.close(key);
         }
         match connection.expire(&mut self.workspace) {
             Ok(()) => self.advance(key, Ready { key: key.to_raw(), readable: false, writable: false, ended: false }),
             Err(error) => {
-                self.totals.count_io_error(&error);
+                connection.fail(&error, &mut self.totals);
                 self.close(key);
             }
         }

@@ -128,6 +128,21 @@ fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
 
+/// Whether an error that ends a connection has to be told by a reset. The peer would take an end of
+/// the stream for the end of all that is sent to it. Where a file shrank, it knows from the
+/// answer's head how much is missing.
+pub(crate) fn needs_reset(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::UnexpectedEof
+}
+
+/// Makes the close of a connection that this error ends a reset, where that is needed.
+pub(super) fn reset_after(socket: impl AsFd, error: &io::Error) {
+    if needs_reset(error) {
+        // It can only fail where the connection is no more.
+        let _ = net::reset_on_close(socket);
+    }
+}
+
 impl Unsent {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()

@@ -35,6 +35,7 @@ use crate::accept::ConnectionSource;
 use crate::accept::intake::Intake;
 use crate::driver::conversation::Stage;
 use crate::driver::environment::Workspace;
+use crate::driver::unsent;
 use crate::service::Service;
 use crate::state::ServerState;
 use crate::totals::Totals;
@@ -298,6 +299,18 @@ impl<P: Service> EventLoop<'_, P> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Ends a connection with which something went wrong: nothing of it moves any more. A reset ends
+    /// what is outstanding on its socket too.
+    fn fail(&mut self, slot: Slot, error: &io::Error) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        if connection.life == Lifecycle::Failed {
+            return Ok(());
+        }
+        connection.life = Lifecycle::Failed;
+        self.totals.count_io_error(error);
+        if unsent::needs_reset(error) { self.ring.reset(slot) } else { Ok(()) }
     }
 
     fn close(&mut self, slot: Slot) -> io::Result<()> {

@@ -14,8 +14,9 @@ use plimsoll_sys::readiness::Interest;
 use crate::driver::conversation::{Conversation, Stage};
 use crate::driver::environment::Workspace;
 use crate::driver::limit::Limit;
-use crate::driver::unsent::{Room, Unsent};
+use crate::driver::unsent::{Room, Unsent, reset_after};
 use crate::service::Service;
+use crate::totals::Totals;
 
 /// A connection of a readiness loop: what it waits for, what it has yet to send, and its talk with
 /// the service.
@@ -125,6 +126,12 @@ impl<P: Service> Connection<P> {
         let Some(timeout) = self.conversation.send_timeout() else { return Ok(false) };
         let sent = Sent::new(self.conversation.exchange.bytes_sent, net::unacknowledged(&self.socket)?);
         Ok(self.limit.gives_up(sent, timeout, now, wheel, key))
+    }
+
+    /// Counts what ends the connection early, and makes its close a reset where that is needed.
+    pub(super) fn fail(&self, error: &io::Error, totals: &mut Totals) {
+        totals.count_io_error(error);
+        reset_after(&self.socket, error);
     }
 
     pub(super) fn expire(&mut self, workspace: &mut Workspace) -> io::Result<()> {

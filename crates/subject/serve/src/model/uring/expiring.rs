@@ -32,8 +32,7 @@ impl<P: Service> EventLoop<'_, P> {
             Ok(false)
         });
         if let Err(error) = outcome {
-            self.totals.count_io_error(&error);
-            connection.life = Lifecycle::Failed;
+            self.fail(slot, &error)?;
         }
         self.drive(slot)
     }

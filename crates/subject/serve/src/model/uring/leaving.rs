@@ -21,19 +21,16 @@ use crate::service::{Output, Service};
 
 impl<P: Service> EventLoop<'_, P> {
     pub(super) fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.sending = false;
         let sent = match outcome {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                if connection.life != Lifecycle::Failed {
-                    self.totals.count_io_error(&error);
-                }
-                connection.life = Lifecycle::Failed;
+                self.fail(slot, &error)?;
                 0
             }
         };
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        connection.sending = false;
         connection.conversation.exchange.bytes_sent += sent as u64;
         let (mut rest, from) = match payload {
             Payload::Received(buffer, range) => {
@@ -84,9 +81,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
             if let Err(error) = body.read(&mut bytes, PIECE_BYTES) {
                 // Only an abrupt end tells the peer that there is less than was promised.
-                self.totals.count_io_error(&error);
-                connection.life = Lifecycle::Failed;
-                return Ok(());
+                return self.fail(slot, &error);
             }
             if body.left() == 0 {
                 connection.body = None;
@@ -134,11 +129,7 @@ impl<P: Service> EventLoop<'_, P> {
         }
         match waiting.flush(&*socket, Room::Told) {
             Ok(sent) => connection.conversation.exchange.bytes_sent += sent,
-            Err(error) => {
-                self.totals.count_io_error(&error);
-                connection.life = Lifecycle::Failed;
-                return Ok(());
-            }
+            Err(error) => return self.fail(slot, &error),
         }
         if waiting.is_empty() {
             return Ok(());

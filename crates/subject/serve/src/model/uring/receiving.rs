@@ -26,12 +26,7 @@ impl<P: Service> EventLoop<'_, P> {
                 self.awaiting_buffer.push(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
-            Err(error) => {
-                if connection.life != Lifecycle::Failed {
-                    self.totals.count_io_error(&error);
-                }
-                connection.life = Lifecycle::Failed;
-            }
+            Err(error) => self.fail(slot, &error)?,
         }
         self.drive(slot)
     }
@@ -69,13 +64,13 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Ok(false)
         });
+        let failed = outcome.is_err();
         if let Err(error) = outcome {
-            self.totals.count_io_error(&error);
-            connection.life = Lifecycle::Failed;
+            self.fail(slot, &error)?;
         }
         match (buffer, in_place) {
-            (Some(buffer), Some(range)) if connection.life != Lifecycle::Failed => {
-                connection.sending = true;
+            (Some(buffer), Some(range)) if !failed => {
+                self.connections.get_mut(slot.index()).expect(OUTSTANDING).sending = true;
                 self.ring.send(slot, Payload::Received(buffer, range), SendMode::None)
             }
             (Some(buffer), _) => {
