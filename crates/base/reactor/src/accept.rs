@@ -161,6 +161,18 @@ impl Turns {
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
+
+    /// Puts listeners in the order of their turns, where something else than trying each tells which
+    /// of them have connections.
+    pub fn order(&self, listeners: &mut [u32]) {
+        listeners.sort_unstable();
+        listeners.rotate_left(listeners.partition_point(|listener| (*listener as usize) < self.0));
+    }
+
+    /// A listener had its turn.
+    pub fn had(&mut self, listener: u32) {
+        self.0 = listener as usize + 1;
+    }
 }
 
 #[cfg(test)]
@@ -212,6 +224,19 @@ mod tests {
         assert_eq!(accept().expect_err("all are empty").kind(), io::ErrorKind::WouldBlock);
         let failed = turns.accept(0, |_| -> io::Result<()> { unreachable!("there is no listener") });
         assert_eq!(failed.expect_err("there is no listener").kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn listeners_that_are_known_to_be_ready_have_their_turns_too() {
+        let mut turns = Turns::default();
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            let mut ready = [40, 7, 19];
+            turns.order(&mut ready);
+            turns.had(ready[0]);
+            taken.push(ready);
+        }
+        assert_eq!(taken, [[7, 19, 40], [19, 40, 7], [40, 7, 19], [7, 19, 40]]);
     }
 
     #[test]

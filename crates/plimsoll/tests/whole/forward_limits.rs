@@ -67,6 +67,44 @@ fn one_rules_idle_clients_leave_the_others_their_part_of_max_connections() {
 }
 
 #[test]
+fn past_the_limit_each_listener_has_its_turn() {
+    // With 24 places each of three rules has one kept for it, which the third does not use.
+    for (most, held_each) in [(1, [1, 0]), (24, [22, 1])] {
+        for accept in ["single", "handoff"] {
+            let (folder, server) = (Folder::new(), echo());
+            let rule = |number| format!("\"127.0.0.{number}:0\" = \"{server}\"\n");
+            let rules = [1, 2, 3].map(rule).concat();
+            let table = format!("[defaults]\nmax_connections = {most}\n[forward]\n{rules}");
+            let config = folder.write("forward.toml", &table);
+            let forwarder = Forwarder::start(&["--config", &config, "--accept", accept, "--workers", "1"]);
+            let addresses = forwarder.addresses();
+            let mut held: Vec<TcpStream> = Vec::new();
+            for (address, count) in addresses.iter().zip(held_each) {
+                held.extend((0..count).map(|_| connect(*address)));
+                held.iter_mut().for_each(exchange);
+            }
+            // All of them queue in the kernel, most of them at the first address.
+            let mut queued: Vec<(usize, TcpStream)> = [0, 0, 0, 0, 0, 0, 1]
+                .map(|number| {
+                    let mut stream = connect(addresses[number]);
+                    stream.write_all(b"x").expect("the kernel takes it");
+                    stream.set_nonblocking(true).expect("a socket takes it");
+                    (number, stream)
+                })
+                .into();
+            held.remove(0);
+            let mut served = Vec::new();
+            while served.len() < 3 {
+                until("another is served", || queued.iter().any(|(_, stream)| stream.peek(&mut [0]).is_ok()));
+                let next = queued.iter().position(|(_, stream)| stream.peek(&mut [0]).is_ok()).expect("just seen");
+                served.push(queued.remove(next).0);
+            }
+            assert!(served.contains(&1), "{accept}, {most}: {served:?}");
+        }
+    }
+}
+
+#[test]
 fn clients_that_wait_beyond_max_connections_are_served_when_a_reload_or_the_end_takes_their_listener() {
     for accept in ["single", "exclusive", "handoff"] {
         let folder = Folder::new();

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::accept::{Failure, Pause};
+use plimsoll_reactor::accept::{Failure, Pause, Turns};
 use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::poll::Place;
@@ -40,6 +40,7 @@ pub(crate) struct Acceptor {
     /// them, and for how long.
     waiting: Vec<ListenerNumber>,
     wait: Pause,
+    turns: Turns,
     swept: bool,
     totals: Totals,
 }
@@ -72,6 +73,7 @@ impl Acceptor {
             leaving: Vec::new(),
             waiting: Vec::new(),
             wait: Pause::default(),
+            turns: Turns::default(),
             swept: false,
             totals: Totals::default(),
         };
@@ -141,8 +143,10 @@ impl Acceptor {
         if !self.is_free(shared, now) {
             return Ok(());
         }
-        let ready: Vec<u64> = self.epoll.wait(Some(Duration::ZERO))?.map(|event| event.key).collect();
-        for listener in ready.into_iter().filter_map(|number| listeners.by_number(number as u32)) {
+        let mut ready: Vec<_> =
+            self.epoll.wait(Some(Duration::ZERO))?.map(|event| event.key as ListenerNumber).collect();
+        self.turns.order(&mut ready);
+        for listener in ready.into_iter().filter_map(|number| listeners.by_number(number)) {
             if self.take(listener, ACCEPT_BATCH, shared, Limits::Hold, now) == Queue::Waits {
                 // Until a moment has passed: it would be reported as ready all the time.
                 self.epoll.remove(&listener.sockets[0])?;
@@ -205,6 +209,7 @@ impl Acceptor {
             }
             match net::accept_prepared(&listener.sockets[0]) {
                 Ok((socket, address)) => {
+                    self.turns.had(listener.number);
                     if let Err(error) = self.dealer.dispatch(socket, (address, Arc::clone(&listener.route))) {
                         shared.limit.release();
                         self.totals.count_error(&error);

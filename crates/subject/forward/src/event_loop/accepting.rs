@@ -130,7 +130,10 @@ impl EventLoop<'_> {
         if listen == self.listening {
             return Ok(());
         }
-        let numbers: Vec<_> = self.listeners.keys().copied().filter(|number| !self.waiting.contains(number)).collect();
+        let mut numbers: Vec<_> =
+            self.listeners.keys().copied().filter(|number| !self.waiting.contains(number)).collect();
+        // epoll reports those that are ready in this order, and the first may take all places.
+        self.turns.order(&mut numbers);
         for number in numbers {
             if listen {
                 self.wait_for(number)?;
@@ -182,7 +185,8 @@ impl EventLoop<'_> {
 
     /// Waits for those listeners again.
     pub(super) fn end_waiting(&mut self) -> io::Result<()> {
-        let numbers = std::mem::take(&mut self.waiting);
+        let mut numbers = std::mem::take(&mut self.waiting);
+        self.turns.order(&mut numbers);
         if self.listening { numbers.into_iter().try_for_each(|number| self.wait_for(number)) } else { Ok(()) }
     }
 
@@ -209,6 +213,7 @@ impl EventLoop<'_> {
             match net::accept_prepared(&listener.socket) {
                 Ok((socket, address)) => {
                     let route = Arc::clone(&listener.route);
+                    self.turns.had(number);
                     self.open(socket, address, route);
                 }
                 Err(error) => {

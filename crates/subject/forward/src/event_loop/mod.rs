@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plimsoll_reactor::accept::Pause;
+use plimsoll_reactor::accept::{Pause, Turns};
 use plimsoll_reactor::handoff::HandoffQueue;
 use plimsoll_reactor::leaked::Leaked;
 use plimsoll_reactor::slab::{Key, Slab};
@@ -87,6 +87,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         pause: Pause::default(),
         waiting: Vec::new(),
         wait: Pause::default(),
+        turns: Turns::default(),
         draining: false,
         now: Instant::now(),
         totals: Totals::default(),
@@ -130,6 +131,7 @@ struct EventLoop<'a> {
     /// them, and for how long.
     waiting: Vec<ListenerNumber>,
     wait: Pause,
+    turns: Turns,
     draining: bool,
     now: Instant,
     totals: Totals,
