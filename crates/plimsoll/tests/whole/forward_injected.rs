@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::process::Command;
 use std::sync::mpsc;
 
@@ -178,6 +179,27 @@ fn a_header_of_a_proxy_that_this_machine_fails_to_read_is_no_reset_of_the_client
         assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "read {number}");
         assert_failed(&forwarder.stop(), &log, "ENOMEM");
     }
+}
+
+#[test]
+fn the_end_of_a_clients_stream_that_this_machine_fails_to_look_into_is_no_reset_of_the_client() {
+    if !may_trace() {
+        return;
+    }
+    let ((_listener, address), folder) = (listener(), Folder::new());
+    let log = text_of(&folder.path("connections.csv"));
+    let proxied = "accept_proxy = { from = [\"127.0.0.1\"] }";
+    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\n{proxied}\n");
+    let config = folder.write("forward.toml", &table);
+    let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
+    // The first look finds no header.
+    let forwarder = injected("recvfrom", "ENOMEM", 2, &arguments);
+    let mut client = forwarder.connect();
+    until("it has looked for the header", || forwarder.is_quiet());
+    client.shutdown(Shutdown::Write).expect("connected");
+    let end = client.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+    assert_failed(&forwarder.stop(), &log, "ENOMEM");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use plimsoll_sys::net;
 
-use super::{Connection, Stage};
+use super::{Connection, Next, Stage};
+use crate::ending::Ending;
 use crate::proxy;
 use crate::relay::Side;
 use crate::route::Server;
@@ -25,15 +26,18 @@ pub(crate) struct Attempts {
 }
 
 impl Connection {
-    /// Whether the client has reset the connection and left nothing to be passed on. One that has
+    /// What becomes of a connection whose client has ended its stream before there is a server. It
+    /// is over where the client has reset it and left nothing to be passed on. A client that has
     /// only ended its stream waits for an answer; and bytes that came before a reset are
     /// delivered before it, which a read will find.
-    pub(super) fn client_is_gone(&self) -> bool {
-        let Some(client) = &self.client else { return true };
+    pub(super) fn client_is_gone(&self) -> Option<Next> {
+        let client = self.client.as_ref()?;
         match net::peek(&client.socket, &mut [0]) {
-            Ok(1..) => false,
-            Ok(0) => net::take_error(&client.socket).is_err(),
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(1..) => None,
+            Ok(0) => net::take_error(&client.socket).is_err().then_some(Next::Aborts(Ending::ClientReset)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) if transfer::failure(client, &error).is_some() => Some(Next::Fails(error)),
+            Err(_) => Some(Next::Aborts(Ending::ClientReset)),
         }
     }
 

@@ -173,10 +173,14 @@ impl Connection {
         endpoint.writable |= event.writable;
         endpoint.ended |= event.ended;
         endpoint.urgent |= urgent;
+        if event.ended
+            && side == Side::Client
+            && matches!(self.stage, Stage::Header | Stage::Connecting(_))
+            && let Some(gone) = self.client_is_gone()
+        {
+            return gone;
+        }
         match (&self.stage, side) {
-            (Stage::Header | Stage::Connecting(_), Side::Client) if event.ended && self.client_is_gone() => {
-                Next::Aborts(Ending::ClientReset)
-            }
             (Stage::Connecting(_), Side::Server) if event.writable => Next::Answered { ended: event.ended },
             // It is remembered until there is a server.
             (Stage::Connecting(_), _) => Next::Waits,
