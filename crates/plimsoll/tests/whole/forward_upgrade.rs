@@ -59,6 +59,30 @@ fn a_socket_that_its_owner_has_shut_down_costs_no_cpu() {
 }
 
 #[test]
+fn a_socket_of_the_service_manager_that_a_reload_leaves_costs_no_cpu() {
+    for accept in ["exclusive", "handoff"] {
+        let ((own, address), folder, server) = (listener(), Folder::new(), echo());
+        let copy = OwnedFd::from(own.try_clone().expect("a descriptor is left"));
+        let rest = format!("\"127.0.0.1:0\" = \"{server}\"\n");
+        let config = folder.write("forward.toml", &format!("[forward]\n\"{address}\" = \"{server}\"\n{rest}"));
+        let started = command(&["--config", &config, "--workers", "2", "--accept", accept]);
+        let mut forwarder = Forwarder::of(Running::start_with_input(activated(&started), Stdio::from(copy)));
+        exchange(&mut forwarder.connect());
+        folder.replace("forward.toml", &format!("[forward]\n{rest}"));
+        forwarder.signal("HUP");
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("reloaded: 1 listeners, 0 new, 1 gone"), "{sentence}");
+        let late = TcpStream::connect(address).expect("the service manager's socket listens");
+        let stays = forwarder.addresses().into_iter().find(|each| *each != address).expect("the other rule's");
+        exchange(&mut connect(stays));
+        until("what it has left costs no CPU", || forwarder.is_quiet());
+        let (_, peer) = own.accept().expect("it is queued there");
+        assert_eq!(peer, late.local_addr().expect("connected"));
+        forwarder.stop();
+    }
+}
+
+#[test]
 fn a_socket_of_the_service_manager_that_no_rule_names_is_refused() {
     let (own, address) = listener();
     let started = command(&[&format!("127.0.0.1:0={}", echo())]);

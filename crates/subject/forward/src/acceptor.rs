@@ -101,6 +101,14 @@ impl Acceptor {
     pub(crate) fn change(&mut self, opened: &[&Listener], closed: Vec<Listener>) -> io::Result<()> {
         let now = Instant::now();
         opened.iter().try_for_each(|listener| self.wait_for(listener, now))?;
+        for listener in &closed {
+            match self.waiting.iter().position(|number| *number == listener.number) {
+                Some(place) => drop(self.waiting.swap_remove(place)),
+                // A service manager has the open file too, so closing would leave it reporting
+                // (epoll(7)).
+                None => self.epoll.remove(&listener.sockets[0])?,
+            }
+        }
         self.leaving.extend(closed);
         Ok(())
     }
