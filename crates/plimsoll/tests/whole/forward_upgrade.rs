@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use plimsoll_sys::{passing, unix};
+
 use crate::support::forwarder::{Folder, Forwarder, command, connect, echo, exchange, listener, text_of, until};
 use crate::support::running::Running;
 
@@ -159,6 +161,37 @@ fn a_new_process_takes_over_without_a_refused_connection_and_the_old_one_lets_it
         });
         running.stop();
         assert!(!folder.path("upgrade").exists() && !folder.path("listen").exists(), "both names are taken away");
+    }
+}
+
+#[test]
+fn a_signal_to_the_old_process_leaves_the_listeners_to_one_that_is_taking_over() {
+    for (accept, answer) in [("exclusive", true), ("exclusive", false), ("handoff", true), ("handoff", false)] {
+        let (folder, address) = (Folder::new(), free_address());
+        let mapping = format!("{address}={}", echo());
+        let mut old = Forwarder::start(&[&mapping, "--workers", "2", "--accept", accept, &upgrade_at(&folder)]);
+        // This test is the process that takes over.
+        let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
+        let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
+        until("all sockets are sent", || {
+            passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
+        });
+        old.signal("STOP");
+        if answer {
+            passing::send(&asks, b".\x01", &[]).expect("there is room");
+        }
+        old.signal("TERM");
+        old.signal("CONT");
+        let said = if answer { "with 1 of the listeners" } else { "they are left to it" };
+        let sentence = old.sentence();
+        assert!(sentence.contains(said), "{accept}: {sentence}");
+        let (status, ..) = old.wait();
+        assert_eq!(status.code(), Some(0));
+        let taken = TcpListener::from(sockets.pop().expect("a listener"));
+        taken.set_nonblocking(false).expect("a socket takes it");
+        let late = TcpStream::connect(address).expect("it listens still");
+        let (_, peer) = taken.accept().expect("it is queued there");
+        assert_eq!(peer, late.local_addr().expect("connected"));
     }
 }
 

@@ -114,7 +114,12 @@ impl Coordinator {
             let mut steps = Vec::new();
             while let Some(signal) = signals.next() {
                 match signal {
-                    Signal::Interrupt | Signal::Terminate => steps.extend(shutdown.on_signal(Instant::now())),
+                    Signal::Interrupt | Signal::Terminate => {
+                        if shutdown.is_running() {
+                            self.leave_to_successor();
+                        }
+                        steps.extend(shutdown.on_signal(Instant::now()));
+                    }
                     Signal::Hangup => self.on_hangup(),
                     Signal::Child => {}
                 }
@@ -227,6 +232,15 @@ impl Coordinator {
                 (self.say)(&format!("another process asked to take over, and this one goes on: {error}"));
                 false
             }
+        }
+    }
+
+    /// A signal ends this process while another one may be about to take over. What that one has is
+    /// left to it: the end of listening here would end it there.
+    fn leave_to_successor(&mut self) {
+        if !self.is_taken_over() && self.entrance.as_ref().is_some_and(Entrance::is_asked) {
+            self.listeners.hand_over_all();
+            (self.say)("another process has the listeners, and has not said yet that it accepts: they are left to it");
         }
     }
 

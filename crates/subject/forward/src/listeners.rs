@@ -117,6 +117,11 @@ impl Listeners {
         count
     }
 
+    /// Another process may accept at any of them.
+    pub(crate) fn hand_over_all(&mut self) {
+        self.open.iter_mut().for_each(|listener| listener.owner = Owner::Another);
+    }
+
     /// The listeners that another process has open too.
     pub(crate) fn shared(&self) -> Vec<ListenerNumber> {
         self.open.iter().filter(|each| each.owner == Owner::Another).map(|each| each.number).collect()
