@@ -162,8 +162,8 @@ impl Turns {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Puts listeners in the order of their turns, where something else than trying each tells which
-    /// of them have connections.
+    /// Puts listeners in the order of their turns, where something else than trying each tells
+    /// which of them have connections.
     pub fn order(&self, listeners: &mut [u32]) {
         listeners.sort_unstable();
         listeners.rotate_left(listeners.partition_point(|listener| (*listener as usize) < self.0));

@@ -301,8 +301,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    /// Ends a connection with which something went wrong: nothing of it moves any more. A reset ends
-    /// what is outstanding on its socket too.
+    /// Ends a connection with which something went wrong: nothing of it moves any more. A reset
+    /// ends what is outstanding on its socket too.
     fn fail(&mut self, slot: Slot, error: &io::Error) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if connection.life == Lifecycle::Failed {
