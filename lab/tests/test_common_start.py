@@ -7,8 +7,10 @@ from typing import cast
 
 import pytest
 
-from plimsoll_lab.hosts.host import Host, HostProcess
-from plimsoll_lab.trial.generators import BEGIN_S, START_EACH_S, Generator, give_start
+from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
+from plimsoll_lab.trial import window as trial_window
+from plimsoll_lab.trial.generators import BEGIN_S, START_EACH_S, Generator, Monitors, give_start, process_events
+from plimsoll_lab.trial.window import Window
 
 NOW = 1_763_800_000.0
 
@@ -71,3 +73,49 @@ def test_one_that_has_ended_is_not_waited_for() -> None:
     one.is_up = ended.ended = True
     give_start([one, ended], NOW)
     assert [len(each) for each in told(one, ended)] == [1, 0]
+
+
+class Talker:
+    """A process that says what a test gives it, and does not end."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def take_lines(self) -> list[str]:
+        """What was said since the last time."""
+        said, self.lines = self.lines, []
+        return said
+
+    def exit_code(self) -> None:
+        """It still runs."""
+
+
+def test_the_server_is_metered_from_the_first_window_to_open_to_the_last_to_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The merged summary counts the requests of all of that time: a server metered until the first
+    generator ended seemed to use half the CPU a request.
+    """
+    clock = iter((0.0, 4.0))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: usage_at(next(clock)))
+    one, other = generator("load"), generator("load-2")
+    for each in (one, other):
+        each.process = cast("HostProcess", Talker())
+        each.host = cast("Host", SimpleNamespace(own_time=lambda at: at))
+        each.awaits_start = False
+    window, began = Window(), SimpleNamespace(begin=lambda *_: None, end=lambda *_: None)
+    monitors = cast("Monitors", SimpleNamespace(links=began, sampler=began, server_host=None))
+    told = ((one, "opened", 10.0), (other, "opened", 10.2), (other, "closed", 12.2), (one, "closed", 14.0))
+    open_after = []
+    for each, what, at in told:
+        cast("Talker", each.process).lines.append(f'{{"event": "window_{what}", "unix_s": {at}}}')
+        process_events([one, other], cast("HostProcess", None), {}, window, monitors)
+        open_after.append(window.open)
+    assert open_after == [True, True, True, False]
+    assert (window.opened_unix_s, window.closed_unix_s, window.length_s) == (10.0, 14.0, 4.0)
+
+
+def usage_at(at_s: float) -> UsageSnapshot:
+    """A reading of a server that uses half a core."""
+    usage = SimpleNamespace(cpu_s=at_s / 2, memory_bytes=4096)
+    return cast("UsageSnapshot", SimpleNamespace(server=usage, others={}, machine=None, at_s=at_s, at_unix_s=0.0))

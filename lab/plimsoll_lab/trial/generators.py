@@ -170,7 +170,7 @@ def run_loads(
                 if process is not monitors.links.emulator:
                     process.take_lines()
             monitors.links.listen()
-            _process_events(generators, server, metered, window, monitors)
+            process_events(generators, server, metered, window, monitors)
             monitors.live.poll(window, now)
             if all(each.ended for each in generators if each.measured):
                 break
@@ -231,10 +231,14 @@ def _process(generator: Generator) -> HostProcess:
     return generator.process
 
 
-def _process_events(
+def process_events(
     generators: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, monitors: Monitors
 ) -> None:
-    """Process the events of each generator; complete the record of one that has ended."""
+    """Process the events of each generator; complete the record of one that has ended.
+
+    The window lasts from the first to open to the last to close, as that of the merged summary:
+    what the server used is divided by the requests of all.
+    """
     measured = [each for each in generators if each.measured]
     for each in generators:
         if each.ended:
@@ -247,11 +251,11 @@ def _process_events(
             if each.measured and kind in {"window_opened", "window_closed"}:
                 at = each.host.own_time(unix_s(event))
                 each.window[kind] = at
-                if kind == "window_opened" and all(kind in one.window for one in measured):
+                if kind == "window_opened" and window.first is None:
                     monitors.links.begin()
                     window.begin(monitors.server_host, server, metered, at)
                     monitors.sampler.begin({"server": server, **metered})
-                elif kind == "window_closed" and window.open:
+                elif kind == "window_closed" and window.open and all(kind in one.window for one in measured):
                     window.end(monitors.server_host, server, metered, at)
                     monitors.sampler.end({"server": server, **metered})
         if code is not None:
