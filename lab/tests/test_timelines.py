@@ -103,6 +103,22 @@ def test_a_request_stands_beside_the_connections_up_as_it_began(tmp_path: Path) 
     assert rows == [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 2)]
 
 
+def test_the_requests_of_each_generator_count_from_the_opening_of_its_window(tmp_path: Path) -> None:
+    """As its seconds do: with a warm-up of ten seconds a request stood ten seconds away from them."""
+    log(tmp_path / "records", [(11.0, 1, 1, 1e6), (13.0, 1, 2, 5e5)])
+    (tmp_path / "records/load.request_log.csv").rename(tmp_path / "load.request_log.csv")
+    (tmp_path / "records").rmdir()
+    log(tmp_path / "records", [(12.5, 1, 7, 1e6)])
+    (tmp_path / "records/load.request_log.csv").rename(tmp_path / "records/load-2.request_log.csv")
+    (tmp_path / "load.request_log.csv").rename(tmp_path / "records/load.request_log.csv")
+    generators = [
+        {"name": name, "summary": {"window": {"opened_unix_s": opened}}} for name, opened in (("load", 12.0), ("load-2", 12.25))
+    ]
+    timelines.write_timelines(tmp_path, tmp_path / "records", replace(TRIAL, load={"generators": generators}))
+    rows = ask(f"SELECT request, at_s FROM '{tmp_path}/requests/0003.parquet' ORDER BY ALL")
+    assert rows == [(1, -1.0), (2, 1.0), (7, 0.25)]
+
+
 def test_a_sample_of_the_requests_favours_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timelines, "REQUESTS_KEPT", 2_000)
     log(tmp_path / "records", [(100 + number / 1000, number % 50, number // 50, 10.0) for number in range(20_000)])

@@ -2,8 +2,8 @@
 request, and a row a connection.
 
 `timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`,
-`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with the number
-of connections up at that instant; `connections/NNNN.parquet` has a row a connection of a generator
+`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with `at_s`
+and the number of connections up at that instant; `connections/NNNN.parquet` has a row a connection of a generator
 that tells what became of each.
 """
 
@@ -223,11 +223,16 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
     import duckdb  # noqa: PLC0415
 
     path.parent.mkdir(exist_ok=True)
-    files = ", ".join(f"'{_quoted(log)}'" for log in logs if log.stat().st_size)
+    logs = [log for log in logs if log.stat().st_size]
+    files = ", ".join(f"'{_quoted(log)}'" for log in logs)
     kinds = ", ".join(f"{name}: '{kind}'" for name, kind in REQUESTS.items())
     opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true, types = {{{kinds}}})"
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
+        database.execute("CREATE TABLE windows (filename VARCHAR, opened DOUBLE)")
+        for log in logs:
+            at = _opened_unix_s(trial, log.name.removesuffix(".request_log.csv"))
+            database.execute("INSERT INTO windows VALUES (?, ?)", [str(log), at])
         database.execute(_UP)
         ((count,),) = database.execute("SELECT count(*) FROM log").fetchall()
         # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw
@@ -250,10 +255,14 @@ WITH lives AS (
 ), instants AS (
     SELECT time, last(connections_up ORDER BY connections_up) AS connections_up FROM levels GROUP BY time
 )
-SELECT log.* EXCLUDE (filename), log.time - (SELECT min(up) FROM lives) AS at_s, instants.connections_up
-FROM log ASOF JOIN instants ON log.time - log.response_time_us / 1e6 >= instants.time
+SELECT log.* EXCLUDE (filename), log.time - coalesce(windows.opened, (SELECT min(up) FROM lives)) AS at_s,
+    instants.connections_up
+FROM log JOIN windows ON log.filename = windows.filename
+ASOF JOIN instants ON log.time - log.response_time_us / 1e6 >= instants.time
 """
-"""With each request, how many connections were up as it began."""
+"""With each request, when it ended, in seconds since its generator's window opened, and how many
+connections were up as it began. Of a generator that did not say when, seconds count from the first
+request."""
 
 
 def _quoted(path: Path) -> str:
