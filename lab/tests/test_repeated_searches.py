@@ -7,13 +7,22 @@ from pathlib import Path
 
 from made_records import run_record
 
+from plimsoll_lab.analysis import network
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
 from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
 from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Limit, SearchSettings
 
 FLOOR, MOST = 100, 10_000
@@ -70,6 +79,37 @@ def test_two_searches_that_disagree_bound_what_both_allow() -> None:
     assert "carries less than 1,100 connections (" in found((None, FLOOR), (1000, 1100)).text
     assert "carries at least 1,000 connections (" in found((MOST, None), (1000, 1100)).text
     assert "is not decided: one of its searches" in found((MOST, None), (None, FLOOR)).text
+
+
+def test_a_path_belongs_to_the_loads_of_the_setting_that_it_was_measured_for() -> None:
+    """A search numbers the loads that it tries, and a calibration names cells of the matrix: the
+    first search's second load was taken for the second cell.
+    """
+    settings: list[Settings] = [{"network.rtt": "5ms"}, {"network.rtt": "50ms"}]
+    run = run_of([(1, 4), (1, 4)])
+    run.searches = [each.model_copy(update={"point": at, "setting": settings[at]}) for at, each in enumerate(run.searches)]
+    run.points = [
+        PointRecord(number=number, setting={**settings[number // 2], "load.connections": load}, server={}, load={})
+        for number, load in enumerate((1, 4, 1, 4))
+    ]
+    run.calibrations = [
+        CalibrationRecord(unix_s=0.0, points=[at], backend="tap", large_segments=None, priority=None, paths=[path(within)])
+        for at, within in enumerate((True, False))
+    ]
+    assert [each.setting for each in network.paths(run)] == settings
+    assert [network.paths_off(run, point.number) is None for point in run.points] == [True, True, False, False]
+
+
+def path(within: bool) -> PathRecord:  # noqa: FBT001 - a path is right, or it is not
+    return PathRecord(
+        start="h1",
+        end="h2",
+        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=PathMeasurementRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
+        off=PathDeviationRecord(round_trip=0.09, goodput=None),
+        within=within,
+        attempts=1,
+    )
 
 
 def test_a_search_that_failed_at_the_floor_competes_with_what_it_shows() -> None:

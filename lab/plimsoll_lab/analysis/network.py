@@ -12,7 +12,7 @@ from plimsoll_lab.suite.settings import Settings
 
 def paths(run: RunRecord) -> list[NetworkPathRecord]:
     """Every path of the last calibration of each network of a run, with the points that use it."""
-    settings = {point.number: point.setting for point in run.points}
+    settings = _settings(run)
     return [
         NetworkPathRecord(
             **dict(path),
@@ -31,7 +31,8 @@ def latest(run: RunRecord) -> list[CalibrationRecord]:
 
 def paths_off(run: RunRecord, point: int) -> str | None:
     """Why the network of a point is not the one that was asked for; None where it is."""
-    paths = (path for record in latest(run) if point in record.points for path in record.paths)
+    cell = _cell(run, point)
+    paths = (path for record in latest(run) if cell in record.points for path in record.paths)
     return next(
         (
             f"the network is not what was asked for: from {path.start} to {path.end}, {path.in_words()}"
@@ -40,6 +41,24 @@ def paths_off(run: RunRecord, point: int) -> str | None:
         ),
         None,
     )
+
+
+def _settings(run: RunRecord) -> dict[int, Settings]:
+    """The setting of each cell of the matrix, by the numbers that calibrations name. The points of
+    a search are the loads that it tried, and have numbers of their own.
+    """
+    if run.search is None:
+        return {point.number: point.setting for point in run.points}
+    return {each.point: each.setting for each in run.searches}
+
+
+def _cell(run: RunRecord, point: int) -> int | None:
+    """The cell of the matrix that a point belongs to."""
+    if run.search is None:
+        return point
+    tried = next((each.setting for each in run.points if each.number == point), {})
+    cells = _settings(run).items()
+    return next((cell for cell, own in cells if all(tried.get(path) == value for path, value in own.items())), None)
 
 
 def _common(settings: Sequence[Settings]) -> Settings:
