@@ -27,6 +27,7 @@ from plimsoll_lab.store.network_record import (
     PathTargetRecord,
 )
 from plimsoll_lab.store.run_record import EnvironmentRecord
+from plimsoll_lab.suite.spec import Placement
 
 ALIKE = int(os.environ.get("PLIMSOLL_ALIKE_RUNS", "40"))
 """Families of two runs that are alike; `make soak` asks for 200."""
@@ -105,6 +106,18 @@ def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: 
     assert told["incomplete"].endswith("0002 has 3 of 4 trials")
     assert "0001 are doubtful" in told["doubtful_figures"]
     assert not found.valid
+
+
+def test_points_on_other_cpus_are_not_compared(tmp_path: Path) -> None:
+    """A server kept to one CPU of two would seem to have lost half its rate."""
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    run = b.read_run()
+    one, other = run.points
+    run.points = (one, other.model_copy(update={"place": Placement(cpus={"server": (0,)})}))
+    b.write_run(run)
+    found = compare_runs([a], [b])
+    assert {each.at["server.model"] for each in found.verdicts} == {"epoll"}
+    assert [each.code for each in found.warnings if "CPUs" in each.message] == ["unmatched_points"]
 
 
 def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: Path) -> None:

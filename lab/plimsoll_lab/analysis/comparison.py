@@ -239,7 +239,7 @@ def _pairs(
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
     if alone:
-        message = f"{len(alone)} points are not in every run, or have another load, network or limit, and were left out"
+        message = f"{len(alone)} points are not in every run, or have another load, network, limit or CPUs, and were left out"
         warnings.append(
             ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
         )
@@ -296,11 +296,14 @@ def _asked(record: RunRecord, setting: Settings, varied: Sequence[str]) -> tuple
 
 
 def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ...]:
-    """Every load and the links of a point, without the keys of the load that are `varied`."""
+    """Every load, the links and the CPUs of a point, without the keys of the load that are
+    `varied`.
+    """
     load = sorted((key, value) for key, value in point.load.items() if key not in varied)
     others = sorted((role.name, sorted(role.settings.items())) for role in point.roles if role.kind == "load")
     network = point.network or {}
-    return (load, others, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
+    cpus = sorted(point.place.cpus.items())
+    return (load, others, cpus, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
 
 
 def _measured(point: PointSummary) -> _PointResult:
