@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
+import pytest
 from conftest import Done, run_lab
+from made_records import run_record
 
 from plimsoll_lab.cli.progress import second
+from plimsoll_lab.experiment import run
 from plimsoll_lab.experiment.events import Events
+from plimsoll_lab.experiment.search_run import SearchRun
 from plimsoll_lab.store.folder import new_run
-from plimsoll_lab.store.records import Json, Sample
+from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.spec import Plan, PlannedTrial
 from plimsoll_lab.trial.live import LiveEvents
+from plimsoll_lab.trial.testbed import Machines
 from plimsoll_lab.trial.window import Window
 
 SEARCH = """
@@ -95,6 +105,45 @@ def test_a_folder_that_takes_no_events_stops_no_run(tmp_path: Path) -> None:
     with Events(folder, [heard.append]) as events:
         events.publish({"event": "end", "status": "complete"})
     assert heard == [{"event": "end", "status": "complete"}]
+
+
+def suspect(number: int, outcome: Outcome = "invalid") -> TrialRecord:
+    warning = ResultWarning(code="machine_busy", message="other programs used 1.20 cores", remedy="close them")
+    return TrialRecord(
+        number=number, block=1, point=0, setting={}, outcome=outcome, figures={}, started_unix_s=0.0, elapsed_s=0.1,
+        reason=None if outcome == "ok" else warning.message, warnings=() if outcome == "ok" else (warning,),
+        server={}, load={}, machine={},
+    )  # fmt: skip
+
+
+def plan_of(text: str) -> Plan:
+    return expand(read_text(text, source="it.toml", directory="/here"), seed=1)
+
+
+def test_a_trial_that_is_made_again_begins_anew_and_says_why_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = iter([suspect(1), *(suspect(number, "ok") for number in (1, 2, 3, 4))])
+    monkeypatch.setattr(run, "_measure", lambda *_: next(made))
+    monkeypatch.setattr(run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
+    text = SEARCH.partition("[limits]")[0].replace("repeat = 1", "repeat = 4")
+    heard: list[Json] = []
+    plan, machines = plan_of(text), cast("Machines", None)
+    run.carry_out(new_run(tmp_path), run_record(), plan, machines, "", Events(new_run(tmp_path), [heard.append]))
+    begun = [(each["number"], each.get("again")) for each in heard if each["event"] == "trial_started"]
+    assert begun == [(1, None), (1, "other programs used 1.20 cores"), (2, None), (3, None), (4, None)]
+
+
+def test_a_trial_that_a_search_makes_again_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page that follows a run would else add up the seconds of both measurements."""
+    made = iter([suspect(1), suspect(1, "ok")])
+    monkeypatch.setattr(SearchRun, "_measure_once", lambda *_: next(made))
+    heard: list[Json] = []
+    folder, plan = new_run(tmp_path), plan_of(SEARCH)
+    search = SearchRun(folder, run_record(), plan, cast("Machines", None), "", Events(folder, [heard.append]))
+    started: Json = {"event": "trial_started", "number": 1}
+    search._trial(plan, plan.points[0], PlannedTrial(number=1, block=1, point=0), 0, started)
+    assert heard == [started, started | {"again": "other programs used 1.20 cores"}]
 
 
 def test_a_run_leaves_its_events_in_order(finished: tuple[Path, Done]) -> None:

@@ -282,7 +282,7 @@ def carry_out(
                     and budget > 0
                 ):
                     budget -= 1
-                    events.publish(started | {"again": cause})
+                    events.publish(started | {"again": retry_reason(trial)})
                     try:
                         repeated = _measure(folder, testbed, binary, plan, point, planned, events)
                     except NoHost:

@@ -32,7 +32,7 @@ from plimsoll_lab.experiment.run import (
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord, Status
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, LoadRecord, SearchRecord, SearchState
 from plimsoll_lab.suite import units
@@ -186,8 +186,8 @@ class SearchRun:
             )
         if trial is None:
             about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
-            self._events.publish({"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []})
-            trial = self._trial(self._plan, point, planned, made)
+            started: Json = {"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []}
+            trial = self._trial(self._plan, point, planned, made, started)
             missed = broken_by(trial, self._plan.suite) if loss_ratio(trial, self._plan.suite) else ""
             self.trials.append(trial)
             left_s = self._left_s(search)
@@ -226,14 +226,17 @@ class SearchRun:
             return trial
         return replace(trial, machine={**trial.machine, "listen_overflows": after - before})
 
-    def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int) -> TrialRecord:
+    def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int, started: Json) -> TrialRecord:
+        self._events.publish(started)
         trial = self._measure_once(plan, point, planned)
         self._folder.write_trial(trial)
         spent = sum(len(each.attempts) for each in self.trials)
         at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
-        while retry_reason(trial) and left > 0:
+        while (reason := retry_reason(trial)) and left > 0:
             left -= 1
+            # Who watches begins anew: the seconds of both measurements would add up.
+            self._events.publish(started | {"again": reason})
             trial = with_discarded_attempt(trial, self._measure_once(plan, point, planned))
             self._folder.write_trial(trial)
         return trial
