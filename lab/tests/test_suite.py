@@ -143,6 +143,7 @@ REFUSALS = {
     ),
     "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
     "a status of an echo": (GOOD + '[limits]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
+    "an expected status of an echo": (GOOD + '[expect]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),
     "command without ready": (GOOD.replace('protocol = "echo"\n[load]', 'command = ["x"]\n[load]'), "ready"),
     "command as a text": (

@@ -175,11 +175,15 @@ def _check_command(source: str, table: str, server: Settings, *, must_listen: bo
         )
 
 
-def check_limits(suite: Suite) -> None:
-    """Only HTTP has statuses: of an echo such a limit could neither be met nor missed."""
-    varies = "load.protocol" in {axis.path for axis in suite.axes}
+def check_statuses(suite: Suite) -> None:
+    """Only HTTP has statuses: an echo could neither meet nor miss such a limit, and misses every
+    such expectation.
+    """
+    varies = any("load.protocol" in paths for paths in ({axis.path for axis in suite.axes}, *suite.single_points))
     if suite.load.get("protocol", "echo") == "http" or varies:
         return
-    for limit in suite.limits:
-        if status_figure(limit.figure) is not None:
-            raise SuiteError(f"{suite.source}: [limits] {limit.text}: only HTTP has statuses; set [load] protocol")
+    stated = [("limits", each.figure, each.text) for each in suite.limits]
+    stated += [("expect", each.figure, f"{each.figure} {each.text}") for each in suite.expectations]
+    for table, figure, text in stated:
+        if status_figure(figure) is not None:
+            raise SuiteError(f"{suite.source}: [{table}] {text}: only HTTP has statuses; set [load] protocol")
