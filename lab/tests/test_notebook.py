@@ -44,6 +44,7 @@ def test_tables_are_relations(run: Run) -> None:
     assert run.timelines.columns == ["run", "trial", "at_s", "part", "figure", "value"]
     assert run.requests.fetchall() == []
     assert run.connections.columns[0] == "run"
+    assert run.processes.columns == ["run", "trial", "pid", "name", "cpu_cores"]
 
 
 def test_a_chart_is_vega_lite_and_a_picture(run: Run) -> None:

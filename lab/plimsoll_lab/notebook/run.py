@@ -68,7 +68,7 @@ class Tables:
         self._database = open_tables(runs)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """A query over `runs`, `points`, `trials`, `timelines`, `requests` and
+        """A query over `runs`, `points`, `trials`, `processes`, `timelines`, `requests` and
         `connections`.
 
         Raises `duckdb.Error` where the query is wrong.
@@ -93,6 +93,13 @@ class Tables:
         `started_unix_s`, `elapsed_s`, `figure`, `value`.
         """
         return self._database.table("trials")
+
+    @property
+    def processes(self) -> duckdb.DuckDBPyRelation:
+        """A row a process of the server, of a suite that lists them: `run`, `trial`, `pid`, `name`,
+        `cpu_cores`.
+        """
+        return self._database.table("processes")
 
     @property
     def timelines(self) -> duckdb.DuckDBPyRelation:
