@@ -12,10 +12,11 @@ import pytest
 from made_records import run_record
 
 from plimsoll_lab.analysis.gate import judge_gate
+from plimsoll_lab.report.gate import bounded
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, blocks_for, decide_gate, losses
 from plimsoll_lab.store.run_record import FamilyRecord
-from plimsoll_lab.store.summary_record import GateRecord
+from plimsoll_lab.store.summary_record import GateRecord, LossRecord
 from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.spec import PlannedTrial
 
@@ -190,6 +191,16 @@ def test_a_gate_that_was_ended_early_passes_nobody() -> None:
     planned = [PlannedTrial(number=1, block=1, point=0)]
     assert judged(alike, alike, planned=planned).text == "The gate is undecided: 0 of 1 trials were measured."
     assert judged(alike, halved, planned=planned).outcome == "worse", "what is shown is shown"
+
+
+def test_the_bounds_of_a_loss_hold_as_they_are_shown() -> None:
+    """Of a tolerance of 5 % an upper bound of 5.04 % was shown as 5.0 %, and the gate as undecided."""
+    record = LossRecord(
+        figure="x", at={}, contender="new", blocks=12, loss=0.0196, at_least=-0.0112, at_most=0.0504, outcome="undecided"
+    )
+    assert bounded(record) == ("2.0 %", "-1.2 %", "5.1 %")
+    assert bounded(record.model_copy(update={"at_least": 0.0196, "at_most": 0.05}))[1:] == ("1.9 %", "5.0 %")
+    assert bounded(record.model_copy(update={"at_least": None, "at_most": None}))[1:] == ("-", "-")
 
 
 def test_one_comparison_is_said_to_be_the_least_of_nothing() -> None:

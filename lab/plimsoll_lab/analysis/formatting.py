@@ -133,6 +133,16 @@ def at_least(ratio: float) -> str:
     return f"{_down(ratio * 10**digits) / 10**digits:,.{digits}f}"
 
 
+def part_at_least(part: float) -> float:
+    """A lower bound of a part, to a tenth of a percent: rounded down, so that it holds."""
+    return _down(part * 1000) / 1000
+
+
+def part_at_most(part: float) -> float:
+    """An upper bound of a part, to a tenth of a percent: rounded up, so that it holds."""
+    return _up(part * 1000) / 1000
+
+
 def at_most_apart(ratio: float) -> str:
     """`24.6 %`, `3.4 times`: by how much several may differ, rounded up so that it holds."""
     if ratio < TWICE:

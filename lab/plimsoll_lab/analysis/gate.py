@@ -170,13 +170,18 @@ def _words(run: RunRecord, found: Sequence[Loss], outcome: GateOutcome, toleranc
     """
     if outcome == "worse":
         shown = [each for each in found if each.at_least is not None and each.at_least > tolerance]
-        return [f"{_of_loss(each, run)} is at least {each.at_least:.1%} worse{_estimate(each)}" for each in shown]
+        return [
+            f"{_of_loss(each, run)} is at least {formatting.part_at_least(each.at_least or 0.0):.1%} worse"
+            f"{_estimate(each)}"
+            for each in shown
+        ]
     if outcome == "undecided":
         opened = [_open(each, run) for each in found if each.at_most is None or each.at_most >= tolerance]
         return opened or ["there is nothing to compare with the baseline"]
     largest = max(found, key=lambda each: each.at_most or 0.0)
+    most = formatting.part_at_most(max(largest.at_most or 0.0, 0.0))
     others = ", and no other comparison shows more" if len(found) > 1 else ""
-    return [f"{_of_loss(largest, run)} is at most {max(largest.at_most or 0.0, 0.0):.1%} worse{others}"]
+    return [f"{_of_loss(largest, run)} is at most {most:.1%} worse{others}"]
 
 
 def _estimate(each: Loss) -> str:
@@ -188,11 +193,10 @@ def _open(each: Loss, run: RunRecord) -> str:
         return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
     if each.at_least is None or each.at_most is None:
         return f"{_of_loss(each, run)} has only a lower bound in some blocks, where the generator was the limit"
+    low, high = formatting.part_at_least(each.at_least), formatting.part_at_most(each.at_most)
     if each.at_least > 0:
-        return (
-            f"{_of_loss(each, run)} is worse, by {each.at_least:.1%} to {each.at_most:.1%}; by how much cannot be told"
-        )
-    return f"{_of_loss(each, run)} changes by {-each.at_least:.1%} better to {each.at_most:.1%} worse"
+        return f"{_of_loss(each, run)} is worse, by {low:.1%} to {high:.1%}; by how much cannot be told"
+    return f"{_of_loss(each, run)} changes by {abs(low):.1%} better to {high:.1%} worse"
 
 
 def _of_loss(each: Loss, run: RunRecord) -> str:

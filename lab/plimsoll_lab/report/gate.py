@@ -43,7 +43,7 @@ def section(gate: GateRecord | None, run: RunRecord) -> Section:
             Cell(text=run.figure(each.figure).label, heading=True),
             Cell(text=each.contender),
             Cell(text=formatting.setting(each.at)),
-            *(Cell(text=percent(part)) for part in (each.loss, each.at_least, each.at_most)),
+            *(Cell(text=part) for part in bounded(each)),
             Cell(text=str(each.blocks)),
             Cell(text="", badge=each.outcome, tone=TONES[each.outcome]),
         )
@@ -85,7 +85,7 @@ def _row(loss: LossRecord, run: RunRecord) -> str:
         markdown_text(loss.contender),
         markdown_text(run.figure(loss.figure).label),
         markdown_text(formatting.setting(loss.at)),
-        *(percent(each) for each in (loss.loss, loss.at_least, loss.at_most)),
+        *bounded(loss),
         loss.outcome,
     )
     return f"| {' | '.join(cells)} |"
@@ -99,7 +99,8 @@ def junit(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
     for each in gate.losses:
         name = f"{each.contender}: {run.figure(each.figure).label} at {formatting.setting(each.at)}"
         case = ET.SubElement(suite, "testcase", classname=summary.suite, name=name)
-        said = f"loss {percent(each.loss)}, at least {percent(each.at_least)}, at most {percent(each.at_most)}"
+        loss, least, most = bounded(each)
+        said = f"loss {loss}, at least {least}, at most {most}"
         if each.outcome == "worse":
             ET.SubElement(case, "failure", message=said)
         elif each.outcome == "undecided":
@@ -114,6 +115,13 @@ def junit(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
     suite.set("tests", str(len(gate.losses) + 1))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def bounded(loss: LossRecord) -> tuple[str, str, str]:
+    """A loss and its bounds, which are rounded outwards, so that they hold as they are shown."""
+    least = None if loss.at_least is None else formatting.part_at_least(loss.at_least)
+    most = None if loss.at_most is None else formatting.part_at_most(loss.at_most)
+    return percent(loss.loss), percent(least), percent(most)
 
 
 def percent(part: float | None) -> str:
