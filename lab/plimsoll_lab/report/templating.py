@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from plimsoll_lab.report.encoding import SHAPES
 from plimsoll_lab.report.glyphs import GLYPHS
@@ -16,6 +18,18 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_CODE = re.compile(r"`([^`'\n]+)`")
+"""A pair of backticks; older programs quote `so', which is no code."""
+
+
+def with_code(text: str) -> Markup:
+    """A text escaped, and what stands between two backticks as code."""
+    parts = _CODE.split(text)
+    shown = (Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+    return Markup("").join(shown)
+
+
+_TEMPLATES.filters["with_code"] = with_code
 
 
 def render(template: str, **values: object) -> str:
