@@ -17,15 +17,18 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report import charts, data_files
 from plimsoll_lab.report.all_charts import all_charts
 from plimsoll_lab.report.compare_page import render_compare_page
 from plimsoll_lab.report.comparison import render_comparison
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import layout_of
-from plimsoll_lab.report.gate import markdown, percent
+from plimsoll_lab.report.gate import bounded, markdown
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.percentile_charts import percentile_charts
+from plimsoll_lab.report.templating import with_code
+from plimsoll_lab.report.terminal import render
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.spec import Axis, PlannedTrial
@@ -206,7 +209,7 @@ def test_a_comparison_tells_a_shared_reason_once_and_a_digest_by_its_beginning(t
         run.versions = {**run.versions, "plimsoll_sha256": digest}
         folder.write_run(run)
     page = render_compare_page(sides[:1], sides[1:])
-    assert page.count("1 run a side is too few") == 1
+    assert page.count("1 run a side is too few; at least 5, or <code>plimsoll lab gate</code> in one run") == 1
     assert f"<td>{'a' * 12}…</td><td>{'b' * 12}…</td>" in page
     assert "b" * 64 in page[page.index("The digests in full") :]
     told = render_comparison(compare_runs(sides[:1], sides[1:]), colour=False)
@@ -240,7 +243,7 @@ def test_the_page_of_a_gate_has_every_loss_with_its_bounds(tmp_path: Path) -> No
     assert "How much worse than old each contender is; 5.0 % is tolerated" in section
     assert section.count('<th scope="row">') == len(summary.gate.losses) == 2
     for loss in summary.gate.losses:
-        assert percent(loss.at_most) in section
+        assert bounded(loss)[2] in section
     odd = summary.model_copy(update={"suite": "<img src=x> [a](b)|"})
     assert markdown(odd, summary.gate, run).splitlines()[0] == "## \\<img src=x\\> \\[a\\](b)\\|: pass"
 
@@ -268,6 +271,44 @@ def test_a_point_without_a_result_breaks_its_line(tmp_path: Path) -> None:
     still = draw("rate", drawn.specs["completed_rate-load"], drawn.rows)
     lines = re.findall(r'<path d="([^"]*)"[^>]* stroke="', still)
     assert sorted(line.count("L") for line in lines) == [0, 2], "threads alone has a line over three loads"
+
+
+def test_a_point_says_in_words_why_it_has_no_result(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6)
+    for trial in folder.read_trials():
+        if trial.point == 1 and trial.block < 6:
+            folder.write_trial(replace(trial, outcome="generator_limited", reason="it was late"))
+    run, summary = folder.read_run(), summarise_run(folder)
+    points = [
+        each.model_copy(update={"outcome": None, "figures": {}}) if each.number == 2 else each for each in summary.points
+    ]
+    summary = summary.model_copy(update={"points": points})
+    shown = {
+        "terminal": render(summary, run, colour=False),
+        "Markdown": data_files.markdown(run, summary),
+        "charts": json.dumps(charts.rows(run, summary, folder.read_trials())),
+        "page": page_of(folder),
+        "warnings": " ".join(each.message for each in summary.warnings),
+    }
+    assert {name for name, text in shown.items() if "generator_limited" in text.replace('"badge generator_limited"', "")} == set()
+    for name in ("terminal", "Markdown", "charts"):
+        assert "generator limited" in shown[name], name
+        assert "not measured" in shown[name], name
+
+
+def test_the_numbers_of_a_chart_have_no_outcome_where_a_result_lacks_the_figure(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=6)
+    for trial in (each for each in folder.read_trials() if each.point == 1):
+        folder.write_trial(replace(trial, figures={"completed_rate": 1000.0}))
+    page = page_of(folder)
+    assert "<td>ok</td><td>-</td>" not in page
+    assert "<td>-</td><td>-</td>" in page
+
+
+def test_backticks_in_pairs_are_code_and_quotes_of_older_programs_are_not() -> None:
+    assert with_code("`a <b>` and `c`; ls: `d' & `e'") == (
+        "<code>a &lt;b&gt;</code> and <code>c</code>; ls: `d&#39; &amp; `e&#39;"
+    )
 
 
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(tmp_path: Path) -> None:

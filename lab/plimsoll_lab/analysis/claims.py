@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from plimsoll_lab.analysis import network
+from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.as_stated import changes_at
 from plimsoll_lab.analysis.family import (
     NEVER_ESTABLISHED,
@@ -204,7 +204,7 @@ def _unreached(here: Sequence[PointSummary], figure: str) -> str | None:
     if len(here) > 1:
         return f"{len(here)} points of this run agree with it; the claim has to name one"
     if here[0].outcome not in _decisive(figure):
-        return f"{(here[0].outcome or 'not measured').replace('_', ' ')}: {here[0].reason}"
+        return f"{formatting.outcome(here[0].outcome)}: {here[0].reason}"
     return None
 
 

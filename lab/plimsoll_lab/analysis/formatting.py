@@ -114,6 +114,13 @@ TWICE = 2.0
 """From here on a ratio is no longer said in percent, and has fewer decimals."""
 
 
+def outcome(code: str | None) -> str:
+    """The outcome of a trial or a point in words: `hard limit`; `not measured` of a point without
+    trials.
+    """
+    return "not measured" if code is None else code.replace("_", " ")
+
+
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     """`0.940x [0.920, 0.970]`; beyond twice as much, three figures."""
     if value is None:

@@ -153,7 +153,7 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
     if not left_out:
         return warnings
-    causes = ", ".join(f"{count} {outcome}" for outcome, count in left_out.items())
+    causes = ", ".join(f"{count} {formatting.outcome(outcome)}" for outcome, count in left_out.items())
     message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {causes}"
     remedy = "the table says at which points, the trials' records say why"
     return [*warnings, _warning("discarded", message, remedy)]

@@ -104,7 +104,7 @@ def misses_a_limit(trial: TrialRecord, suite: Suite) -> bool:
 def broken_by(trial: TrialRecord, suite: Suite) -> str:
     """What was missed, in words."""
     if trial.outcome != "ok":
-        return f"{trial.outcome.replace('_', ' ')}: {trial.reason}"
+        return f"{formatting.outcome(trial.outcome)}: {trial.reason}"
     if truncated := _truncated(trial):
         return truncated
     for limit in suite.limits:

@@ -82,7 +82,7 @@ class Progress:
         line = f"{self._done}/{total} trials, {formatting.duration(left_s)} left"
         if self._rewrite:
             what = " ".join(as_text(value) for value in made.point.values())
-            self._line = f"{line}  {what}: {made.outcome}"
+            self._line = f"{line}  {what}: {formatting.outcome(made.outcome)}"
             self._rewrite_line(self._line)
         elif made.number % len(self._plan.points) == 0:
             print(f"block {made.block} of {self._plan.suite.run.repeat}: {line}", file=sys.stderr)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.as_stated import changes_at
 from plimsoll_lab.report.chart_axis import (
     LOGARITHMIC_FROM,
@@ -124,7 +125,7 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
     ]
     medians = []
     for point in summary.points:
-        row = place_of(point.point, layout) | {"outcome": point.outcome, "doubtful": point.doubtful}
+        row = place_of(point.point, layout) | {"outcome": formatting.outcome(point.outcome), "doubtful": point.doubtful}
         row |= columns(run, over, point.point, layout.compare)
         for name in names:
             found = point.figures.get(name) if point.outcome == "ok" else None

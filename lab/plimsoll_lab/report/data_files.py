@@ -79,7 +79,7 @@ def markdown(run: RunRecord, summary: RunSummary) -> str:
             formatting.number(found[name].median, figures[name].unit) + mark if name in found else "-"
             for name, _ in columns
         ]
-        valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else markdown_text(point.outcome)
+        valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else formatting.outcome(point.outcome)
         lines.append(f"| {markdown_text(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")
     warnings = [f"- {WORDS[each.severity]}, `{each.code}`: {markdown_text(each.message)}" for each in summary.warnings]
     lines += ["", *warnings] if warnings else []

@@ -12,7 +12,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.charts import Chart, charts
 from plimsoll_lab.report.view import Cell, Described, Drawing, Fold, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.store.summary_record import RunSummary
+from plimsoll_lab.store.summary_record import PointSummary, RunSummary
 from plimsoll_lab.suite.figures import Figure
 
 READ = (
@@ -93,13 +93,21 @@ def _data(summary: RunSummary, figure: Figure) -> Table:
     for point in summary.points:
         found = point.figures.get(figure.name) if point.outcome == "ok" else None
         interval = found.median_ci95 if found is not None else None
-        median = formatting.number(found.median, figure.unit) if found is not None else point.outcome or "-"
+        median = _median(point, figure)
         within = "-" if interval is None else " to ".join(formatting.number(each, figure.unit) for each in interval)
         heading = Cell(text=formatting.setting(point.point), heading=True)
-        rows.append((heading, Cell(text=median.replace("_", " ")), Cell(text=within)))
+        rows.append((heading, Cell(text=median), Cell(text=within)))
     head = ("point", "median", "95 % interval of the median")
     caption = f"{figure.label[:1].upper()}{figure.label[1:]}"
     return Table(caption=caption, head=head, rows=tuple(rows), style="numbers")
+
+
+def _median(point: PointSummary, figure: Figure) -> str:
+    """Why a point has no result, or its figure; `-` of a figure that its results do not have."""
+    if point.outcome != "ok":
+        return formatting.outcome(point.outcome)
+    found = point.figures.get(figure.name)
+    return formatting.number(None if found is None else found.median, figure.unit)
 
 
 def _curves(percentiles: Mapping[str, Described], stills: Mapping[str, Markup]) -> list[Part]:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.view import Cell, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
-
-OUTCOMES: Mapping[str | None, str] = {
-    "hard_limit": "hard limit",
-    "failed": "failed",
-    "generator_limited": "generator limited",
-    "invalid": "invalid",
-    None: "not measured",
-}
-"""What is said of a point without a valid result."""
 
 
 def stops_table(summary: RunSummary, layout: MatrixLayout) -> list[Part]:
@@ -30,7 +19,7 @@ def stops_table(summary: RunSummary, layout: MatrixLayout) -> list[Part]:
         (
             contender_cell(each.contender, layout),
             Cell(text=formatting.setting(each.at)),
-            Cell(text="", badge=OUTCOMES[each.outcome], tone=each.outcome, detail=str(each.reason)),
+            Cell(text="", badge=formatting.outcome(each.outcome), tone=each.outcome, detail=str(each.reason)),
         )
         for each in summary.stops
     )

@@ -90,7 +90,7 @@ def _stops(summary: RunSummary, paint: Paint) -> list[str]:
     if not summary.stops:
         return []
     lines = ["", paint("where each stops", BOLD)]
-    rows = [(each.contender, formatting.setting(each.at), each.outcome) for each in summary.stops]
+    rows = [(each.contender, formatting.setting(each.at), formatting.outcome(each.outcome)) for each in summary.stops]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row, each in zip(rows, summary.stops, strict=True):
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -115,7 +115,7 @@ def _tables(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
                 for figure in SHOWN
             ]
         else:
-            cells = [point.outcome or "not measured"] + [""] * (len(SHOWN) - 1)
+            cells = [formatting.outcome(point.outcome)] + [""] * (len(SHOWN) - 1)
         row = [name, *cells, f"{point.valid_n}/{point.n}"]
         groups.setdefault(group, []).append(row)
         rows.append(row)

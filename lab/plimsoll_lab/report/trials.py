@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.encoding import MatrixLayout
-from plimsoll_lab.report.stops import OUTCOMES, contender_cell
+from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table, Text
-from plimsoll_lab.store.records import Outcome, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import FigureSummary, LeftOutRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import Figure
@@ -76,7 +76,7 @@ def _by_setting(points: Sequence[PointSummary], compare: str | None) -> list[Poi
 
 def _values(point: PointSummary, columns: Sequence[tuple[Figure, str]]) -> Row:
     if point.outcome != "ok" and not point.doubtful:
-        badge, tone = OUTCOMES[point.outcome], point.outcome or ""
+        badge, tone = formatting.outcome(point.outcome), point.outcome or ""
         return (Cell(text="", badge=badge, tone=tone, detail=str(point.reason), span=len(columns)),)
     mark = "?" if point.doubtful else ""
     return tuple(_value(point.figures.get(figure.name), figure.unit, mark) for figure, _ in columns)
@@ -130,9 +130,9 @@ def _summary(figure: Figure, points: Sequence[PointSummary]) -> Table:
 def _left_out(rows: Sequence[LeftOutRecord]) -> Table:
     lines = []
     for row in rows:
-        causes = "; ".join(f"{_words(each.outcome)}: {each.reason}" for each in row.discarded)
+        causes = "; ".join(f"{formatting.outcome(each.outcome)}: {each.reason}" for each in row.discarded)
         repeated = f"measured {len(row.discarded) + 1} times; discarded: {causes}" if row.discarded else ""
-        outcome = "a result" if row.outcome == "ok" else _words(row.outcome)
+        outcome = "a result" if row.outcome == "ok" else formatting.outcome(row.outcome)
         reason = "; ".join(each for each in (row.reason, repeated) if each)
         where = formatting.setting(row.point)
         lines.append(tuple(Cell(text=cell) for cell in (str(row.trial), where, outcome, reason)))
@@ -147,7 +147,7 @@ def _every(run: RunRecord, made: Sequence[TrialRecord]) -> Table:
             Cell(text=str(trial.number), heading=True),
             Cell(text=str(trial.block)),
             Cell(text=formatting.setting(trial.setting)),
-            Cell(text=_words(trial.outcome)),
+            Cell(text=formatting.outcome(trial.outcome)),
             *(Cell(text=formatting.number(trial.figures.get(each.name), each.unit)) for each, _ in columns),
         )
         for trial in made
@@ -160,7 +160,3 @@ def _interval(interval: tuple[float, float] | None, unit: str) -> str:
     if interval is None:
         return "-"
     return " to ".join(formatting.number(each, unit) for each in interval)
-
-
-def _words(outcome: Outcome) -> str:
-    return outcome.replace("_", " ")

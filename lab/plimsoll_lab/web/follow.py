@@ -59,7 +59,7 @@ async def follow(folder: RunFolder, offset: int = 0) -> AsyncIterator[str]:
     """The events as a stream of server-sent events (HTML Living Standard, 9.2).
 
     The last one is `closed`, with the run's status: `complete`, `interrupted`, `failed`, or
-    `killed` where the run's program died without a word.
+    `killed` where the run's program ended without recording a status.
     """
     silent = 0
     while True:

@@ -10,6 +10,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.history import find_history
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.compare_page import render_compare_page
@@ -26,6 +27,7 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_TEMPLATES.filters["outcome"] = formatting.outcome
 
 
 def run_list(out: Path, asked: Mapping[str, str]) -> str:

@@ -58,9 +58,10 @@
     done += 1;
     const row = document.createElement("tr");
     const figures = event.figures;
+    const outcome = event.outcome.replaceAll("_", " ");
     const rate = figures["completed_rate"], cpu = figures["server.cpu_us_per_request"];
     const cells = [
-      event.number, words(event.point), event.missed ? `${event.outcome}; missed ${event.missed}` : event.reason ? `${event.outcome}: ${event.reason}` : event.outcome,
+      event.number, words(event.point), event.missed ? `${outcome}; missed ${event.missed}` : event.reason ? `${outcome}: ${event.reason}` : outcome,
       rate === undefined ? "-" : `${number(rate)} /s`, time(figures["response_time_us.p50"]), time(figures["response_time_us.p99"]), time(cpu),
     ];
     cells.forEach((text, place) => {
@@ -92,7 +93,7 @@
         for (const id of ["rate", "p50", "p99", "failed", "cpu", "memory"]) say(id, "-");
         for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) at(id).replaceChildren();
         at("now").hidden = false;
-        say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again (${event.again})` : ""}`);
+        say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again: ${event.again}` : ""}`);
         say("next", event.next.length ? `Next: ${event.next.map(words).join("; ")}.` : "");
         break;
       case "second": second(event); break;
@@ -116,7 +117,7 @@
     if (word === "complete") {
       ending.textContent = "The run has ended. ";
     } else {
-      const why = word === "killed" ? "The run's program died without a word: it was killed, or the machine stopped." : `The run ended: ${word}.`;
+      const why = word === "killed" ? "The run's program ended without recording why: it was killed, or the machine stopped." : `The run ended: ${word}.`;
       ending.textContent = `${why} Its ${done} finished trials are on disk; "plimsoll lab resume runs/${String(known.number).padStart(4, "0")}" goes on with it. `;
     }
     if (word !== "killed") {
