@@ -194,9 +194,16 @@ def test_a_gate_that_was_ended_early_passes_nobody() -> None:
 
 
 def test_the_bounds_of_a_loss_hold_as_they_are_shown() -> None:
-    """Of a tolerance of 5 % an upper bound of 5.04 % was shown as 5.0 %, and the gate as undecided."""
+    """Of a tolerance of 5 % an upper bound of 5.04 % was shown as 5.0 %, and the gate undecided."""
     record = LossRecord(
-        figure="x", at={}, contender="new", blocks=12, loss=0.0196, at_least=-0.0112, at_most=0.0504, outcome="undecided"
+        figure="x",
+        at={},
+        contender="new",
+        blocks=12,
+        loss=0.0196,
+        at_least=-0.0112,
+        at_most=0.0504,
+        outcome="undecided",
     )
     assert bounded(record) == ("2.0 %", "-1.2 %", "5.1 %")
     assert bounded(record.model_copy(update={"at_least": 0.0196, "at_most": 0.05}))[1:] == ("1.9 %", "5.0 %")

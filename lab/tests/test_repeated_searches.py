@@ -87,13 +87,17 @@ def test_a_path_belongs_to_the_loads_of_the_setting_that_it_was_measured_for() -
     """
     settings: list[Settings] = [{"network.rtt": "5ms"}, {"network.rtt": "50ms"}]
     run = run_of([(1, 4), (1, 4)])
-    run.searches = [each.model_copy(update={"point": at, "setting": settings[at]}) for at, each in enumerate(run.searches)]
+    run.searches = [
+        each.model_copy(update={"point": at, "setting": settings[at]}) for at, each in enumerate(run.searches)
+    ]
     run.points = [
         PointRecord(number=number, setting={**settings[number // 2], "load.connections": load}, server={}, load={})
         for number, load in enumerate((1, 4, 1, 4))
     ]
     run.calibrations = [
-        CalibrationRecord(unix_s=0.0, points=[at], backend="tap", large_segments=None, priority=None, paths=[path(within)])
+        CalibrationRecord(
+            unix_s=0.0, points=[at], backend="tap", large_segments=None, priority=None, paths=[path(within)]
+        )
         for at, within in enumerate((True, False))
     ]
     assert [each.setting for each in network.paths(run)] == settings

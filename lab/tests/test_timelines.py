@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -104,15 +104,16 @@ def test_a_request_stands_beside_the_connections_up_as_it_began(tmp_path: Path) 
 
 
 def test_the_requests_of_each_generator_count_from_the_opening_of_its_window(tmp_path: Path) -> None:
-    """As its seconds do: with a warm-up of ten seconds a request stood ten seconds away from them."""
+    """As its seconds do: with a warm-up of 10 s a request stood 10 s away from them."""
     log(tmp_path / "records", [(11.0, 1, 1, 1e6), (13.0, 1, 2, 5e5)])
     (tmp_path / "records/load.request_log.csv").rename(tmp_path / "load.request_log.csv")
     (tmp_path / "records").rmdir()
     log(tmp_path / "records", [(12.5, 1, 7, 1e6)])
     (tmp_path / "records/load.request_log.csv").rename(tmp_path / "records/load-2.request_log.csv")
     (tmp_path / "load.request_log.csv").rename(tmp_path / "records/load.request_log.csv")
-    generators = [
-        {"name": name, "summary": {"window": {"opened_unix_s": opened}}} for name, opened in (("load", 12.0), ("load-2", 12.25))
+    generators: Any = [
+        {"name": name, "summary": {"window": {"opened_unix_s": opened}}}
+        for name, opened in (("load", 12.0), ("load-2", 12.25))
     ]
     timelines.write_timelines(tmp_path, tmp_path / "records", replace(TRIAL, load={"generators": generators}))
     rows = ask(f"SELECT request, at_s FROM '{tmp_path}/requests/0003.parquet' ORDER BY ALL")

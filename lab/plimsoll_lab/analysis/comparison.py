@@ -239,7 +239,9 @@ def _pairs(
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
     if alone:
-        message = f"{len(alone)} points are not in every run, or have another load, network, limit or CPUs, and were left out"
+        message = (
+            f"{len(alone)} points are not in every run, or have another load, network, limit or CPUs, and were left out"
+        )
         warnings.append(
             ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
         )

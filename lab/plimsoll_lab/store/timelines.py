@@ -2,9 +2,9 @@
 request, and a row a connection.
 
 `timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`,
-`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with `at_s`
-and the number of connections up at that instant; `connections/NNNN.parquet` has a row a connection of a generator
-that tells what became of each.
+`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with `at_s` and
+the number of connections up at that instant; `connections/NNNN.parquet` has a row a connection of a
+generator that tells what became of each.
 """
 
 from __future__ import annotations
