@@ -80,10 +80,10 @@ fn assert_failed(summary: &Value, log: &str, error: &str) {
     assert!(rows.trim_end().ends_with(&format!(",limit,{name}")), "{rows}");
 }
 
-/// Sends much through a forwarder whose call of that number fails, and asserts that nobody takes
-/// what is left of the stream for all of it. Halfway the stream pauses, so that the forwarder has
-/// to wait for more.
-fn assert_no_clean_end_of_a_part(call: &str, error: &str, number: usize) {
+/// Sends much through a forwarder whose call of that number fails; returns whether it was made, and
+/// if so asserts that nobody takes what is left of the stream for all of it. Halfway the stream
+/// pauses, so that the forwarder has to wait for more.
+fn is_reset_after_a_part(call: &str, error: &str, number: usize) -> bool {
     const HALF: usize = 16 * 1024 * 1024;
     let ((listener, address), folder) = (listener(), Folder::new());
     let log = text_of(&folder.path("connections.csv"));
@@ -104,10 +104,14 @@ fn assert_no_clean_end_of_a_part(call: &str, error: &str, number: usize) {
         let end = half.and_then(|_| server.read_to_end(&mut received));
         (sends.join().expect("no panic"), (received.len(), end))
     });
+    if received == 2 * HALF && sent.is_ok() {
+        return false;
+    }
     let what = format!("{call} {number} fails with {error} after {received} bytes");
     assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "{what}");
     assert!(sent.is_err() && received < 2 * HALF, "{what}");
     assert_failed(&forwarder.stop(), &log, error);
+    true
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn bytes_that_this_machine_fails_to_read_end_a_connection_by_a_reset_and_never_b
         return;
     }
     for (call, error, number) in [("splice", "ENOMEM", 1), ("splice", "EIO", 1), ("recvfrom", "ENOMEM", 3)] {
-        assert_no_clean_end_of_a_part(call, error, number);
+        assert!(is_reset_after_a_part(call, error, number), "{call} {number} is made");
     }
 }
 
@@ -156,7 +160,7 @@ fn a_write_that_this_machine_refuses_ends_the_connection_at_once_by_a_reset_to_b
             assert_refused_write_resets(error, number, messages, setting);
         }
         // Reads into the pipe and writes from it take turns.
-        assert_no_clean_end_of_a_part("splice", error, 2);
+        assert!(is_reset_after_a_part("splice", error, 2), "the second splice is made");
     }
 }
 
@@ -208,8 +212,10 @@ fn a_connection_that_epoll_has_no_room_for_is_counted_with_the_error() {
         return;
     }
     // Of the worker's calls three are about its wake-up, its mailbox and the listener, and two
-    // about the connection. The sixth is made once its bytes go through a pipe.
-    assert_no_clean_end_of_a_part("epoll_ctl", "ENOMEM", 6);
+    // about the connection. The sixth is made once its bytes go through a pipe, which they need not
+    // do where the receiver is quick.
+    let made = (0..20).any(|_| is_reset_after_a_part("epoll_ctl", "ENOMEM", 6));
+    assert!(made, "in no run did the bytes go through a pipe");
     // The connection's first, before it leads anywhere.
     let (folder, (_listener, address)) = (Folder::new(), listener());
     let log = text_of(&folder.path("connections.csv"));
