@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import graphlib
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from python_modules import imports
 
 LAB = Path(__file__).resolve().parent.parent / "lab" / "plimsoll_lab"
 
@@ -52,41 +52,6 @@ def modules(room: str) -> list[Path]:
     return sorted((LAB / room).rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
-    """The modules that a file imports, at its top, inside a function or for types alone."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import hides where it goes"
-            found.add(node.module or "")
-            if (node.module or "").startswith("plimsoll_lab"):
-                found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def files_imported(path: Path) -> set[Path]:
-    """The files of the laboratory that a file imports; a package counts where it is imported for a
-    name of its own.
-    """
-    found = set()
-    for name in imports(path):
-        place = LAB.parent.joinpath(*name.split("."))
-        if place.with_suffix(".py").is_file():
-            found.add(place.with_suffix(".py"))
-    return found
-
-
-def circle(edges: dict[Path, set[Path]]) -> list[str]:
-    """A circle among files, as their names in order; empty where there is none."""
-    try:
-        tuple(graphlib.TopologicalSorter(edges).static_order())
-    except graphlib.CycleError as found:
-        return [str(each) for each in found.args[1]]
-    return []
-
-
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT))
 def test_a_room_imports_only_what_it_may(room: str) -> None:
     assert modules(room), f"{room} is an empty room"
@@ -110,18 +75,6 @@ def test_the_wheel_holds_every_room() -> None:
     folders = {path.parent for path in LAB.rglob("*.py")}
     packages = {".".join(path.relative_to(LAB.parent).parts) for path in folders} | {"plimsoll_lab.suites"}
     assert set(project["tool"]["setuptools"]["packages"]) == packages
-
-
-def test_no_files_of_the_laboratory_import_each_other_in_a_circle() -> None:
-    edges = {path: files_imported(path) for path in LAB.rglob("*.py")}
-    assert sum(len(each) for each in edges.values()) > len(edges), "the imports were not found"
-    assert circle(edges) == [], "each file imports the next"
-
-
-def test_a_circle_of_two_files_is_found() -> None:
-    one, other = Path("one.py"), Path("other.py")
-    assert sorted(set(circle({one: {other}, other: {one}}))) == ["one.py", "other.py"]
-    assert circle({one: {other}, other: set()}) == []
 
 
 def test_statistics_know_no_file_no_clock_and_no_hidden_randomness() -> None:
