@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from python_modules import imports
+from python_modules import called, imports
 
 LAB = Path(__file__).resolve().parent.parent / "lab" / "plimsoll_lab"
 
@@ -30,7 +31,8 @@ MAY_IMPORT = {
 """For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing
 imports `cli`."""
 
-BESIDE_THE_ROOMS = {"__init__.py", "__main__.py", "problem.py"}
+BESIDE_THE_ROOMS = {"__init__.py": set(), "__main__.py": {"cli"}, "problem.py": set()}
+"""For each file beside the rooms, the rooms that it may import from."""
 
 OUTSIDE_WORLD = {
     "os",
@@ -47,18 +49,37 @@ OUTSIDE_WORLD = {
 }
 """Modules that bring files, processes, clocks or hidden randomness."""
 
+OUTSIDE_CALLS = {"open", "print", "input"}
+"""Built-in functions that read or write files."""
+
 
 def modules(room: str) -> list[Path]:
     return sorted((LAB / room).rglob("*.py"))
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """The rooms, and the files beside them, that a file imports from."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("plimsoll_lab.")} - {"__version__"}
+
+
+def impure_calls(path: Path) -> list[str]:
+    """The calls of a file that reach files, or draw numbers without a seed, as lines of text."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    return [
+        f"{path.name}:{call.lineno}: {ast.unparse(call)}"
+        for call in calls
+        if (isinstance(call.func, ast.Name) and call.func.id in OUTSIDE_CALLS)
+        or (called(call) == "default_rng" and not call.args)
+        or (ast.unparse(call.func).startswith(("np.random.", "numpy.random.")) and called(call) != "default_rng")
+    ]
 
 
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT))
 def test_a_room_imports_only_what_it_may(room: str) -> None:
     assert modules(room), f"{room} is an empty room"
     for path in modules(room):
-        ours = {name.split(".")[1] for name in imports(path) if name.startswith("plimsoll_lab.")}
-        ours -= {"__version__"}
-        assert ours <= MAY_IMPORT[room], f"{path.relative_to(LAB)} imports {sorted(ours - MAY_IMPORT[room])}"
+        beyond = rooms_imported(path) - MAY_IMPORT[room]
+        assert not beyond, f"{path.relative_to(LAB)} imports {sorted(beyond)}"
 
 
 def test_every_room_has_a_rule() -> None:
@@ -67,7 +88,12 @@ def test_every_room_has_a_rule() -> None:
 
 
 def test_nothing_stands_beside_the_rooms() -> None:
-    assert {path.name for path in LAB.glob("*.py")} == BESIDE_THE_ROOMS
+    assert {path.name for path in LAB.glob("*.py")} == BESIDE_THE_ROOMS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(BESIDE_THE_ROOMS))
+def test_a_file_beside_the_rooms_imports_only_what_it_may(name: str) -> None:
+    assert rooms_imported(LAB / name) <= BESIDE_THE_ROOMS[name]
 
 
 def test_the_wheel_holds_every_room() -> None:
@@ -81,6 +107,17 @@ def test_statistics_know_no_file_no_clock_and_no_hidden_randomness() -> None:
     for path in modules("stats"):
         names = {name.split(".")[0] for name in imports(path)}
         assert not names & OUTSIDE_WORLD, f"{path.relative_to(LAB)} imports {sorted(names & OUTSIDE_WORLD)}"
+        assert impure_calls(path) == []
+
+
+def test_calls_that_read_files_or_draw_without_a_seed_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text("np.random.default_rng(7)\nopen('x')\nnp.random.default_rng()\nnp.random.normal()\n")
+    assert [each.partition(": ")[2] for each in impure_calls(file)] == [
+        "open('x')",
+        "np.random.default_rng()",
+        "np.random.normal()",
+    ]
 
 
 def test_the_program_starts_with_one_thread() -> None:
