@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rust_modules import TEST_MODULE, listed
+
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = {"base": 0, "subject": 1, "instrument": 1, "plimsoll": 2}
@@ -24,8 +26,16 @@ PURE = ("crates/base/wire/src", "crates/base/measure/src", "crates/subject/serve
 """Rooms without socket, clock, file or `unsafe`: time and randomness are arguments."""
 
 IMPURE = re.compile(
-    r"\bunsafe\b|std::(net::(Tcp|Udp)|fs|env|process|thread|os)|(Instant|SystemTime)::now|\.elapsed\(\)|rand::rng|thread_rng|plimsoll_(sys|reactor)"
+    r"\bunsafe\b|\b(Instant|SystemTime)(::now| as )|\.elapsed\(\)|\brand::rng|\bthread_rng|\bplimsoll_(sys|reactor)"
+    r"|\be?print(ln)?!"
 )
+
+IMPURE_PATH = re.compile(
+    r"std::((fs|env|process|thread|os)\b|(net|time)(::\*)?$|net::(Tcp|Udp|To)|io::(\*|std(in|out|err)|Std))"
+)
+"""Items of the standard library, as paths: a list in braces is taken apart before."""
+
+PATH = re.compile(r"\bstd((?:::\w+)*)(?:::([{*]))?")
 
 PACKAGES = {
     package["name"]: package
@@ -78,12 +88,42 @@ def test_unsafe_lives_in_sys_alone(package: str) -> None:
         assert "#![forbid(unsafe_code)]" in root.read_text(encoding="utf-8"), root.relative_to(ROOT)
 
 
+def impure(source: str) -> list[str]:
+    """What a pure room's source must not name, outside comments and its tests."""
+    code = TEST_MODULE.split(source)[0].replace("#![forbid(unsafe_code)]", "")
+    code = "\n".join(line for line in code.splitlines() if not line.lstrip().startswith("//"))
+    paths = []
+    for match in PATH.finditer(code):
+        steps, more = ["std", *match[1].split("::")[1:]], match[2]
+        endings = listed(code, match.end()) if more == "{" else [(more,)] if more else [()]
+        paths += ["::".join((*steps, *ending)) for ending in endings]
+    return [match[0] for match in IMPURE.finditer(code)] + [path for path in paths if IMPURE_PATH.match(path)]
+
+
 @pytest.mark.parametrize("room", PURE)
 def test_a_pure_room_knows_no_socket_clock_or_file(room: str) -> None:
     sources = sorted((ROOT / room).rglob("*.rs"))
     assert sources
     for source in (source for source in sources if not source.stem.startswith("tests")):
-        code, _, _ = source.read_text(encoding="utf-8").partition("#[cfg(test)]")
-        lines = (line.strip() for line in code.replace("#![forbid(unsafe_code)]", "").splitlines())
-        found = [line for line in lines if not line.startswith("//") and IMPURE.search(line)]
+        found = impure(source.read_text(encoding="utf-8"))
         assert not found, f"{source.relative_to(ROOT)}: {found}"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("use std::{fmt, net::{Ipv6Addr, TcpStream}};", ["std::net::TcpStream"]),
+        ("use std::{\n    fs::File,\n    io,\n};", ["std::fs::File"]),
+        ("let began = std::time::Instant::now();", ["Instant::now"]),
+        ("use std::time::{Duration, Instant as Clock};", ["Instant as "]),
+        ("use std::net::*;", ["std::net::*"]),
+        ("use std::net;", ["std::net"]),
+        ('std::io::stdout().write_all(b"x");', ["std::io::stdout"]),
+        ('println!("x");', ["println!"]),
+        ("// unsafe\nuse std::io::Write;\nuse std::time::Instant;\nuse std::net::Ipv6Addr;", []),
+        ("#[cfg(test)]\nmod tests {\n    use std::fs;\n}", []),
+        ("#[cfg(test)]\nmod tests;\n\nuse std::fs;", ["std::fs"]),
+    ],
+)
+def test_what_a_pure_room_must_not_name_is_found(source: str, found: list[str]) -> None:
+    assert impure(source) == found
