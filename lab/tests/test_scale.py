@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from conftest import Done, run_lab
+from conftest import SUITE, Done, run_lab
 from made_records import run_record
 
 from plimsoll_lab.analysis.scale import generators_needed
@@ -91,4 +92,22 @@ def test_a_target_that_is_no_number_is_refused_in_one_line(
 def test_a_target_without_a_run_to_scale_from_is_refused(finished: tuple[Path, Done]) -> None:
     done = run_lab(finished[0], "plan", "small.toml", "--target-rate", "5M")
     assert done.returncode == 2
-    assert done.stderr == "error: --target-connections and --target-rate need --scale RUN, a run to scale from\n"
+    assert done.stderr == "error: --target-connections and --target-rate need --scale, a run to scale from\n"
+
+
+def test_without_a_name_the_newest_run_of_the_suite_is_scaled_from(finished: tuple[Path, Done]) -> None:
+    folder, _ = finished
+    for named in (("--scale",), ("--scale", "runs/0001")):
+        done = run_lab(folder, "plan", "small.toml", *named, "--json")
+        assert done.returncode == 0, done.stderr
+        scale = json.loads(done.stdout)["scale"]
+        assert (scale["run"], scale["connections"], scale["rate"]) == ("runs/0001", 10_000_000, 5_000_000)
+        assert scale["generators"] == max(scale["needs"].values())
+    told = run_lab(folder, "plan", "small.toml", "--scale").stdout
+    assert "as measured in runs/0001 at" in told
+    (folder / "other.toml").write_text(SUITE.replace('"small"', '"other"'))
+    refused = run_lab(folder, "plan", "other.toml", "--scale")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "error: no run of other in runs has ended; run it, or name another run after --scale\n",
+    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from plimsoll_lab.cli.suite_arguments import words_of
+from plimsoll_lab.cli.verb import add_out
 from plimsoll_lab.suite.errors import SuiteError
 
 RANGES = {"connections": "1:10k", "rate": "100:200k"}
@@ -54,7 +55,7 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--think", metavar="D", help="over connections: pause between completion and next send")
     parser.add_argument("--connections", metavar="N", default="256", help="over a rate: connections (default: 256)")
     parser.add_argument("--cpus", metavar="LIST", help="CPUs to keep the generator on, such as 1 or 2-3")
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
+    add_out(parser, "where the run's folder is made")
 
 
 def read_capacity_question(options: argparse.Namespace) -> CapacityQuestion:

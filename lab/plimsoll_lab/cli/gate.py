@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from plimsoll_lab.cli.run import run_plan
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan, words_of
-from plimsoll_lab.cli.verb import USAGE, Verb
+from plimsoll_lab.cli.verb import USAGE, Verb, add_out
 from plimsoll_lab.experiment.plan import RunRequest
 from plimsoll_lab.experiment.revision import PREFIX, checked_out, commit_of
 from plimsoll_lab.problem import LabError
@@ -38,7 +38,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--summary", action="append", default=[], choices=sorted(FILES), help="also write summary.md or junit.xml"
     )
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
+    add_out(parser, "where the run's folder is made")
 
 
 def _gate(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plimsoll_lab.cli.outcome import report_run
 from plimsoll_lab.cli.suite_arguments import read_settings
-from plimsoll_lab.cli.verb import USAGE, Verb
+from plimsoll_lab.cli.verb import USAGE, Verb, add_out
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite import units
 
@@ -24,7 +24,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", metavar="TAG", help="the tag of a histogram log to import")
     parser.add_argument("--suite", metavar="NAME", help="a name, for a history of runs (default: the tools' names)")
     parser.add_argument("--question", metavar="TEXT", help="what the results are about")
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+    add_out(parser, "where the runs are")
 
 
 def _import(options: argparse.Namespace) -> int:

@@ -7,13 +7,13 @@ import json
 import time
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, FAILED, Verb, refuse, say
+from plimsoll_lab.cli.verb import DONE, FAILED, Verb, add_out, refuse, say
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import runs_in
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+    add_out(parser, "where the runs are")
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
-from plimsoll_lab.cli.verb import DONE, USAGE, Verb, colour, say
+from plimsoll_lab.cli.verb import DONE, RUNS, USAGE, Verb, colour, say
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import open_run
+from plimsoll_lab.store.folder import RunFolder, list_runs, open_run
 from plimsoll_lab.suite.units import count
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 TARGET_CONNECTIONS, TARGET_RATE = "10M", "5M"
+NEWEST = ""
+"""What --scale is without a run."""
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -27,40 +30,59 @@ def _plan(options: argparse.Namespace) -> int:
     from plimsoll_lab.report.plan import render_plan, render_scale  # noqa: PLC0415
 
     if options.scale is None and (options.target_connections, options.target_rate) != (None, None):
-        raise LabError("--target-connections and --target-rate need --scale RUN, a run to scale from", exit_code=USAGE)
-    scaled = None if options.scale is None else _scale(options)
+        raise LabError("--target-connections and --target-rate need --scale, a run to scale from", exit_code=USAGE)
     plan, _ = read_plan(options)
+    run = None if options.scale is None else _run_to_scale_from(options.scale, plan.suite.name)
+    scaled = None if run is None else _scale(run, options)
     refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
     if options.json:
-        say(json.dumps(described.to_json() | ({} if scaled is None else {"scale": scaled.to_json()})))
+        scale = {} if run is None or scaled is None else {"scale": {"run": str(run.path)} | scaled.to_json()}
+        say(json.dumps(described.to_json() | scale))
     else:
         said = render_plan(described, colour=colour(options))
-        say(said if scaled is None else f"{said}\n{render_scale(scaled)}")
+        say(said if run is None or scaled is None else f"{said}\n{render_scale(scaled, str(run.path))}")
     return DONE
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_suite_arguments(parser)
-    parser.add_argument("--scale", metavar="RUN", help="say how many generators a target needs, by what this run used")
+    parser.add_argument(
+        "--scale",
+        nargs="?",
+        const=NEWEST,
+        metavar="RUN",
+        help=f"say how many generators a target needs, by what this run used (default: the newest in {RUNS})",
+    )
     parser.add_argument("--target-connections", metavar="N", help=f"of --scale (default: {TARGET_CONNECTIONS})")
     parser.add_argument("--target-rate", metavar="N", help=f"of --scale, requests/s (default: {TARGET_RATE})")
 
 
-def _scale(options: argparse.Namespace) -> ScaleEstimate:
+def _run_to_scale_from(named: str, suite: str) -> RunFolder:
+    """The run that was named, or the newest of the suite that ended."""
+    if named != NEWEST:
+        return open_run(Path(named))
+    for run in reversed(list_runs(Path(RUNS))):
+        with contextlib.suppress(LabError):  # of a damaged record, which says nothing of the others
+            record = run.read_run()
+            if record.suite.name == suite and run.status(record) == "complete":
+                return run
+    raise LabError(f"no run of {suite} in {RUNS} has ended; run it, or name another run after --scale", exit_code=USAGE)
+
+
+def _scale(run: RunFolder, options: argparse.Namespace) -> ScaleEstimate:
     """How many generators the target needs, each with one address."""
     from plimsoll_lab.analysis.scale import generators_needed  # noqa: PLC0415 - only where it is asked for
 
-    folder = open_run(Path(options.scale))
     found = generators_needed(
-        folder.read_run(),
-        folder.read_trials(),
+        run.read_run(),
+        run.read_trials(),
         connections=_target("--target-connections", options.target_connections or TARGET_CONNECTIONS),
         rate=_target("--target-rate", options.target_rate or TARGET_RATE),
     )
     if found is None:
         raise LabError(
-            f"{folder.path}: it has no valid trial, or does not record the memory and ports of its hosts; "
+            f"{run.path}: it has no valid trial, or does not record the memory and ports of its hosts; "
             "name another run after --scale"
         )
     return found
@@ -79,6 +101,7 @@ VERB = Verb(
     examples="""examples:
   plimsoll lab plan demo
   plimsoll lab plan my-suite.toml --repeat 20 --json
+  plimsoll lab plan my-suite.toml --scale             how many generators ten million connections would need
   plimsoll lab plan three-servers --scale runs/0007 --target-connections 10M --target-rate 5M
 """,
     arguments=_arguments,

@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
+from plimsoll_lab.cli.verb import DONE, USAGE, Verb, add_out, say
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import runs_in
 from plimsoll_lab.suite import units
@@ -17,7 +17,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=int, metavar="N", help="keep the newest N runs")
     parser.add_argument("--older", metavar="D", help="remove only runs that began longer ago than this, such as 720h")
     parser.add_argument("--yes", action="store_true", help="remove them; without it they are only listed")
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+    add_out(parser, "where the runs are")
 
 
 def _prune(options: argparse.Namespace) -> int:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.cli.verb import Verb, add_out
 from plimsoll_lab.store.query import Answer, ask
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sql", metavar="SQL", help="a query over runs, points, trials, timelines and requests")
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+    add_out(parser, "where the runs are")
 
 
 def _run(options: argparse.Namespace) -> int:

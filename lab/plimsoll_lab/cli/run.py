@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plimsoll_lab.cli.outcome import enter_networks, measure, open_machines
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
-from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.cli.verb import Verb, add_out
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.experiment.plan import RunRequest
 from plimsoll_lab.experiment.run import begin
@@ -20,7 +20,7 @@ from plimsoll_lab.suite.spec import Plan
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_suite_arguments(parser)
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the run's folder is made (default: runs)")
+    add_out(parser, "where the run's folder is made")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
+from plimsoll_lab.cli.verb import DONE, USAGE, Verb, add_out, say
 from plimsoll_lab.problem import Interrupted, LabError
 
 LISTEN = "127.0.0.1:8090"
@@ -21,7 +21,7 @@ CLOSING_S = 1
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="runs", metavar="DIR", help="where the runs are (default: runs)")
+    add_out(parser, "where the runs are")
     parser.add_argument("--listen", default=LISTEN, metavar="ADDR:PORT", help=f"default: {LISTEN}; port 0 picks one")
     parser.add_argument(
         "--allow-host",

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 DONE, FAILED, USAGE, LIMIT_MISSED, INVALID = 0, 1, 2, 3, 4
+RUNS = "runs"
+"""The folder of runs, unless --out names another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +40,11 @@ class Parser(argparse.ArgumentParser):
 
 def no_arguments(_: argparse.ArgumentParser) -> None:
     """Add nothing: the arguments of a verb that has none of its own."""
+
+
+def add_out(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add --out, the folder of runs: `about` says what the verb does there."""
+    parser.add_argument("--out", default=RUNS, metavar="DIR", help=f"{about} (default: {RUNS})")
 
 
 def colour(options: argparse.Namespace) -> bool:

@@ -41,13 +41,13 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def render_scale(scale: ScaleEstimate) -> str:
-    """How many generators a target needs, and why."""
+def render_scale(scale: ScaleEstimate, run: str) -> str:
+    """How many generators a target needs by what those of a run used, and why."""
     needs, measured, host = scale.needs, scale.measured, scale.host
     return (
         f"\n{scale.connections:,} connections and {scale.rate:,.0f} requests/s need {scale.generators} "
         f"generators on hosts of {host.cpus} CPUs and {host.memory_bytes / 2**30:.0f} GiB:\n"
-        f"  {needs['cpu']} for their CPU: {measured.cpu_us_per_request:.2f} us per request, as measured at "
+        f"  {needs['cpu']} for their CPU: {measured.cpu_us_per_request:.2f} us per request, as measured in {run} at "
         f"{measured.rate_per_generator:,.0f} requests/s a generator\n"
         f"  {needs['memory']} for their memory: {measured.bytes_each:.0f} bytes per connection and the kernel's\n"
         f"  {needs['ports']} for their ports: {host.ports:,} to one address of the server, from one of theirs"
