@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -90,29 +92,65 @@ class Talker:
         """It still runs."""
 
 
+Told = tuple[Generator, str, float]
+"""A generator, which end of its window it tells, and when that was."""
+
+
+def follow(monkeypatch: pytest.MonkeyPatch, *batches: Sequence[Told], ended: Sequence[Generator] = ()) -> Window:
+    """The window of generators that say this, a batch at a time; the server is read at the seconds
+    0, 1, 2 and so on.
+    """
+    clock = itertools.count()
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: usage_at(float(next(clock))))
+    generators = list({id(each): each for batch in batches for each, _, _ in batch}.values())
+    for each in generators:
+        each.process = cast("HostProcess", Talker())
+        each.host = cast("Host", SimpleNamespace(own_time=lambda at: at))
+        each.awaits_start, each.window = False, {}
+    window, began = Window(), SimpleNamespace(begin=lambda *_: None, end=lambda *_: None)
+    monitors = cast("Monitors", SimpleNamespace(links=began, sampler=began, server_host=None))
+    for batch in batches:
+        for each, what, at in batch:
+            cast("Talker", each.process).lines.append(f'{{"event": "window_{what}", "unix_s": {at}}}')
+        process_events(generators, cast("HostProcess", None), {}, window, monitors)
+        for each in ended:
+            each.ended = True
+    process_events(generators, cast("HostProcess", None), {}, window, monitors)
+    return window
+
+
+def ends_of(window: Window) -> tuple[float | None, float | None]:
+    return window.opened_unix_s, window.closed_unix_s
+
+
 def test_the_server_is_metered_from_the_first_window_to_open_to_the_last_to_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The merged summary counts the requests of all of that time: a server metered until the first
     generator ended seemed to use half the CPU a request.
     """
-    clock = iter((0.0, 4.0))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: usage_at(next(clock)))
     one, other = generator("load"), generator("load-2")
-    for each in (one, other):
-        each.process = cast("HostProcess", Talker())
-        each.host = cast("Host", SimpleNamespace(own_time=lambda at: at))
-        each.awaits_start = False
-    window, began = Window(), SimpleNamespace(begin=lambda *_: None, end=lambda *_: None)
-    monitors = cast("Monitors", SimpleNamespace(links=began, sampler=began, server_host=None))
-    told = ((one, "opened", 10.0), (other, "opened", 10.2), (other, "closed", 12.2), (one, "closed", 14.0))
-    open_after = []
-    for each, what, at in told:
-        cast("Talker", each.process).lines.append(f'{{"event": "window_{what}", "unix_s": {at}}}')
-        process_events([one, other], cast("HostProcess", None), {}, window, monitors)
-        open_after.append(window.open)
-    assert open_after == [True, True, True, False]
-    assert (window.opened_unix_s, window.closed_unix_s, window.length_s) == (10.0, 14.0, 4.0)
+    told = ((one, "opened", 10.0), (other, "opened", 10.2), (other, "closed", 12.2))
+    assert follow(monkeypatch, *((each,) for each in told)).open
+    window = follow(monkeypatch, *((each,) for each in told), ((one, "closed", 14.0),))
+    assert not window.open
+    assert ends_of(window) == (10.0, 14.0)
+
+
+def test_events_that_come_together_are_one_window_in_whatever_order_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, other = generator("load"), generator("load-2")
+    opened = ((one, "opened", 10.2), (other, "opened", 10.0))
+    closed = ((one, "closed", 14.0), (other, "closed", 12.2))
+    assert ends_of(follow(monkeypatch, opened, closed)) == (10.0, 14.0)
+    assert ends_of(follow(monkeypatch, *((each,) for each in (*opened, *closed)))) == (10.0, 14.0)
+
+
+def test_a_generator_that_ends_without_a_window_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, fallen = generator("load"), generator("load-2")
+    opened = ((one, "opened", 10.0), (fallen, "opened", 10.0))
+    assert ends_of(follow(monkeypatch, opened, ((one, "closed", 12.0),), ended=[fallen])) == (10.0, 12.0)
 
 
 def usage_at(at_s: float) -> UsageSnapshot:

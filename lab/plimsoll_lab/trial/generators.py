@@ -1,8 +1,8 @@
 """The generators of a trial: they share the load, start at one instant, and make one summary.
 
-Several generators measure one window: it opens when the last of them has opened its own, and closes
-with the first. Where requests wait for all connections, they wait for those of every generator:
-each says when its own are up, and is then given the instant at which all begin.
+Several generators measure one window: it opens with the first of them, and closes with the last.
+Where they can wait, their requests wait for the connections of all: each says when its own are up,
+and is then given the instant at which all begin. So their windows are one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ BEGIN_S = 0.1
 """The same, whatever their number."""
 STOP_S = 5.0
 """A generator that is asked to stop writes its summary within this."""
+WINDOW = ("window_opened", "window_closed")
+"""The events at the ends of a generator's window."""
 TOO_LATE = "that instant has passed"
 """What a generator says that was started after the instant it was to start at."""
 EMULATOR = "link"
@@ -239,7 +241,6 @@ def process_events(
     The window lasts from the first to open to the last to close, as that of the merged summary:
     what the server used is divided by the requests of all.
     """
-    measured = [each for each in generators if each.measured]
     for each in generators:
         if each.ended:
             continue
@@ -248,19 +249,30 @@ def process_events(
         for event in events(process.take_lines()):
             kind = str(event.get("event"))
             _note(each, kind, event)
-            if each.measured and kind in {"window_opened", "window_closed"}:
-                at = each.host.own_time(unix_s(event))
-                each.window[kind] = at
-                if kind == "window_opened" and window.first is None:
-                    monitors.links.begin()
-                    window.begin(monitors.server_host, server, metered, at)
-                    monitors.sampler.begin({"server": server, **metered})
-                elif kind == "window_closed" and window.open and all(kind in one.window for one in measured):
-                    window.end(monitors.server_host, server, metered, at)
-                    monitors.sampler.end({"server": server, **metered})
+            if each.measured and kind in WINDOW:
+                each.window[kind] = each.host.own_time(unix_s(event))
         if code is not None:
             _end(each, code)
+    _follow_window([each for each in generators if each.measured], server, metered, window, monitors)
     give_start(generators, time.time())
+
+
+def _follow_window(
+    measured: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, monitors: Monitors
+) -> None:
+    """Begin and end the common window by what the generators have said until now, in whatever order
+    it came. One that ended without a window has none to wait for.
+    """
+    opened, closed = ([each.window[kind] for each in measured if kind in each.window] for kind in WINDOW)
+    if opened and window.first is None:
+        monitors.links.begin()
+        window.begin(monitors.server_host, server, metered, min(opened))
+        monitors.sampler.begin({"server": server, **metered})
+    elif opened:
+        window.opened_by(min(opened))
+    if closed and window.open and all(WINDOW[1] in each.window or each.ended for each in measured):
+        window.end(monitors.server_host, server, metered, max(closed))
+        monitors.sampler.end({"server": server, **metered})
 
 
 def _note(generator: Generator, kind: str, event: Json) -> None:

@@ -73,6 +73,12 @@ class Window:
         self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
 
+    def opened_by(self, unix_s: float) -> None:
+        """It had opened by this moment: what another machine says comes later."""
+        if self.opened_unix_s is not None and unix_s < self.opened_unix_s:
+            self.lag_s += self.opened_unix_s - unix_s
+            self.opened_unix_s = unix_s
+
     def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It closed at this moment."""
         reading = read_usage(host, server, others, thorough=True)
