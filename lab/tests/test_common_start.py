@@ -10,8 +10,18 @@ from typing import cast
 import pytest
 
 from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
+from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.trial import window as trial_window
-from plimsoll_lab.trial.generators import BEGIN_S, START_EACH_S, Generator, Monitors, give_start, process_events
+from plimsoll_lab.trial.generators import (
+    BEGIN_S,
+    START_EACH_S,
+    Generator,
+    Monitors,
+    apart_warnings,
+    give_start,
+    may_wait,
+    process_events,
+)
 from plimsoll_lab.trial.window import Window
 
 NOW = 1_763_800_000.0
@@ -36,7 +46,7 @@ def generator(name: str, *, clock_offset_s: float = 0.0, awaits_start: bool = Tr
         host=cast("Host", SimpleNamespace(clock_offset_s=clock_offset_s)),
         command=[],
         measured=awaits_start,
-        barrier=awaits_start,
+        may_wait=awaits_start,
         process=cast("HostProcess", Listener()),
         awaits_start=awaits_start,
     )
@@ -75,6 +85,36 @@ def test_one_that_has_ended_is_not_waited_for() -> None:
     one.is_up = ended.ended = True
     give_start([one, ended], NOW)
     assert [len(each) for each in told(one, ended)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("load", "waits"),
+    [
+        ({"duration": "2s"}, True),
+        ({"each": 3}, False),
+        ({"each": 3, "barrier": True}, True),
+        ({"duration": "2s", "barrier": False}, False),
+        ({"duration": "2s", "reconnect": True}, False),
+        ({"duration": "2s", "engine": "fork"}, False),
+    ],
+)
+def test_generators_of_a_window_of_stated_length_wait_for_one_another_where_they_can(
+    load: dict[str, Value], *, waits: bool
+) -> None:
+    assert may_wait(load) is waits
+
+
+@pytest.mark.parametrize(("opened", "doubted"), [(10.005, False), (10.1, True), (10.5, False)])
+def test_windows_that_opened_a_little_apart_are_a_doubt(opened: float, *, doubted: bool) -> None:
+    """A tenth is for the merged summary to tell; a tenth of a second of two is none of it."""
+    one, other = generator("load"), generator("load-2")
+    for each, at in ((one, 10.0), (other, opened)):
+        each.command = ["plimsoll", "load", "--duration", "2s"]
+        each.window = {"window_opened": at, "window_closed": at + 2.0}
+    found = apart_warnings([one, other])
+    assert [each.code for each in found] == (["windows_apart"] if doubted else [])
+    if doubted:
+        assert "together for 1.900 s of 2.100 s" in found[0].message
 
 
 class Talker:

@@ -95,7 +95,8 @@ PLACE: Keys = {
         default="the second host",
         example='["h2", "h3"]',
         means='The hosts of the generators: one, a list, or a number such as "8 hosts". They share connections, '
-        "requests and rate. With `barrier` their requests begin together, once the connections of all are up.",
+        "requests and rate. Their requests begin together, once the connections of all are up; those of a count with "
+        "`barrier` only.",
     ),
     "cpus": Key(
         kind="cpus",

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.suite.placement import LOAD, LOCAL
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_log, with_warm_up
 from plimsoll_lab.trial.events import events, last_event, unix_s
@@ -41,6 +42,10 @@ WINDOW = ("window_opened", "window_closed")
 """The events at the ends of a generator's window."""
 TOO_LATE = "that instant has passed"
 """What a generator says that was started after the instant it was to start at."""
+BARRIER = "--barrier"
+APART_TOLERATED, APART_TOLD = 0.01, 0.1
+"""The part of the common window in which not every generator measured: above the first it is a
+doubt, from about the second on the merged summary has one (crates/base/measure/src/merge.rs)."""
 EMULATOR = "link"
 """The emulator's name among the metered parts."""
 
@@ -85,8 +90,8 @@ class Generator:
     """Its command, but for the instant it starts at."""
     measured: bool
     """Whether its requests are part of the figures."""
-    barrier: bool
-    """Whether its requests wait until all its connections are up."""
+    may_wait: bool
+    """Whether it may wait for the connections of others once its own are up."""
     cpus: tuple[int, ...] = ()
     """The CPUs of its host that it keeps to; none for all of them."""
     process: HostProcess | None = None
@@ -125,7 +130,7 @@ def plan_generators(
                 host=host,
                 command=in_records(with_warm_up(command, suite, settings, None), host, records),
                 measured=True,
-                barrier=settings.get("barrier") is True,
+                may_wait=may_wait(settings),
                 cpus=point.place.cpus.get(LOAD, ()),
             )
         )
@@ -142,11 +147,23 @@ def plan_generators(
                     host=host,
                     command=command,
                     measured=role.measured,
-                    barrier=role.settings.get("barrier") is True,
+                    may_wait=may_wait(role.settings),
                     cpus=point.place.cpus.get(role.name, ()),
                 )
             )
     return planned
+
+
+def may_wait(load: Settings) -> bool:
+    """Whether a generator may hold its requests until the connections of others are up: as the
+    suite says, and else where its window opens after its own connections are up anyhow.
+
+    A count has its window from the first connect on, and all connect at one instant. Processes that
+    share nothing cannot wait, nor do connections that are opened anew for each request.
+    """
+    if "barrier" in load:
+        return load["barrier"] is True
+    return "duration" in load and load.get("engine") != "fork" and load.get("reconnect") is not True
 
 
 def run_loads(
@@ -196,12 +213,12 @@ def run_loads(
 def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_in_s: float) -> None:
     start_at = time.time() + start_in_s + START_EACH_S * len(generators)
     measured = [each for each in generators if each.measured]
-    together = len(measured) > 1 and all(each.barrier for each in measured)
+    together = len(measured) > 1 and all(each.may_wait for each in measured)
     for each in generators:
         command = [*each.command, "--start-at", _there(start_at, each.host)] if len(generators) > 1 else each.command
         each.awaits_start = together and each.measured
         if each.awaits_start:
-            command = [*command, "--await-start"]
+            command = [*command, *(() if BARRIER in command else (BARRIER,)), "--await-start"]
         each.record["command"] = command
         started = each.host.start(
             command, role=each.name, metered=not each.measured, takes_lines=each.awaits_start, cpus=each.cpus
@@ -393,3 +410,21 @@ def _merge(binary: str, summaries: Sequence[Json]) -> Json:
     if merged is None:
         raise TrialFailure(f"the summaries of the generators cannot be merged: {done.stderr.strip() or 'no answer'}")
     return merged
+
+
+def apart_warnings(generators: Sequence[Generator]) -> list[ResultWarning]:
+    """A doubt about windows of one length that did not open together: their rate counts time in
+    which some of them were not measured.
+    """
+    timed = [each.window for each in generators if each.measured and "--duration" in each.command]
+    whole = [each for each in timed if each.keys() >= set(WINDOW)]
+    if len(whole) < 2 or len(whole) < len(timed):  # noqa: PLR2004 - one is never apart
+        return []
+    opened, closed = ([each[kind] for each in whole] for kind in WINDOW)
+    union_s = max(closed) - min(opened)
+    apart = 1 - (min(closed) - max(opened)) / union_s if union_s > 0 else 0.0
+    if not APART_TOLERATED < apart <= APART_TOLD:
+        return []
+    message = f"the generators measured together for {(1 - apart) * union_s:.3f} s of {union_s:.3f} s"
+    remedy = "use a longer window, or let them begin together: without barrier = false, reconnect or the engine fork"
+    return [ResultWarning(code="windows_apart", message=message, remedy=remedy)]

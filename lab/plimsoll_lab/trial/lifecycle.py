@@ -45,6 +45,7 @@ from plimsoll_lab.trial.generators import (
     LateStart,
     Monitors,
     TrialFailure,
+    apart_warnings,
     merge_summaries,
     plan_generators,
     run_loads,
@@ -171,6 +172,7 @@ def _measure(
         run_loads(testbed, server, others, generators, _timeout_s(suite, point), partial.window, monitors)
         measured = [each for each in generators if each.measured]
         partial.load.update(merge_summaries(binary, measured))
+        warnings += apart_warnings(generators)
         partial.connections += [each for one in measured for each in _save_connections(one, partial.records)]
         partial.roles += [
             _generator_record(each, each.role, partial.window) for each in generators if each.role is not None
