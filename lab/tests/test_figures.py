@@ -61,6 +61,30 @@ def test_what_was_done_stands_beside_what_was_due() -> None:
     assert found["server.peak_connections"] == 9
 
 
+def second(name: str = "second", **settings: Value) -> Role:
+    return Role(name=name, kind="load", on="h3", measured=True, settings=settings)
+
+
+def test_what_was_due_is_that_of_every_measured_load_as_what_was_done_is() -> None:
+    found = figures(roles=(second(connections=6, each=2, size="100B"),))
+    assert (found["requests.due"], found["bytes_due"]) == (10 * 12 + 6 * 2, 120 * 255 + 12 * 100)
+    assert found["connections.never_established"] == 16 - 9
+    endless = figures(roles=(second(connections=6, duration="1s"),))
+    assert "requests.due" not in endless
+    pages = figures(roles=(second(connections=6, each=2, protocol="http"),))
+    assert (pages["requests.due"], "bytes_due" in pages) == (132, False)
+
+
+def test_what_another_server_answers_is_no_work_of_the_server_under_test() -> None:
+    def origin(**settings: Value) -> Role:
+        return Role(name="origin", kind="server", on="h1", measured=False, settings=settings)
+
+    cost = "server.cpu_us_per_request"
+    assert cost in figures(roles=(second(target="role:server"), origin()))
+    assert cost not in figures(roles=(second(target="role:origin"), origin()))
+    assert cost in figures(roles=(second(target="role:origin"), origin(command=("nginx",))))
+
+
 def test_the_growth_of_a_backlog_is_told_of_an_open_loop_whose_generators_tell_every_second() -> None:
     def rows(sums_s: list[float]) -> list[Json]:
         times = [{"count": 100, "mean": each * 1e6 / 100} for each in sums_s]

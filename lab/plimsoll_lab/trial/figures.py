@@ -73,8 +73,10 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     if "address" not in point.server:
         figures |= _server_cost(sources.window)
         cpu_cores = figures.get("server.cpu_cores")
-        # What the server spent on requests that do not count is no cost of those that do.
-        if cpu_cores is not None and summary.requests.completed and not _serves_others(point):
+        # What the server spent on requests that do not count is no cost of those that do, nor is
+        # it a cost of those that another server answers.
+        alone = not _serves_others(point) and not _answered_elsewhere(point)
+        if cpu_cores is not None and summary.requests.completed and alone:
             cpu_us = cpu_cores * sources.window.length_s * 1e6
             figures["server.cpu_us_per_request"] = cpu_us / summary.requests.completed
     host = point.place.server or LOCAL
@@ -127,21 +129,28 @@ def _statuses(printed: Json, asked: Collection[str]) -> Figures:
     return dict.fromkeys(names, 0.0) | pick(printed, names)
 
 
+def _measured(point: Point) -> list[Settings]:
+    """The loads whose requests are the trial's figures, together."""
+    return [point.load, *(role.settings for role in point.roles if role.kind == LOAD and role.measured)]
+
+
 def _due(summary: LoadSummary, point: Point) -> Figures:
     """What the suite asked for beside what was done; a window of a stated length has no number of
     requests due.
     """
-    load = point.load
-    asked = connections(load)
+    loads = _measured(point)
+    asked = [connections(load) for load in loads]
     established = summary.connections.established
     figures: Figures = {}
     if established is not None:
-        figures["connections.never_established"] = max(0, asked - established)
-    due = _requests_due(load, asked)
-    if due is not None:
-        figures["requests.due"] = due
-        if load.get("protocol", "echo") == "echo":
-            figures["bytes_due"] = due * message_bytes(load)
+        figures["connections.never_established"] = max(0, sum(asked) - established)
+    due = [_requests_due(load, count) for load, count in zip(loads, asked, strict=True)]
+    counts = [each for each in due if each is not None]
+    if len(counts) == len(due):
+        figures["requests.due"] = sum(counts)
+        if all(load.get("protocol", "echo") == "echo" for load in loads):
+            sizes = (message_bytes(load) for load in loads)
+            figures["bytes_due"] = sum(count * size for count, size in zip(counts, sizes, strict=True))
     return figures
 
 
@@ -189,6 +198,14 @@ def _serves_others(point: Point) -> bool:
     """Whether a load that is not measured asks the server too."""
     others = (role for role in point.roles if role.kind == LOAD and not role.measured)
     return any(SERVER in way(role.settings, point.roles) for role in others)
+
+
+def _answered_elsewhere(point: Point) -> bool:
+    """Whether a further server of ours answers a load that is measured."""
+    roles = {role.name: role for role in point.roles}
+    last = (roles.get(way(load, point.roles)[-1]) for load in _measured(point))
+    # Of a command nobody knows where it sends what it is asked.
+    return any(each is not None and each.kind == SERVER and "command" not in each.settings for each in last)
 
 
 def _server_cost(window: Window) -> Figures:
