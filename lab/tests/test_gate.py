@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from made_records import run_record
+from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.report.gate import bounded
@@ -140,8 +140,50 @@ def test_no_block_is_left_out_for_a_value_of_zero(contender: str) -> None:
     values[contender] |= dict.fromkeys(range(4), 0.0)
     assert outcome() == (
         "undecided",
-        f"The gate is undecided: {contender}'s completed rate was zero, which has no ratio to another value.",
+        f"The gate is undecided. {contender}'s completed rate was zero, which has no ratio to another value.",
     )
+
+
+def test_a_gate_passes_nothing_that_the_verdicts_do_not_compare() -> None:
+    """Of a percentile of two whose networks were disturbed unlike a verdict says nothing, and the
+    gate passed.
+    """
+    run = run_record()
+    run.family = FamilyRecord(
+        compare="contender", figures=("response_time_us.p99",), margin=0.05, baseline="old", tolerance=TOLERANCE
+    )
+    run.figures = FIGURES
+    alike = dict.fromkeys(range(12), 100.0)
+    asked = FigureComparison(
+        figure="response_time_us.p99",
+        better="lower",
+        at={"load.connections": 8},
+        contenders={"old": alike, "new": alike},
+        obstacle="their slowest requests are not alike",
+    )
+    found = judge_gate(run, [asked], [], [])
+    assert found is not None
+    assert (found.outcome, found.losses[0].at_most) == ("undecided", None)
+    assert found.reasons == [
+        "response time, p99 at 8 connections is not compared: their slowest requests are not alike"
+    ]
+
+
+def test_a_gate_tells_its_reasons_in_sentences_and_how_many_more_there_are() -> None:
+    run = run_record()
+    run.family = FamilyRecord(compare="contender", figures=(), margin=0.05, baseline="base", tolerance=TOLERANCE)
+    points = [
+        point_summary({"contender": name, "load.connections": count}, outcome="failed", reason=f"{name} fell over.")
+        for name in ("base", "new", "a", "b", "c")
+        for count in (1, 8, 64, 512)
+    ]
+    found = judge_gate(run, [], points, [])
+    assert found is not None
+    first = "base failed at 1 connection and 3 other settings: base fell over."
+    assert found.text.startswith(f"The gate failed. {first} new failed at 1 connection ")
+    assert found.text.endswith(" a fell over. 2 more reasons are on the page.")
+    assert len(found.reasons) == 5
+    assert max(len(each.split()) for each in found.text.split(". ")) <= 25
 
 
 def judged(
@@ -189,7 +231,7 @@ def test_a_gate_that_was_ended_early_passes_nobody() -> None:
     alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
     halved: dict[int, Value] = {block: 50.0 + block % 3 for block in range(12)}
     planned = [PlannedTrial(number=1, block=1, point=0)]
-    assert judged(alike, alike, planned=planned).text == "The gate is undecided: 0 of 1 trials were measured."
+    assert judged(alike, alike, planned=planned).text == "The gate is undecided. 0 of 1 trials were measured."
     assert judged(alike, halved, planned=planned).outcome == "worse", "what is shown is shown"
 
 
@@ -213,10 +255,10 @@ def test_the_bounds_of_a_loss_hold_as_they_are_shown() -> None:
 def test_one_comparison_is_said_to_be_the_least_of_nothing() -> None:
     alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
     one = judged(alike, alike)
-    assert one.text == "The gate passes: new's completed rate is at most 0.0% worse."
+    assert one.text == "The gate passes. new's completed rate is at most 0.0% worse."
     two = judged(alike, alike, ("completed_rate", "goodput_bits_per_s"))
     assert two.text.endswith(" worse, and no other comparison shows more.")
-    assert judged(alike, alike, ()).text == "The gate is undecided: there is nothing to compare with the baseline."
+    assert judged(alike, alike, ()).text == "The gate is undecided. there is nothing to compare with the baseline."
 
 
 def test_the_number_of_blocks_follows_from_the_noise() -> None:

@@ -5,8 +5,8 @@ why it ends so.
 - worse: a lower bound of a loss is beyond the tolerance, or a contender reaches a limit where the
   baseline does not.
 - undecided: no loss is shown, and not every upper bound is below the tolerance; or results are
-  missing; or a contender
-  reached a limit or failed in some trials of a point only.
+  missing, or may not be compared; or a contender reached a limit or failed in some trials of a
+  point only.
 - pass: every upper bound is below the tolerance.
 """
 
@@ -21,7 +21,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary
 
@@ -45,6 +45,7 @@ def judge_gate(
         *_points(points, compare, baseline),
         *_transient(points, trials, compare),
         *_zeros(run, family),
+        *_obstacles(run, family),
     ]
     outcome = max([decide_gate(found, tolerance), *(outcome for outcome, _ in reasons)], key=SEVERITY.index)
     told = [text for severity, text in reasons if severity == outcome] or _words(run, found, outcome, tolerance)
@@ -54,8 +55,21 @@ def judge_gate(
         outcome=outcome,
         losses=[_loss_record(each, tolerance) for each in found],
         reasons=[text for _, text in reasons],
-        text=f"{VERDICTS[outcome]}: {'; '.join(told)}.",
+        text=_in_sentences(VERDICTS[outcome], told),
     )
+
+
+def _in_sentences(verdict: str, told: Sequence[str]) -> str:
+    """The verdict, and the first reasons in a sentence each; how many more there are."""
+    more = len(told) - MOST_TOLD
+    rest = [f"{more} more {'reason is' if more == 1 else 'reasons are'} on the page"] if more > 0 else []
+    return " ".join(f"{each.rstrip('.')}." for each in (verdict, *told[:MOST_TOLD], *rest))
+
+
+MOST_TOLD = 3
+"""Reasons in a gate's answer, of many; the page and the files have all."""
+MOST_PLACES = 3
+"""Settings that a reason names, of many."""
 
 
 VERDICTS: dict[GateOutcome, str] = {
@@ -69,7 +83,8 @@ VERDICTS: dict[GateOutcome, str] = {
 def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[BaselineComparison]:
     found = []
     for compared in family:
-        series = {name: {} if name in _with_zero(compared) else values for name, values in compared.contenders.items()}
+        left_out = compared.contenders if compared.obstacle is not None else _with_zero(compared)
+        series = {name: {} if name in left_out else values for name, values in compared.contenders.items()}
         names = [name for name in (*compared.contenders, *compared.absent) if name != baseline]
         found += [
             BaselineComparison(
@@ -101,6 +116,15 @@ def _zeros(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple[Gat
     ]
 
 
+def _obstacles(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple[GateOutcome, str]]:
+    """Comparisons whose contenders may not be compared, as in the verdicts."""
+    return [
+        ("undecided", f"{run.figure(each.figure).label}{_where(each.at)} is not compared: {each.obstacle}")
+        for each in family
+        if each.obstacle is not None
+    ]
+
+
 def _with_zero(compared: FigureComparison) -> list[str]:
     """The contenders that had a value of zero, or below."""
     return [name for name, values in compared.contenders.items() if any(_least(each) <= 0 for each in values.values())]
@@ -112,7 +136,7 @@ def _least(value: Value) -> float:
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
     """What points without a result mean, each cause once with the points that it names."""
-    places: dict[tuple[GateOutcome, str | None], dict[str, list[str]]] = {}
+    places: dict[tuple[GateOutcome, Outcome | None, str | None], dict[str, list[str]]] = {}
     for point in points:
         if point.outcome == "ok":
             continue
@@ -122,16 +146,34 @@ def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list
             outcome: GateOutcome = "failed"
         else:
             outcome = "worse" if point.outcome == "hard_limit" else "undecided"
-        places.setdefault((outcome, point.reason), {}).setdefault(name, []).append(place)
-    return [(outcome, f"{_at_places(names)}: {str(reason).rstrip('.')}") for (outcome, reason), names in places.items()]
+        places.setdefault((outcome, point.outcome, point.reason), {}).setdefault(name, []).append(place)
+    return [
+        (outcome, f"{_at_places(names, *ENDED.get(each, NO_RESULT))}: {str(reason).rstrip('.')}")
+        for (outcome, each, reason), names in places.items()
+    ]
 
 
-def _at_places(names: Mapping[str, Sequence[str]]) -> str:
-    """`base at 1 connection and 8 connections, new at 8 connections`."""
-    alike = list(dict.fromkeys(tuple(each) for each in names.values()))
+ENDED: Mapping[str | None, tuple[str, str]] = {
+    "failed": ("failed", "failed"),
+    "hard_limit": ("reached a limit", "reached a limit"),
+}
+"""What one contender, and what several did, by the outcome of their points."""
+NO_RESULT = ("has no result", "have no result")
+
+
+def _at_places(names: Mapping[str, Sequence[str]], one: str, several: str) -> str:
+    """`base failed at 1 connection and 8 connections, new failed at 8 connections`."""
+    alike = {tuple(each) for each in names.values()}
     if len(alike) == 1:
-        return f"{formatting.listed(list(names))} at {formatting.listed(alike[0])}"
-    return ", ".join(f"{name} at {formatting.listed(each)}" for name, each in names.items())
+        verb = one if len(names) == 1 else several
+        return f"{formatting.listed(list(names))} {verb} at {_listed_places(next(iter(alike)))}"
+    return ", ".join(f"{name} {one} at {_listed_places(each)}" for name, each in names.items())
+
+
+def _listed_places(places: Sequence[str]) -> str:
+    if len(places) <= MOST_PLACES:
+        return formatting.listed(places)
+    return f"{places[0]} and {len(places) - 1} other settings"
 
 
 def _transient(
@@ -204,5 +246,8 @@ def _of_loss(each: Loss, run: RunRecord) -> str:
 
 
 def _what(contender: str, figure: str, at: Mapping[str, object], run: RunRecord) -> str:
-    where = f" at {formatting.setting(at)}" if at else ""
-    return f"{contender}'s {run.figure(figure).label}{where}"
+    return f"{contender}'s {run.figure(figure).label}{_where(at)}"
+
+
+def _where(at: Mapping[str, object]) -> str:
+    return f" at {formatting.setting(at)}" if at else ""
