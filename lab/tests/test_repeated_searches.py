@@ -19,7 +19,7 @@ from plimsoll_lab.store.network_record import (
     PathTargetRecord,
 )
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
-from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
+from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure
 from plimsoll_lab.suite.settings import Settings
@@ -79,6 +79,35 @@ def test_two_searches_that_disagree_bound_what_both_allow() -> None:
     assert "carries less than 1,100 connections (" in found((None, FLOOR), (1000, 1100)).text
     assert "carries at least 1,000 connections (" in found((MOST, None), (1000, 1100)).text
     assert "is not decided: one of its searches" in found((MOST, None), (None, FLOOR)).text
+
+
+def test_what_is_told_beside_the_answer_is_of_the_search_that_found_it() -> None:
+    """The reason was that of one search, the figure that of another, and how long it held that of a
+    third.
+    """
+    run = run_of([(1000, 1100), (1200, 1300), (900, 950)])
+    told = (
+        ("server", "descriptors", "no more descriptors", 80.0, 9000.0),
+        ("generator", "cpu", "no more CPU", 20.0, 8000.0),
+        ("server", "memory", "no more memory", 10.0, 7000.0),
+    )
+    run.searches = [
+        each.model_copy(
+            update={
+                "limited_by": by,
+                "broke": BreakRecord(missed="p99 at 9 ms", causes=[CauseRecord(code=code, text=text)]),
+                "confirmed": 8,
+                "held_s": held_s,
+                "generator_ceiling_per_s": ceiling,
+            }
+        )
+        for each, (by, code, text, held_s, ceiling) in zip(run.searches, told, strict=True)
+    ]
+    [capacity] = describe_searches(run)
+    assert (capacity.lower, capacity.limited_by, capacity.causes) == (1000, "server", ["descriptors"])
+    assert (capacity.held_s, capacity.generator_ceiling_per_s) == (80.0, 9000.0)
+    assert capacity.first_break == "p99 at 9 ms; no more descriptors"
+    assert "held for 1 min 20 s" in capacity.text
 
 
 def test_a_path_belongs_to_the_loads_of_the_setting_that_it_was_measured_for() -> None:

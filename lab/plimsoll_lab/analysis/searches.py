@@ -51,9 +51,10 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     carried = [each.lower or 0 for each in ended]
     too_much = [math.inf if each.upper is None else each.upper for each in ended]
     middle = statistics.median(carried) if len(carried) > 1 else 0.0
-    limiters = [each.limited_by for each in ended if each.limited_by is not None]
-    breaks = [text for each in ended if (text := first_break(each.broke))]
-    confirmed = [each.held_s for each in ended if each.confirmed]
+    lower = statistics.median_low(carried) if carried else 0
+    # What is told beside the answer is of the one search that found it: of several it would not be
+    # one server's.
+    typical = next((each for each in ended if (each.lower or 0) == lower), None)
     found = CapacityRecord(
         point=group[0].setting,
         searches=len(group),
@@ -62,16 +63,16 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         finished=all(each.state == "complete" for each in group),
         # Whole bounds that were really measured: of an even number of searches the lower of the two
         # middle ones.
-        lower=statistics.median_low(carried) or None if carried else None,
+        lower=lower or None,
         upper=_finite(statistics.median_high(too_much)) if too_much else None,
         lowers=lowers,
         uppers=uppers,
         spread=(max(carried) - min(carried)) / middle if middle else None,
-        held_s=statistics.median_low(confirmed) if confirmed else 0.0,
-        limited_by=statistics.mode(limiters) if limiters else None,
-        first_break=breaks[len(breaks) // 2] if breaks else None,
-        causes=list(dict.fromkeys(cause.code for each in ended if each.broke for cause in each.broke.causes)),
-        generator_ceiling_per_s=next((each.generator_ceiling_per_s for each in ended), None),
+        held_s=typical.held_s if typical is not None and typical.confirmed else 0.0,
+        limited_by=None if typical is None else typical.limited_by,
+        first_break=None if typical is None else first_break(typical.broke),
+        causes=[] if typical is None or typical.broke is None else [each.code for each in typical.broke.causes],
+        generator_ceiling_per_s=None if typical is None else typical.generator_ceiling_per_s,
         precision=max((each.precision for each in ended if each.precision is not None), default=None),
         text="",
     )
