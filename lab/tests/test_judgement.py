@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 from made_records import stored_run
 
-from plimsoll_lab.analysis.repeats import repeats_that_decide
+from plimsoll_lab.analysis.family import value_of
+from plimsoll_lab.analysis.repeats import as_first_measured, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import run_warnings
 from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
 from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
-from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Json, Outcome, ResultWarning, Sample, TrialRecord
 from plimsoll_lab.store.run_record import Status
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.trial.disturbance import without_late
@@ -317,6 +318,24 @@ def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
     assert (attempt.outcome, attempt.figures, attempt.cause) == ("ok", {"completed_rate": 7.0}, "steal")
     record = with_discarded_attempt(discarded, trial("ok"))
     assert list(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts) == list(record.attempts)
+
+
+def test_a_first_measurement_is_judged_by_its_own_warnings_and_its_own_cut() -> None:
+    """A rate that a late generator beside another program told was a lower bound; by the warnings
+    of the last attempt it was none at all.
+    """
+    cut = CutRecord(
+        moments=1, share=0.1, requests=3, touched=1, completed_rate=7.0, estimates={}, doubted=(),
+        bounds={"response_time_us.p50": (1.0, 2.0)},
+    )  # fmt: skip
+    figures = {"completed_rate": 7.0, "response_time_us.p50": 1.5}
+    spoilt = replace(trial("invalid", "machine_busy", "generator_late"), figures=figures)
+    record = with_discarded_attempt(spoilt, replace(trial("ok"), figures={"completed_rate": 9.0}))
+    first = as_first_measured(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))))
+    assert value_of(first, "completed_rate") == (7.0, math.inf)
+    disturbed = replace(trial("ok", "link_disturbed"), figures=figures, cut=cut)
+    again = as_first_measured(with_discarded_attempt(disturbed, replace(trial("ok"), figures=figures)))
+    assert value_of(again, "response_time_us.p50") == (1.0, 2.0)
 
 
 def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:

@@ -22,7 +22,15 @@ def as_first_measured(trial: TrialRecord) -> TrialRecord:
     if not trial.attempts:
         return trial
     first = trial.attempts[0]
-    return replace(trial, outcome=first.outcome, reason=first.reason, figures=first.figures, attempts=(), cut=None)
+    return replace(
+        trial,
+        outcome=first.outcome,
+        reason=first.reason,
+        figures=first.figures,
+        warnings=first.warnings,
+        cut=first.cut,
+        attempts=(),
+    )
 
 
 def repeats_that_decide(

@@ -153,6 +153,8 @@ def with_discarded_attempt(discarded: TrialRecord, trial: TrialRecord) -> TrialR
         elapsed_s=discarded.elapsed_s,
         figures=dict(discarded.figures),
         cause=passing_cause(discarded),
+        warnings=list(discarded.warnings),
+        cut=discarded.cut,
     )
     return replace(trial, attempts=(*discarded.attempts, attempt))
 

@@ -103,6 +103,10 @@ class Attempt:
     """Every figure that it had."""
     cause: str | None = None
     """The code of what was in its way."""
+    warnings: Sequence[ResultWarning] = ()
+    """Warnings about it; none in a record of an earlier version."""
+    cut: CutRecord | None = None
+    """The disturbed time that was cut out of its window; None where there was none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
