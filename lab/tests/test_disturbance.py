@@ -23,7 +23,7 @@ from plimsoll_lab.store.network_record import (
     PathTargetRecord,
 )
 from plimsoll_lab.store.program_output import LinkWindow
-from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
@@ -290,10 +290,34 @@ def test_a_contender_that_seldom_tells_its_tail_has_none_to_compare(late: int, c
     assert list(median.contenders) == ["a", "b"]
     assert (list(tail.contenders), list(tail.absent)) == (compared, [each for each in "ab" if each not in compared])
     (_, verdict) = verdicts(rank([median, tail], seed=1), margin=0.05, seed=1)
-    assert "stopped" not in verdict.reason
     why = "only 83% of its trials tell this figure"
     assert verdict.unranked == ({} if late == 1 else {"a": why})
     assert (why in verdict.reason) is (late == 2)
+
+
+def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() -> None:
+    """It was said to have stopped, where its rate was cut away, or the generator was the limit."""
+
+    def trial(point: int, block: int) -> TrialRecord:
+        return TrialRecord(
+            number=block, block=block, point=point, setting={}, outcome="generator_limited" if point == 2 else "ok",
+            reason=None, warnings=(), figures={} if point else {"completed_rate": 100.0 + block}, started_unix_s=0,
+            elapsed_s=1, server={}, load={}, machine={},
+        )  # fmt: skip
+
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=("completed_rate",), margin=0.05)
+    outcomes: tuple[Outcome, ...] = ("ok", "ok", "generator_limited")
+    points = [
+        point_summary({"server.model": name}, number, outcome)
+        for number, (name, outcome) in enumerate(zip("abc", outcomes, strict=True))
+    ]
+    asked = figure_comparisons(run, points, {point: [trial(point, block) for block in range(12)] for point in range(3)})
+    (verdict,) = verdicts(rank(asked, seed=1), margin=0.05, seed=1)
+    assert verdict.reason == (
+        "no other contender was measured here: c: no result; b: none of its trials tells this figure"
+    )
 
 
 def test_moments_are_a_doubt_with_the_worst_of_them() -> None:

@@ -36,8 +36,9 @@ def figure_comparisons(
         for here in places.values():
             contenders: dict[str, Mapping[int, Value]] = {}
             absent, untold = [], {}
-            told = told_parts(figure, here, by_point) if figure.startswith("response_time_us.") else {}
-            least = max(told.values(), default=0.0) - UNTOLD_MORE
+            told = told_parts(figure, here, by_point)
+            timed = figure.startswith("response_time_us.")
+            least = max(told.values(), default=0.0) - UNTOLD_MORE if timed else 0.0
             for point in here:
                 label = formatting.contender(point.point, compare)
                 values = {
@@ -51,7 +52,9 @@ def figure_comparisons(
                 else:
                     absent.append(label)
                     if point.outcome == "ok" and point.number in told:
-                        untold[label] = f"only {told[point.number]:.0%} of its trials tell this figure"
+                        part = told[point.number]
+                        some = f"only {part:.0%} of its trials tell this figure"
+                        untold[label] = some if part else "none of its trials tells this figure"
             comparisons.append(
                 FigureComparison(
                     figure=figure,

@@ -171,8 +171,8 @@ def _no_pair(ranking: Ranking) -> tuple[Call, str]:
         return "not shown", "no contender is ahead of every other in the blocks that both have"
     short = reasons_once(ranking.unranked)
     if ranking.places:
-        stopped = [name for name in comparison.absent if name not in comparison.untold]
-        absent = f"{', '.join(stopped)} stopped before" if stopped else ""
+        without = [name for name in comparison.absent if name not in comparison.untold]
+        absent = f"{', '.join(without)}: no result" if without else ""
         others = "; ".join(each for each in (absent, short) if each)
         return "not shown", "no other contender was measured here" + (f": {others}" if others else "")
     if any(comparison.contenders.values()):
