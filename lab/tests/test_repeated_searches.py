@@ -110,6 +110,19 @@ def test_what_is_told_beside_the_answer_is_of_the_search_that_found_it() -> None
     assert "held for 1 min 20 s" in capacity.text
 
 
+def test_a_server_that_ended_during_its_search_is_no_server_that_carries_less() -> None:
+    """Nobody starts a server anew that already runs: each further trial failed, down to the
+    floor.
+    """
+    run = run_of([(1000, 4000)])
+    run.searches = [each.model_copy(update={"state": "failed", "reason": "nothing listens"}) for each in run.searches]
+    [capacity] = describe_searches(run)
+    assert capacity.text == (
+        "model epoll was not measured to the end: nothing listens; until then it carried at least 1,000 and less "
+        "than 4,000 connections"
+    )
+
+
 def test_a_path_belongs_to_the_loads_of_the_setting_that_it_was_measured_for() -> None:
     """A search numbers the loads that it tries, and a calibration names cells of the matrix: the
     first search's second load was taken for the second cell.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -89,6 +90,22 @@ def test_a_server_that_never_starts_is_not_tried_again_in_later_blocks(lab: Lab,
     assert len(record["trials"]) == 2, "two gentle trials in the first block, and none in the next two"
 
 
+def test_an_address_at_which_nothing_listens_is_waited_for_once(lab: Lab, tmp_path: Path) -> None:
+    """Four times the patience for a server went by: two trials, and a load before each."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        address = "{}:{}".format(*taken.getsockname())
+        suite = SUITE.replace("[server]", f'[server]\naddress = "{address}"').replace(
+            "seed = 3", 'seed = 3\nready_timeout = "200ms"'
+        )
+        (tmp_path / "most.toml").write_text(suite.replace('[matrix]\n"server.model" = ["epoll", "uring"]\n', ""))
+        done = lab("run", "most.toml", "--json")
+    assert done.returncode == 1, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert f"nothing accepts connections at {address}" in summary["answer"][0]
+    assert len(run_record(tmp_path / summary["run"])["trials"]) == 1
+
+
 @contextlib.contextmanager
 def running_server() -> Iterator[str]:
     """The address of a server that somebody else runs."""
@@ -98,6 +115,32 @@ def running_server() -> Iterator[str]:
             yield json.loads(process.stdout.readline())["addresses"][0]
         finally:
             process.terminate()
+
+
+def test_a_server_that_somebody_else_runs_ends_the_search_as_it_ends(lab: Lab, tmp_path: Path) -> None:
+    """Every later trial failed, down to the floor, and the server was said to carry less than
+    that.
+    """
+    with running_server() as address:
+        suite = SUITE.replace("[server]", f'[server]\naddress = "{address}"').replace(
+            "seed = 3", 'seed = 3\nready_timeout = "500ms"'
+        )
+        (tmp_path / "most.toml").write_text(suite.replace('[matrix]\n"server.model" = ["epoll", "uring"]\n', ""))
+        started = subprocess.Popen(
+            [sys.executable, "-m", "plimsoll_lab", "run", "most.toml", "--json"],
+            cwd=tmp_path,
+            env=lab_environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        while len(list(tmp_path.glob("runs/*/trials/*.json"))) < 3:
+            assert started.poll() is None, "the search ended before its server"
+            time.sleep(0.005)
+    told, _ = started.communicate(timeout=600)
+    assert started.returncode == 1
+    answer = json.loads(told.splitlines()[-1])["answer"][0]
+    assert "was not measured to the end" in answer
+    assert f"nothing accepts connections at {address}" in answer
 
 
 QUESTION = (

@@ -127,6 +127,9 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
     lower, upper = found.lower, found.upper
     refusal = next((str(each.reason) for each in group if each.state == "failed"), None)
     if refusal is not None:
+        until = next((_known(each, unit) for each in group if each.state == "failed"), "")
+        if until:
+            return f"{_subject(run, found)} was not measured to the end: {refusal}; until then it carried {until}"
         return f"{_subject(run, found)} was not measured: {refusal}"
     if not found.ended:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
@@ -173,10 +176,16 @@ def _nearness(run: RunRecord, found: CapacityRecord) -> str:
 
 
 def _so_far(search: SearchRecord, unit: str) -> str:
+    said = _known(search, unit)
+    return f"interrupted; until then it was seen to carry {said}" if said else "interrupted before any bound"
+
+
+def _known(search: SearchRecord, unit: str) -> str:
+    """`at least 400 and less than 500 connections`; empty where no load is decided."""
     lower, upper = search.lower, search.upper
     known = [f"at least {lower:,}" if lower is not None else "", f"less than {upper:,}" if upper is not None else ""]
     said = " and ".join(each for each in known if each)
-    return f"interrupted; until then it was seen to carry {said} {unit}" if said else "interrupted before any bound"
+    return f"{said} {unit}" if said else ""
 
 
 def _subject(run: RunRecord, found: CapacityRecord) -> str:

@@ -73,6 +73,13 @@ def _unusable(trials: list[TrialRecord]) -> bool:
     return all(trial.outcome == "failed" for trial in trials)
 
 
+def _awaited_in_vain(trial: TrialRecord, suite: Suite) -> bool:
+    """Whether nothing could be connected to for all of the time that the server had: it was tried
+    again and again, and another trial would wait as long.
+    """
+    return trial.outcome == "failed" and "ready" not in trial.server and trial.elapsed_s >= suite.run.ready_timeout
+
+
 class SearchRun:
     """A run of searches, on disk."""
 
@@ -132,8 +139,12 @@ class SearchRun:
                 raise OutOfPatience
             trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
             while len(self.trials) < first + GENTLE_TRIALS and _unusable(self.trials[first:]):
+                if _awaited_in_vain(trial, suite):
+                    break
                 trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
-            if _unusable(self.trials[first:]):
+            # Nobody starts a server anew that already runs: once it has ended, nothing is measured.
+            ended = "address" in base.server and _awaited_in_vain(trial, suite)
+            if ended or _unusable(self.trials[first:]):
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._ceiling(base)
@@ -205,7 +216,7 @@ class SearchRun:
         and the next trial would measure that. A request on a few new connections waits behind all
         of them.
         """
-        if "address" not in point.server:
+        if "address" not in point.server or not self.trials:
             return
         kept = {key: value for key, value in point.load.items() if key in {"protocol", "target", "path"}}
         load: Settings = {**kept, "connections": SETTLING_CONNECTIONS, "each": 1, "timeout": "30s"}
