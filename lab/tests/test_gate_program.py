@@ -264,3 +264,15 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     broken = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", "cp nothing built")
     assert (broken.returncode, broken.stderr.count("\n")) == (1, 1)
     assert "--build of HEAD ended with exit code 1" in broken.stderr
+
+
+def test_a_build_may_say_why_it_failed_in_bytes_that_are_no_text(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE + '[server]\ncommand = ["x", "{port}"]\nready = "tcp:{port}"\n')
+    for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "one")):
+        told = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *command]
+        subprocess.run(told, cwd=tmp_path, check=True, capture_output=True)
+    failing = "import sys; sys.stderr.buffer.write(bytes([110, 239]) + b've.c: no'); sys.exit(1)"
+    build = shlex.join([sys.executable, "-c", failing])
+    done = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", build)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "ve.c: no" in done.stderr

@@ -55,7 +55,7 @@ def refuse_lost_checkouts(plan: Plan) -> None:
 
 def _git(arguments: Sequence[str], directory: Path, refusal: str) -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=directory, capture_output=True, text=True, check=False)  # noqa: S607
+        done = _run(["git", *arguments], directory)
     except OSError as error:
         raise LabError(
             f"git cannot be run ({error.strerror}): install it, or give commands instead of revisions"
@@ -67,12 +67,17 @@ def _git(arguments: Sequence[str], directory: Path, refusal: str) -> str:
 
 def _build(command: Sequence[str], tree: Path, revision: str) -> None:
     try:
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+        done = _run(command, tree)
     except OSError as error:
         raise LabError(f"--build {command[0]}: cannot be run: {error.strerror}") from None
     if done.returncode != 0:
         said = _last_line(done.stderr or done.stdout)
         raise LabError(f"--build of {revision} ended with exit code {done.returncode}, saying: {said}")
+
+
+def _run(command: Sequence[str], directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; a compiler may print bytes that are no text."""
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
 
 
 def _last_line(text: str) -> str:
