@@ -120,6 +120,30 @@ def test_points_on_other_cpus_are_not_compared(tmp_path: Path) -> None:
     assert [each.code for each in found.warnings if "CPUs" in each.message] == ["unmatched_points"]
 
 
+@pytest.mark.parametrize(
+    ("network", "place", "compared"),
+    [
+        (None, Placement(load=("n3", "n4")), False),
+        (None, Placement(load=("n3",)), True),
+        ({"links": []}, Placement(server="h1", load=("h3",)), False),
+        ({"links": []}, Placement(server="h1", load=("h2",)), True),
+    ],
+)
+def test_points_of_other_generators_or_another_path_are_not_compared(
+    tmp_path: Path, network: dict[str, object] | None, place: Placement, *, compared: bool
+) -> None:
+    """Twice the generators seemed to be a server twice as fast."""
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    for folder, own in ((a, Placement(server="h1", load=("h2",))), (b, place)):
+        run = folder.read_run()
+        one, other = run.points
+        run.points = (one, other.model_copy(update={"network": network, "place": own}))
+        folder.write_run(run)
+    found = compare_runs([a], [b])
+    assert {each.at["server.model"] for each in found.verdicts} == ({"epoll", "threads"} if compared else {"epoll"})
+    assert any("number of generators" in each.message for each in found.warnings) is not compared
+
+
 def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: Path) -> None:
     a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
     median = "response_time_us.p50"

@@ -21,6 +21,7 @@ from plimsoll_lab.store.records import Outcome, ResultWarning
 from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY
+from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.settings import Settings
 
 SAME = (
@@ -240,7 +241,8 @@ def _pairs(
     warnings = []
     if alone:
         message = (
-            f"{len(alone)} points are not in every run, or have another load, network, limit or CPUs, and were left out"
+            f"{len(alone)} points are not in every run, or have another load, network, limit, number of generators or "
+            "CPUs, and were left out"
         )
         warnings.append(
             ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
@@ -298,14 +300,16 @@ def _asked(record: RunRecord, setting: Settings, varied: Sequence[str]) -> tuple
 
 
 def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ...]:
-    """Every load, the links and the CPUs of a point, without the keys of the load that are
-    `varied`.
+    """Every load, the number of its generators, the links and the CPUs of a point, without the keys
+    of the load that are `varied`.
     """
     load = sorted((key, value) for key, value in point.load.items() if key not in varied)
     others = sorted((role.name, sorted(role.settings.items())) for role in point.roles if role.kind == "load")
     network = point.network or {}
     cpus = sorted(point.place.cpus.items())
-    return (load, others, cpus, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
+    # Between other hosts of an emulated network lies another path; a cluster's names say nothing.
+    hosts = (point.place.server, *point.place.load) if network else len(point.place.load or (LOCAL,))
+    return (load, others, hosts, cpus, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
 
 
 def _measured(point: PointSummary) -> _PointResult:
