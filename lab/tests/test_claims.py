@@ -204,6 +204,41 @@ def test_points_of_which_one_leaves_more_untold_are_not_held_against_each_other(
     assert "trials tell it" not in alone.reason
 
 
+def test_a_point_that_leaves_much_untold_is_not_held_against_a_range() -> None:
+    """One trial of three told its time, and a claim was confirmed by it."""
+    run = run_record()
+    run.claims = [replace(CLAIMED, over=None, portable=True, least=0.0, most=1e9)]
+    trials = made({1: [20.0, 20.0, 20.0, 20.0]})
+    assert judge_claims(run, points(), trials)[0].outcome == "confirmed"
+    untold = [replace(each, figures={}) if each.block > 2 else each for each in trials]
+    (told,) = judge_claims(run, points(), untold)
+    assert told.outcome == "cannot be told"
+    assert told.reason.startswith("only ")
+
+
+def test_a_figure_beside_a_documents_says_that_its_network_was_another() -> None:
+    run = run_record()
+    run.references = [
+        Reference(figure="response_time_us.mean", at={"load.connections": 20}, value=50.0, source="a document", text="")
+    ]
+    path = PathRecord(
+        start="h1",
+        end="h2",
+        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=PathMeasurementRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
+        off=PathDeviationRecord(round_trip=0.09, goodput=None),
+        within=False,
+        attempts=3,
+    )
+    numbers = [each.number for each in points()]
+    run.calibrations = [
+        CalibrationRecord(unix_s=0.0, points=numbers, backend="tap", large_segments=None, priority=None, paths=[path])
+    ]
+    (found,) = compare_references(run, points(), made({1: [90.0, 110.0]}))
+    assert found.ratio == 2.0
+    assert str(found.reason).startswith("the network is not what was asked for: from h1 to h2")
+
+
 def test_an_effect_can_be_larger_here_than_there() -> None:
     pair: tuple[Settings, Settings] = ({"load.connections": 10}, {"load.connections": 20})
     told = judged(replace(CLAIMED, against=pair, least=1.0, most=None))

@@ -83,7 +83,8 @@ def compare_references(
             values, why = {}, BOUNDED
         ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
-        reason = None if values else why or _without_figure(here[0], trials, reference.figure)
+        doubt = network.paths_off(run, here[0].number) if values else None
+        reason = doubt if values else why or _without_figure(here[0], trials, reference.figure)
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
     return found
 
@@ -137,13 +138,15 @@ def _judge(
 
 
 def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> str | None:
-    """Why points may not be held against each other: more trials of one leave a response time
-    untold, and may be its slowest.
+    """Why points may not be held against each other, or one against a range: more trials of one
+    leave a response time untold, and may be its slowest.
     """
     if not figure.startswith("response_time_us."):
         return None
     by_point = {point.number: [trial for trial in trials if trial.point == point.number] for point in points}
     parts = told_parts(figure, points, by_point).values()
+    if len(points) == 1 and min(parts, default=1.0) < 1 - UNTOLD_MORE:
+        return f"only {min(parts):.0%} of the point's trials tell it: the rest may be the slowest"
     if max(parts, default=0.0) - min(parts, default=0.0) <= UNTOLD_MORE:
         return None
     return f"{min(parts):.0%} of one point's trials tell it, {max(parts):.0%} of another's: the rest may be the slowest"

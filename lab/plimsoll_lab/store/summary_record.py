@@ -249,7 +249,7 @@ class ReferenceRecord(Reference):
     ratio: float | None
     """Ours over theirs."""
     reason: str | None = None
-    """Why there is none of ours."""
+    """Why there is none of ours, or why it is doubtful."""
 
 
 class ClaimRecord(Record):
