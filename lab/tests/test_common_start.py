@@ -10,6 +10,9 @@ from typing import cast
 import pytest
 
 from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
+from plimsoll_lab.hosts.samplers.machine import MachineUsage
+from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.store.program_output import LoadSummary
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.trial import window as trial_window
 from plimsoll_lab.trial.generators import (
@@ -191,6 +194,28 @@ def test_a_generator_that_ends_without_a_window_is_not_waited_for(monkeypatch: p
     one, fallen = generator("load"), generator("load-2")
     opened = ((one, "opened", 10.0), (fallen, "opened", 10.0))
     assert ends_of(follow(monkeypatch, opened, ((one, "closed", 12.0),), ended=[fallen])) == (10.0, 12.0)
+
+
+def test_a_generator_that_ended_early_used_its_cpu_for_its_own_time_alone() -> None:
+    """Its cores over half of the window were taken for cores over all of it, so that another
+    program's were hidden.
+    """
+
+    def machine(busy_s: float) -> MachineUsage:
+        return MachineUsage(busy_s=busy_s, softirq_threads_s=0.0, steal_s=0.0, throttled_s=None)
+
+    window = Window(
+        first=Usage(cpu_s=0.0, memory_bytes=1),
+        last=Usage(cpu_s=4.0, memory_bytes=1),
+        length_s=10.0,
+        machine_first=machine(0.0),
+        machine_last=machine(4.0 + 8.0 + 2.0 + 2.0),
+    )
+    told = [
+        LoadSummary.model_validate({"elapsed_s": own_s, "generator": {"cpu_cores": cores}})
+        for own_s, cores in ((10.0, 0.8), (5.0, 0.4))
+    ]
+    assert window.foreign_cores(told, ()) == pytest.approx(0.2)
 
 
 def usage_at(at_s: float) -> UsageSnapshot:

@@ -144,9 +144,14 @@ class Window:
         kernel's threads for packets.
         """
         machine = self.machine()
-        used = [each.generator.cpu_cores for each in generators]
-        if not machine or self.first is None or self.last is None or None in used:
+        used = [(each.generator.cpu_cores, each.elapsed_s) for each in generators]
+        if not machine or self.first is None or self.last is None:
             return None
-        ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s + sum(each for each in used if each is not None)
+        ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s
+        for cores, own_s in used:
+            if cores is None:
+                return None
+            # A generator tells its CPU over its own window, which may have ended before the last.
+            ours += cores * (min(1.0, own_s / self.length_s) if len(used) > 1 else 1.0)
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
         return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)
