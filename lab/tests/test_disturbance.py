@@ -219,6 +219,8 @@ def test_an_expectation_of_what_a_trial_does_not_tell_fails_no_trial_and_is_a_wa
     is_known = partial(is_told, cut=None, untold=())
     assert first_unmet(suite, point, {}, whole, is_known) is not None
     assert unjudged(suite, is_known) == ()
+    kept = {figure.removeprefix("load."): 4_000.0}
+    assert first_unmet(suite, point, kept, whole, is_known) is None, "of the kept time, not of the whole window"
 
 
 def test_without_a_disturbance_nothing_is_cut() -> None:

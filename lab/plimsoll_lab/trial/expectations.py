@@ -27,8 +27,10 @@ def first_unmet(
     """
 
     def seen(path: str) -> float | None:
-        if path in figures:
-            return figures[path]
+        # What was cut out of a trial is in the whole summary all the same, by either name.
+        own = path if path in figures else path.removeprefix("load.")
+        if own in figures:
+            return figures[own]
         places = (records.get("load"), records, records.get("capture"))
         return next((value for place in places if (value := _at(place, path)) is not None), None)
 
