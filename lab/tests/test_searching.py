@@ -11,11 +11,19 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
 from conftest import FAKE, Lab, lab_environment
+from made_records import run_record as record_of_nothing
+
+from plimsoll_lab.experiment.events import Events
+from plimsoll_lab.experiment.search_run import SearchRun
+from plimsoll_lab.hosts.local import LocalHost
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
 
 SCHEMAS = Path(__file__).parent.parent / "plimsoll_lab" / "store"
 SUITE = """
@@ -74,6 +82,18 @@ def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path
     page = (tmp_path / summary["report"]).read_text()
     assert "every load that was tried" in page
     assert "most" in lab("plan", "most.toml", "--json").stdout
+
+
+def test_a_search_that_has_not_begun_has_its_setting(tmp_path: Path) -> None:
+    """Without it, the loads of every search were taken for those of the first that had not ended:
+    they were marked by the paths of another network.
+    """
+    (tmp_path / "trials").mkdir()
+    plan = expand(read_text(SUITE, source="most.toml", directory="."), seed=3)
+    events = Events(RunFolder(path=tmp_path))
+    run = SearchRun(RunFolder(path=tmp_path), record_of_nothing(), plan, cast("LocalHost", None), "", events)
+    assert len(run.searches) == 4
+    assert {(each.point, each.setting["server.model"]) for each in run.searches} == {(0, "epoll"), (1, "uring")}
 
 
 def test_a_server_that_never_starts_is_not_tried_again_in_later_blocks(lab: Lab, tmp_path: Path) -> None:

@@ -99,7 +99,10 @@ class SearchRun:
         self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
         self.points: dict[tuple[int, int, float], Point] = {}
-        self.searches = [SearchRecord(**asdict(each), state="planned") for each in plan.trials]
+        settings = {point.number: point.setting for point in plan.points}
+        self.searches = [
+            SearchRecord(**asdict(each), state="planned", setting=settings[each.point]) for each in plan.trials
+        ]
 
     def carry_out(self) -> Interrupted | None:
         """Make every search. The status on disk says how it ended."""
