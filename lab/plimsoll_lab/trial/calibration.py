@@ -28,10 +28,10 @@ from plimsoll_lab.suite.units import bits_per_s, ratio
 from plimsoll_lab.trial.testbed import Testbed, network_key
 
 ROUND_TRIP_TOLERATED, GOODPUT_TOLERATED = 0.06, 0.03
+"""How far the median round trip and the goodput may be off what was asked for."""
 FAR_OFF = 0.1
 """Beside one busy program the emulator loses 5 % of goodput on two CPUs: contenders that share the
 path are still compared, and their figures marked."""
-"""How far the median round trip and the goodput may be off what was asked for."""
 ATTEMPTS = 3
 """A passing disturbance of the machine is over by then."""
 
