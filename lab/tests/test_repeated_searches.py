@@ -95,7 +95,9 @@ def test_what_is_told_beside_the_answer_is_of_the_search_that_found_it() -> None
         each.model_copy(
             update={
                 "limited_by": by,
-                "broke": BreakRecord(missed="p99 at 9 ms", causes=[CauseRecord(code=code, text=text)]),
+                "broke": BreakRecord(
+                    missed="p99 at 9 ms", causes=[CauseRecord.model_validate({"code": code, "text": text})]
+                ),
                 "confirmed": 8,
                 "held_s": held_s,
                 "generator_ceiling_per_s": ceiling,

@@ -137,7 +137,7 @@ def running_server() -> Iterator[str]:
             process.terminate()
 
 
-def test_a_server_that_somebody_else_runs_ends_the_search_as_it_ends(lab: Lab, tmp_path: Path) -> None:
+def test_a_server_that_somebody_else_runs_ends_the_search_as_it_ends(tmp_path: Path) -> None:
     """Every later trial failed, down to the floor, and the server was said to carry less than
     that.
     """

@@ -309,7 +309,8 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
     cpus = sorted(point.place.cpus.items())
     # Between other hosts of an emulated network lies another path; a cluster's names say nothing.
     hosts = (point.place.server, *point.place.load) if network else len(point.place.load or (LOCAL,))
-    return (load, others, hosts, cpus, *(network.get(key) for key in ("links", "addresses")), network.get("backend", "tap"))
+    links = [network.get(key) for key in ("links", "addresses")]
+    return (load, others, hosts, cpus, *links, network.get("backend", "tap"))
 
 
 def _measured(point: PointSummary) -> _PointResult:

@@ -125,12 +125,9 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
     unit, limits = UNITS[searched_key(run)], limits_text(run)
     floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     lower, upper = found.lower, found.upper
-    refusal = next((str(each.reason) for each in group if each.state == "failed"), None)
-    if refusal is not None:
-        until = next((_known(each, unit) for each in group if each.state == "failed"), "")
-        if until:
-            return f"{_subject(run, found)} was not measured to the end: {refusal}; until then it carried {until}"
-        return f"{_subject(run, found)} was not measured: {refusal}"
+    failed = next((each for each in group if each.state == "failed"), None)
+    if failed is not None:
+        return f"{_subject(run, found)} was not measured{_failure(failed, unit)}"
     if not found.ended:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
     near = _nearness(run, found)
@@ -173,6 +170,12 @@ def _nearness(run: RunRecord, found: CapacityRecord) -> str:
     if precision >= 1:
         return ", of unknown precision: the limits vary more between trials than between loads"
     return f", known to within {precision:.0%}: nearer bounds take longer trials, and more patience"
+
+
+def _failure(search: SearchRecord, unit: str) -> str:
+    """Why the server was not measured, or not to the end."""
+    known = _known(search, unit)
+    return f" to the end: {search.reason}; until then it carried {known}" if known else f": {search.reason}"
 
 
 def _so_far(search: SearchRecord, unit: str) -> str:
