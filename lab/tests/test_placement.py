@@ -66,6 +66,10 @@ REFUSALS = {
         SINGLE + PLACE + '[matrix]\n"load.connections" = [1]\n',
         "connections: 1 are too few for 2 generators",
     ),
+    "a search that begins below a connection for each": (
+        SINGLE + PLACE + '[limits]\nfailed_ratio = "<1%"\n[search]\nover = "load.connections"\nrange = [1, 100]\n',
+        "[search] range: 1 connections are too few for 2 generators to share",
+    ),
     "an axis of a role that is not there": (
         SINGLE + SATURATOR + '[matrix]\n"role.satrator.connections" = [1]\n',
         "there is no role 'satrator'; did you mean 'saturator'?",

@@ -78,7 +78,7 @@ def check_point(suite: Suite, point: Point) -> None:
     """
     _check_server(suite.source, "server", point.server)
     _check_load(suite.source, "load", point.load)
-    _check_shares(suite.source, point)
+    _check_shares(suite, point)
     for role in point.roles:
         where = f"role {role.name}"
         if role.kind == "load":
@@ -117,9 +117,15 @@ def _check_load(source: str, table: str, load: Settings, *, endless: bool = Fals
         raise SuiteError(f'{source}: [{table}]: no length of the window; give it one, such as duration = "1s"')
 
 
-def _check_shares(source: str, point: Point) -> None:
-    """Each of several generators needs a part of what they share."""
-    count = len(point.place.load)
+def _check_shares(suite: Suite, point: Point) -> None:
+    """Each of several generators needs a part of what they share, at the lowest load of a search
+    too.
+    """
+    source, count = suite.source, len(point.place.load)
+    if suite.search is not None and suite.search.key == "connections" and suite.search.lowest < count:
+        raise SuiteError(
+            f"{source}: [search] range: {suite.search.lowest} connections are too few for {count} generators to share"
+        )
     for key, least in (("connections", connections(point.load)), ("requests", count)):
         shared = quantity(point.load, key, least)
         if count > 1 and units.count(shared) < count:
