@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::peer::{Run, command, delayed, echo, freeze, load, load_while, outcome, serve};
@@ -97,6 +98,26 @@ fn a_request_that_finds_no_connection_in_time_times_out() {
     assert!(unsent >= 50, "{unsent}");
     assert_eq!(run.count("requests.completed"), 0);
     assert_eq!(run.code, Some(1));
+}
+
+#[test]
+fn requests_that_timed_out_in_the_queue_hold_up_none_of_those_that_came_later() {
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        let met = AtomicUsize::new(0);
+        let target = serve(move |mut stream| {
+            let is_first = met.fetch_add(1, Ordering::SeqCst) == 0;
+            let mut message = [0; 64];
+            while stream.read_exact(&mut message).is_ok() {
+                if !is_first && stream.write_all(&message).is_err() {
+                    return;
+                }
+            }
+        });
+        // By the time that there is another connection more requests have timed out than are
+        // handled in a turn.
+        let run = load(target, &format!("--engine {engine} -R 4000 --arrivals fixed -d 2s -c 1 --timeout 200ms"));
+        assert!(run.count("requests.completed") > 0, "{engine}: {}", run.summary());
+    }
 }
 
 #[test]
