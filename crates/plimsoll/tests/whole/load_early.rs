@@ -196,6 +196,19 @@ fn a_connection_that_is_lost_in_a_pause_still_pauses_for_as_long() {
 }
 
 #[test]
+fn a_connection_of_one_request_is_not_missing_once_its_sequence_is_done() {
+    let server = serve(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for engine in ENGINES {
+        let run = fetch(engine, server, "-c 2 --each 5 --reconnect --restart-sequence");
+        assert_eq!((run.code, run.count("connections.failed")), (Some(0), 0), "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
 fn a_whole_pause_follows_a_request_that_is_lost() {
     // Each request but the first of a connection is lost.
     let breaking = serve(|mut stream| {

@@ -35,6 +35,8 @@ pub(super) struct Client<'a, P: Protocol> {
     pub(super) session: P::Session,
     /// Whether the protocol's greeting is under way on the socket.
     pub(super) greeting: bool,
+    /// Whether the connection is being opened, or waits to be.
+    pub(super) opening: bool,
     pub(super) written: usize,
     pub(super) connects: usize,
     pub(super) history: History,
@@ -84,6 +86,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             socket: None,
             session: P::Session::default(),
             greeting: false,
+            opening: false,
             written: 0,
             connects: 0,
             history: History::default(),
@@ -305,9 +308,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),
             _ => {}
         }
-        // It waits to be opened again, or is being opened.
-        let is_up = self.socket.is_some() && !self.greeting;
-        if !is_up && !self.gave_up && self.history.could_not_be_kept() {
+        if self.opening && !self.gave_up && self.history.could_not_be_kept() {
             self.ledger.given_up();
         }
         self.ledger.never_sent(self.left);

@@ -41,6 +41,7 @@ impl<P: Protocol> Client<'_, P> {
             self.number / config.targets.len()
         };
         self.connects += 1;
+        self.opening = true;
         self.history.connecting();
         let begun = self.now();
         // A connect for a request has the time that the request has.
@@ -52,6 +53,7 @@ impl<P: Protocol> Client<'_, P> {
         let now = self.now();
         match outcome {
             Ok(()) => {
+                self.opening = false;
                 self.note_up(now - begun);
                 Ok(())
             }
@@ -173,12 +175,14 @@ impl<P: Protocol> Client<'_, P> {
             }
             Next::Wait(wait) => {
                 self.set_available(false);
+                self.opening = true;
                 let now = self.now();
                 self.shared.schedule.backs_off(now);
                 let goes_on = self.sleep_until(now + wait);
                 let now = self.now();
                 self.shared.schedule.returns(now);
                 if self.shared.config.opening.reconnect {
+                    self.opening = false;
                     self.set_available(true);
                 }
                 goes_on
