@@ -196,6 +196,36 @@ fn a_connection_that_is_lost_in_a_pause_still_pauses_for_as_long() {
 }
 
 #[test]
+fn a_connection_that_was_away_when_its_request_was_due_makes_no_lag_of_the_generators() {
+    const AWAY: Duration = Duration::from_secs(3);
+    let config = Arc::new(tls(&[&TLS12]));
+    thread::scope(|scope| {
+        for engine in ENGINES {
+            let (config, met) = (Arc::clone(&config), AtomicU64::new(0));
+            // It ends each connection in its first pause, and takes its time for all but the first.
+            let slow = serve(move |stream| {
+                if met.fetch_add(1, Ordering::SeqCst) >= 2 {
+                    thread::sleep(AWAY);
+                }
+                let session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+                let mut stream = rustls::StreamOwned::new(session, stream);
+                read_head(&mut stream);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                thread::sleep(Duration::from_millis(20));
+            });
+            scope.spawn(move || {
+                let load = format!("--engine {engine} -c 2 -d 6s --think 500ms --lockstep --insecure");
+                let load = command("http", &format!("https://{slow}/"), &load).output().expect("the binary runs");
+                let run = outcome(&load);
+                let told = format!("{engine}: {}", run.summary());
+                assert!(run.figure("response_time_us.max") >= 2_000_000.0, "{told}");
+                assert!(run.figure("schedule_lag_us.max") < 1_500_000.0, "{told}");
+            });
+        }
+    });
+}
+
+#[test]
 fn a_connection_of_one_request_is_not_missing_once_its_sequence_is_done() {
     let server = serve(|mut stream| {
         read_head(&mut stream);

@@ -98,7 +98,8 @@ struct Connection<P: Protocol, S: Sockets> {
     /// The intended start of the request that is due or under way; the end of the rest; since when
     /// it is idle.
     intended: u64,
-    /// When the request under way was sent, or the connect call was made.
+    /// When the request under way was sent, the connect call was made, or the connection was
+    /// established.
     sent: u64,
     /// Bytes of it that are written.
     written: usize,

@@ -170,6 +170,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let (number, establishment) = (connection.number, now.saturating_sub(connection.sent));
         let first = connection.history.established();
         connection.state = State::Idle;
+        connection.sent = now;
         self.ledger.established(self.place(number), first, establishment);
         if first && !self.shared.config.opening.reconnect {
             self.shared.control.settle();

@@ -131,8 +131,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let now = self.now();
         let Some(connection) = self.slab.get(key).filter(|connection| connection.state == State::Due) else { return };
         let intended = if self.shared.config.pace.has_schedule() { connection.intended } else { now };
+        // The connection may have been away when it was due.
+        let free = connection.sent;
         // The window may have opened while it was due.
-        if self.may_go_on(key) { self.begin(key, intended, 0, now) } else { self.retire(key) }
+        if self.may_go_on(key) { self.begin(key, intended, free, now) } else { self.retire(key) }
     }
 
     /// Begins the request that has just become due on a connection, before others that are due:

@@ -96,7 +96,7 @@ impl<P: Protocol> Client<'_, P> {
         while self.may_go_on() && self.sleep_until(due) && self.look_at_idle_connection() && self.may_go_on() {
             let now = self.now();
             let intended = if self.shared.config.pace.has_schedule() { due } else { now };
-            if !self.carry(intended, intended) {
+            if !self.carry(intended, intended.max(self.free)) {
                 return;
             }
             due = self.free + think.draw_ns(&mut self.random);
@@ -142,7 +142,9 @@ impl<P: Protocol> Client<'_, P> {
         }
         while let Some(reply) = self.receive_idle() {
             if let Reply::Failed(cause) = reply {
-                return self.lose(cause);
+                let goes_on = self.lose(cause);
+                self.free = self.now();
+                return goes_on;
             }
         }
         true
