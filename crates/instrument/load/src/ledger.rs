@@ -201,13 +201,6 @@ impl Ledger {
         }
     }
 
-    /// A closed loop's request was due, and the generator had not come to send it when the window
-    /// closed.
-    pub(crate) fn not_sent_yet(&mut self, due: u64, end: u64) {
-        self.tally.unanswered.record_ns(end.saturating_sub(due));
-        self.never_sent(1);
-    }
-
     /// Requests of a counted run that are never sent.
     pub(crate) fn never_sent(&mut self, count: u64) {
         self.tally.requests.scheduled += count;

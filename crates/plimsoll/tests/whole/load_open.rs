@@ -121,6 +121,35 @@ fn requests_that_timed_out_in_the_queue_hold_up_none_of_those_that_came_later() 
 }
 
 #[test]
+fn what_is_due_just_before_the_end_is_sent_where_a_connection_is_free() {
+    // The last arrival is due 10 us before the end, which is less than a timer is late by. There
+    // are more connections than arrivals, so one is free however busy the machine is.
+    for (engine, load, scheduled) in [
+        ("epoll", "-R 1000 -c 128 -d 100010us", 101),
+        ("uring", "-R 1000 -c 128 -d 100010us", 101),
+        ("threads", "-R 1000 -c 128 -d 100010us", 101),
+        // Each process's second request is due two seconds after its first.
+        ("fork", "-R 1 -c 2 -d 2000010us", 3),
+    ] {
+        let run = self::load(echo(), &format!("--engine {engine} --arrivals fixed {load}"));
+        let counts = [run.count("requests.scheduled"), run.count("requests.unsent")];
+        assert_eq!(counts, [scheduled, 0], "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
+fn what_is_due_in_a_closed_loop_just_before_the_end_is_sent() {
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        for _ in 0..3 {
+            // The phases of so many pauses lie closer to each other than a timer is late by.
+            let connections = if matches!(engine, "threads" | "fork") { 100 } else { 2000 };
+            let run = load(echo(), &format!("--engine {engine} -c {connections} -d 50ms --think 50ms"));
+            assert_eq!(run.count("requests.unsent"), 0, "{engine}: {}", run.summary());
+        }
+    }
+}
+
+#[test]
 fn connections_that_the_server_ends_are_replaced_and_the_rate_goes_on() {
     let target = serve(move |mut stream| {
         let mut message = [0; 64];

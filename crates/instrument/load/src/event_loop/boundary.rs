@@ -10,11 +10,10 @@ use crate::record::Phase;
 use crate::shared::{Counted, Usage};
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
-    /// Does what the instants that have come ask for.
-    pub(super) fn cross_boundaries(&mut self, now: u64) {
+    /// Passes the gate and opens the window, once their instants have come.
+    pub(super) fn pass_openings(&mut self, now: u64) {
         let control = &self.shared.control;
-        let (gate, opens, closes) =
-            (control.gate.has_come(now), control.opens.has_come(now), control.closes.has_come(now));
+        let (gate, opens) = (control.gate.has_come(now), control.opens.has_come(now));
         // The window is opened before the gate, so that where both are the same instant the first
         // request is in the window.
         if opens && self.ledger.phase() == Phase::WarmUp {
@@ -23,8 +22,15 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if gate && !self.gate_passed {
             self.pass_gate();
         }
-        if closes && !self.is_closed() {
-            self.close_window(now);
+    }
+
+    /// Closes the window where its end has come by the instant of what is to be counted next.
+    pub(super) fn close_window_by(&mut self, at: u64) {
+        if !(self.closing || self.is_closed()) && self.shared.control.closes.has_come(at) {
+            self.pass_openings(at);
+            self.closing = true;
+            self.send_all_due();
+            self.close_window(at);
         }
     }
 
@@ -71,7 +77,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn close_window(&mut self, now: u64) {
         // A loop that comes late to it has had no more time than the others.
         let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
-        self.count_unfinished(end);
+        self.count_unfinished();
         self.end_pool(end);
         let requests: Vec<Request> = self
             .slab
@@ -80,6 +86,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             .filter(|connection| connection.state == State::Busy || connection.carries)
             .map(|connection| self.request(connection))
             .collect();
+        self.ledger.wrote(self.sockets.take_sent());
         self.ledger.close(end, requests.into_iter());
         self.usage_at_open.note_since(&mut self.counted);
         use State::{Connecting, Due, Finished, Greeting, Idle, Resting};
@@ -89,16 +96,25 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.due.clear();
     }
 
+    /// Sends what was due before the window's end and has a free connection: the generator comes to
+    /// the end no earlier than a timer lets it, and later where it had no time. That is its lag.
+    fn send_all_due(&mut self) {
+        for key in self.keys_in(&[State::Due]) {
+            let due = self.slab.get(key).map(|connection| connection.intended);
+            if due.is_some_and(|due| !self.shared.control.closes.has_come(due)) {
+                self.begin_due(key);
+            }
+        }
+        self.dispatch(usize::MAX);
+        self.note_submitted();
+    }
+
     /// Accounts for the requests that will not be begun.
-    fn count_unfinished(&mut self, end: u64) {
-        let counted = self.shared.config.extent.is_count();
+    fn count_unfinished(&mut self) {
         for key in self.slab.keys().collect::<Vec<_>>() {
             let Some(connection) = self.slab.get(key) else { continue };
-            let (left, intended) = (connection.left, connection.intended);
+            let left = connection.left;
             match connection.state {
-                // Due, and the generator has not come to send it. Where requests are counted these
-                // are among the ones left.
-                State::Due if intended < end && !counted => self.ledger.not_sent_yet(intended, end),
                 State::Resting | State::Connecting | State::Greeting if connection.history.could_not_be_kept() => {
                     self.ledger.given_up();
                 }

@@ -163,6 +163,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     connects: usize,
     sequence: u64,
     gate_passed: bool,
+    /// Whether the window is being closed.
+    closing: bool,
     usage_at_open: Usage,
     /// The thread's CPU time before the wait under way, where it polls.
     polls_since: Option<Duration>,
@@ -207,6 +209,7 @@ pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Share
         connects: 0,
         sequence: 0,
         gate_passed: false,
+        closing: false,
         usage_at_open: Usage::default(),
         polls_since: None,
         counted: Counted::new(handle.worker()),
@@ -255,8 +258,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn turn(&mut self, handle: &LoopHandle, fired: &mut Vec<u64>) -> bool {
         self.ledger.wrote(self.sockets.take_sent());
         let now = self.now();
-        self.cross_boundaries(now);
-        self.ledger.record(now);
+        self.pass_openings(now);
+        if self.is_closed() || !self.shared.control.closes.has_come(now) {
+            self.ledger.record(now);
+        }
         let mut events = 0;
         while events < EVENT_BATCH {
             let Some(event) = self.sockets.report() else { break };
@@ -280,6 +285,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         for key in fired.drain(..) {
             self.fire(Key::from_raw(key));
         }
+        // After the events: of what they tell, some came about before the window closed.
+        self.close_window_by(self.now());
         for _ in 0..BEGIN_BATCH {
             let Some(key) = self.due.pop_front() else { break };
             self.begin_due(key);

@@ -164,6 +164,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// A connection is usable.
     pub(super) fn establish(&mut self, key: Key) {
         let now = self.now();
+        self.close_window_by(now);
         let Some(connection) = self.slab.get_mut(key) else { return };
         self.pending -= 1;
         self.shared.control.connection_up();
@@ -182,6 +183,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// An attempt to open a connection has failed, with this error number.
     pub(super) fn attempt_failed(&mut self, key: Key, number: i32) {
         let now = self.now();
+        self.close_window_by(now);
         let Some(mut connection) = self.take(key) else { return };
         if matches!(connection.state, State::Connecting | State::Greeting) {
             self.pending -= 1;
@@ -198,12 +200,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// A connection is lost, and with it the request under way.
     pub(super) fn drop_connection(&mut self, key: Key, cause: Cause) {
+        let now = self.now();
+        self.close_window_by(now);
         match self.slab.get(key).map(|connection| connection.state) {
             Some(State::Greeting) => return self.attempt_failed(key, EPROTO),
             Some(State::Finished) => return self.close(key),
             _ => {}
         }
-        let now = self.now();
         let Some(mut connection) = self.take(key) else { return };
         self.shared.control.connection_down();
         let request = (connection.state == State::Busy).then(|| self.request(&connection));

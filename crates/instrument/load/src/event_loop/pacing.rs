@@ -179,6 +179,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             Some(at) => (self.clock.run(at).clamp(request.sent.min(now), now), None),
             None => (now, Some(self.reported)),
         };
+        self.close_window_by(came);
         self.ledger.answered(request, answer, came, reported);
         self.rest.answered(answer.payload, at.is_some());
         let Some(connection) = self.slab.get_mut(key) else { return };

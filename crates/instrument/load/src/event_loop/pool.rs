@@ -61,7 +61,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let Some(key) = self.first_free() else { return self.give_back_reserved() };
             let Some(due) = self.take_arrival() else { return };
             let now = self.now();
-            if due.at > now {
+            if due.at > now || self.shared.control.closes.has_come(due.at) {
                 return;
             }
             self.reserved = None;

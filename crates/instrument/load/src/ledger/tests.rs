@@ -283,15 +283,19 @@ fn connections_bytes_and_what_is_never_sent_are_counted_as_they_are_told() {
 }
 
 #[test]
-fn a_closed_loops_request_that_was_due_and_not_sent_has_its_age() {
-    let mut ledger = ledger(&closed());
+fn a_request_that_was_due_before_the_end_and_is_sent_after_it_is_in_flight_with_its_lag() {
+    let mut ledger = ledger(&open());
     ledger.open(0, 0);
-    ledger.not_sent_yet(40 * MILLISECOND, 100 * MILLISECOND);
-    ledger.never_sent(3);
-    ledger.close(100 * MILLISECOND, std::iter::empty());
+    let (due, end, sent) = (99 * MILLISECOND, 100 * MILLISECOND, 104 * MILLISECOND);
+    ledger.waited(0, 0);
+    ledger.begun(sent);
+    ledger.sent(due, sent);
+    ledger.close(end, [request(due, sent)].into_iter());
     let window = ledger.finish().window;
-    assert_eq!((window.requests.scheduled, window.requests.unsent, window.unanswered.count()), (4, 4, 1));
-    assert_eq!(window.unanswered.summary().max, 60_000.0);
+    assert_eq!((window.requests.in_flight, window.requests.unsent, window.sent), (1, 0, 1));
+    assert!(window.requests.balance());
+    let max = [&window.schedule_lag, &window.unanswered].map(|times| times.summary().max);
+    assert_eq!(max, [5_000.0, 1_000.0], "late by what it was, and as old as the window let it become");
 }
 
 #[test]

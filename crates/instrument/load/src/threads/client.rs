@@ -256,11 +256,16 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.show();
     }
 
-    /// Sleeps; false where the run ended before.
+    /// Sleeps; false where the run ended before. What was to be done before the window closed is,
+    /// however late this wakes.
     pub(super) fn sleep_until(&mut self, at: u64) -> bool {
         loop {
             let now = self.now();
-            self.cross_boundaries(now);
+            self.open_window_by(now);
+            let is_due = now >= at && !self.shared.control.closes.has_come(at);
+            if !is_due {
+                self.cross_boundaries(now);
+            }
             if self.is_over() || self.is_closed() {
                 return false;
             }
@@ -272,14 +277,18 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    pub(super) fn cross_boundaries(&mut self, now: u64) {
+    pub(super) fn open_window_by(&mut self, now: u64) {
         let control = &self.shared.control;
         if self.ledger.phase() == Phase::WarmUp && control.opens.has_come(now) {
             self.usage_at_open = Usage::now();
             let uncounted = self.claim_under_way();
             self.ledger.open(control.opens.get().map_or(now, |opens| opens.min(now)), uncounted);
         }
-        if !self.is_closed() && control.closes.has_come(now) {
+    }
+
+    pub(super) fn cross_boundaries(&mut self, now: u64) {
+        self.open_window_by(now);
+        if !self.is_closed() && self.shared.control.closes.has_come(now) {
             self.close_window(now);
         }
         self.ledger.record(now);

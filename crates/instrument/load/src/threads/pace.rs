@@ -165,7 +165,10 @@ impl<P: Protocol> Client<'_, P> {
     /// there is more to do.
     fn carry(&mut self, intended: u64, possible: u64) -> bool {
         let now = self.now();
-        self.cross_boundaries(now);
+        self.open_window_by(now);
+        if self.shared.control.closes.has_come(intended) {
+            self.cross_boundaries(now);
+        }
         if self.is_closed() {
             return false;
         }
