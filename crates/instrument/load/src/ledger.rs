@@ -121,9 +121,7 @@ impl Ledger {
 
     /// The window opens. So many of the requests under way are not counted ([`Request::counted`]).
     pub(crate) fn open(&mut self, at: u64, uncounted: u64) {
-        // A loop may come to it late: a second that was over before has no part in the window.
-        self.recorder.pass(at, self.phase);
-        self.recorder.end_phase(self.phase);
+        self.recorder.end_phase(at, self.phase);
         let mut warm_up = std::mem::take(&mut self.tally);
         warm_up.requests.in_flight = self.under_way;
         self.under_way -= uncounted;
@@ -145,7 +143,7 @@ impl Ledger {
             self.tally.unanswered.record_ns(at.saturating_sub(request.intended));
         }
         self.note_unavailable(at);
-        self.recorder.end_phase(self.phase);
+        self.recorder.end_phase(at, self.phase);
         self.window = std::mem::take(&mut self.tally);
         self.phase = Phase::Drain;
         self.ended_at = at;

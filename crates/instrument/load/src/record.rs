@@ -128,6 +128,10 @@ pub struct Second {
     pub number: u64,
     /// When that second began, in nanoseconds since 1970.
     pub began: u64,
+    /// The part of it that this is of, in the same unit: from here.
+    pub from: u64,
+    /// To here.
+    pub to: u64,
     /// The phase.
     pub phase: Phase,
     /// Requests completed.
@@ -140,6 +144,13 @@ pub struct Second {
     pub errors: Errors,
     /// Response times of the completed.
     pub response: Times,
+}
+
+impl Second {
+    /// Whether nothing happened in it.
+    pub fn is_empty(&self) -> bool {
+        self.completed + self.failed + self.timed_out == 0 && self.errors == Errors::default()
+    }
 }
 
 /// What became of one connection. Its *sequence* is the requests it has to carry in a row
@@ -171,6 +182,10 @@ pub(crate) struct Recorder {
     unix_origin: u64,
     batch: Vec<Row>,
     second: Second,
+    /// Since when the second's part under way lasts, and the last instant that was told, in
+    /// nanoseconds from the run's origin.
+    since: u64,
+    now: u64,
     /// By the connection's place in the loop's share; empty where they are not wanted.
     pub(crate) sequences: Vec<Sequence>,
 }
@@ -182,7 +197,8 @@ impl Recorder {
         let wanted = records.need_connections();
         let sequences = numbers.filter(|_| wanted).map(|number| Sequence { number, ..Sequence::default() }).collect();
         let second = Second { began: unix_origin, ..Second::default() };
-        Recorder { records: records.clone(), unix_origin, batch: Vec::new(), second, sequences }
+        let records = records.clone();
+        Recorder { records, unix_origin, batch: Vec::new(), second, since: 0, now: 0, sequences }
     }
 
     /// When the second is over, in nanoseconds from the run's origin; `None` where nothing is
@@ -194,23 +210,27 @@ impl Recorder {
 
     /// Hands over what a second brought once it is past.
     pub(crate) fn pass(&mut self, now: u64, phase: Phase) {
-        if self.next().is_some_and(|at| at <= now) {
+        self.now = self.now.max(now);
+        if let Some(end) = self.next().filter(|end| *end <= now) {
             self.flush_requests();
-            self.flush_second(now / SECOND_NS, phase);
+            self.flush_second(end, now / SECOND_NS, phase);
+            self.since = self.second.number * SECOND_NS;
         }
     }
 
-    /// Hands over the part of the second that lies in the phase that ends.
-    pub(crate) fn end_phase(&mut self, phase: Phase) {
+    /// Hands over the part of the second that lies in the phase that ends. A loop may come to it
+    /// late: a second that was over before has no part in the next phase.
+    pub(crate) fn end_phase(&mut self, at: u64, phase: Phase) {
+        self.pass(at, phase);
         if self.next().is_some() {
-            self.flush_second(self.second.number, phase);
+            self.flush_second(at, self.second.number, phase);
         }
     }
 
     /// Hands over what is left.
     pub(crate) fn finish(&mut self, phase: Phase) {
         self.flush_requests();
-        self.flush_second(0, phase);
+        self.flush_second(self.now, 0, phase);
     }
 
     /// What became of a connection so far, where that is wanted.
@@ -271,11 +291,15 @@ impl Recorder {
         }
     }
 
-    fn flush_second(&mut self, next: u64, phase: Phase) {
+    /// Hands over the part of the second up to `to`; the `next` second's goes on from there.
+    fn flush_second(&mut self, to: u64, next: u64, phase: Phase) {
         let began = self.unix_origin + next * SECOND_NS;
         let next = Second { number: next, began, ..Second::default() };
-        let second = Second { phase, ..std::mem::replace(&mut self.second, next) };
-        if let Some(sender) = &self.records.seconds {
+        let to = to.max(self.since);
+        let from = std::mem::replace(&mut self.since, to);
+        let (from, to) = (self.unix_origin + from, self.unix_origin + to);
+        let second = Second { phase, from, to, ..std::mem::replace(&mut self.second, next) };
+        if let Some(sender) = self.records.seconds.as_ref().filter(|_| from < to || !second.is_empty()) {
             let _ = sender.send(second);
         }
     }

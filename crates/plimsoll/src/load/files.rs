@@ -126,6 +126,10 @@ fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<File>) -> io
 struct Line {
     second: u64,
     unix_s: f64,
+    /// Where the part of the second begins that lies in the phase, and its length: counts are of
+    /// that part.
+    from_unix_s: f64,
+    covers_s: f64,
     phase: &'static str,
     completed: u64,
     failed: u64,
@@ -146,9 +150,11 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
         newest = newest.max(part.number);
         // One that comes too late for its own line enters the next: nothing is lost.
         let number = part.number.max(written);
-        let whole = pending.entry((number, part.phase)).or_default();
-        if whole.began == 0 {
-            whole.began = part.began + (number - part.number) * 1_000_000_000;
+        let began = part.began + (number - part.number) * 1_000_000_000;
+        let nothing = Second { began, from: u64::MAX, ..Second::default() };
+        let whole = pending.entry((number, part.phase)).or_insert(nothing);
+        if number == part.number {
+            (whole.from, whole.to) = (whole.from.min(part.from), whole.to.max(part.to));
         }
         whole.completed += part.completed;
         whole.failed += part.failed;
@@ -170,14 +176,15 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
 }
 
 fn write_second(file: &mut impl Write, (number, phase): (u64, Phase), second: &Second) -> io::Result<()> {
-    let is_empty = second.completed + second.failed + second.timed_out == 0 && second.errors == Errors::default();
-    if is_empty && phase != Phase::Window {
+    if second.is_empty() && phase != Phase::Window {
         // A phase that a second only touches.
         return Ok(());
     }
     let line = Line {
         second: number,
         unix_s: second.began as f64 / 1e9,
+        from_unix_s: second.from.min(second.began.max(second.to)) as f64 / 1e9,
+        covers_s: second.to.saturating_sub(second.from) as f64 / 1e9,
         phase: phase.name(),
         completed: second.completed,
         failed: second.failed,

@@ -67,6 +67,11 @@ fn the_seconds_add_up_to_the_run() {
     assert!(of("drain") <= 4, "{lines:?}");
     assert!(lines.windows(2).all(|pair| pair[0]["second"].as_u64() <= pair[1]["second"].as_u64()));
     assert!(lines.iter().all(|line| line["unix_s"].as_f64() > Some(1.7e9)));
+    let window: Vec<_> = lines.iter().filter(|line| line["phase"] == "window").collect();
+    let covered: f64 = window.iter().filter_map(|line| line["covers_s"].as_f64()).sum();
+    assert!((covered - run.figure("elapsed_s")).abs() < 1e-6, "the lines cover {covered} s: {lines:?}");
+    let from = window[0]["from_unix_s"].as_f64().expect("a number");
+    assert!((from - run.figure("window.opened_unix_s")).abs() < 1e-5, "{from}: {lines:?}");
     assert!(lines.iter().all(|line| line["response_time_us"]["count"] == line["completed"]));
 }
 
