@@ -351,7 +351,7 @@ impl Ledger {
 
 /// Counts a request that was due `age` ago and never sent; returns whether it timed out, as it has
 /// from the time-out on.
-pub(crate) fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) -> bool {
+fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) -> bool {
     tally.requests.scheduled += 1;
     let is_over = age >= timeout;
     let age = age.min(timeout);

@@ -9,11 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll_measure::arrivals::{Arrivals, Rate};
-use plimsoll_measure::tally::Tally;
 use rand::rngs::StdRng;
 
 use crate::config::{Config, Extent, Pace};
-use crate::ledger;
 use crate::seed::{Purpose, stream};
 
 /// The schedule of an open loop; without arrivals in a closed one.
@@ -97,14 +95,6 @@ impl Schedule {
     /// For how long of a span a connection waited to be opened again.
     pub(crate) fn backoff_within(&self, from: u64, to: u64) -> u64 {
         if from >= to { 0 } else { self.lock().waits.overlap(from, to) }
-    }
-
-    /// Counts what was due before the window's end and nobody took.
-    pub(crate) fn count_unsent(&self, end: u64, timeout: u64, tally: &mut Tally) {
-        let mut state = self.lock();
-        while let Some(due) = state.take(end) {
-            ledger::count_unsent(end - due.at, timeout, tally);
-        }
     }
 
     /// How many requests of the run's count were taken, given back, and not taken again.
@@ -247,17 +237,6 @@ mod tests {
         assert_eq!([0, 1].map(|before| looked.look_ahead(before, None)), [Some(taken[5]), Some(next)]);
         assert_eq!(looked.look_ahead(1, Some(next)), None, "the end is not part of the window");
         assert_eq!(looked.take(Some(taken[5])), None);
-    }
-
-    #[test]
-    fn what_nobody_took_is_unsent_or_timed_out_by_its_age() {
-        let schedule = schedule(Spacing::Fixed, 100.0);
-        schedule.begin(0);
-        let mut tally = Tally::default();
-        schedule.count_unsent(SECOND, SECOND / 4, &mut tally);
-        let requests = tally.requests;
-        assert_eq!((requests.scheduled, requests.timed_out, requests.unsent), (100, 76, 24));
-        assert!(requests.balance());
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_measure::tally::Tally;
 use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::clock;
 use plimsoll_sys::poll;
 use plimsoll_sys::signal::{Signal, Signals};
 
 use super::start_line::StartLine;
+use super::untaken::Untaken;
 use super::{Observer, Outcome, Progress, RunError, Stage, TICK, kernel, place};
 use crate::config::Extent;
 use crate::protocol::Protocol;
@@ -65,6 +65,7 @@ pub(super) struct Coordinator<'a, P> {
     start_lag: Duration,
     /// `None` where requests begin as soon as every connection is up.
     awaited: Option<Awaited>,
+    untaken: Untaken,
 }
 
 impl<'a, P: Protocol> Coordinator<'a, P> {
@@ -83,6 +84,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         } else {
             None
         };
+        let untaken = Untaken::new(&shared.config, &shared.control);
         Ok(Coordinator {
             shared,
             workers,
@@ -94,6 +96,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             cpu: None,
             start_lag,
             awaited,
+            untaken,
         })
     }
 
@@ -129,7 +132,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             }
             self.advance(team);
             self.release(team);
-            let control = &self.shared.control;
+            let Shared { control, schedule, .. } = &**self.shared;
+            self.untaken.pass(control.now(), control, schedule);
             if self.cpu.is_none() && control.opens.has_come(control.now()) {
                 self.note_opened();
             }
@@ -332,20 +336,19 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         outcome.sequences.sort_unstable_by_key(|sequence| sequence.number);
         outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
         outcome.busiest_work = work_by_worker.into_iter().max().unwrap_or_default();
-        self.count_unsent(closed, &mut outcome.window);
-        outcome
-    }
-
-    /// Counts what was due and no loop took.
-    fn count_unsent(&self, end: u64, window: &mut Tally) {
         let Shared { config, control, schedule, .. } = &**self.shared;
         if config.extent.is_count() {
             let unsent = control.unclaimed() + schedule.claimed_and_returned();
-            window.requests.scheduled += unsent;
-            window.requests.unsent += unsent;
-        } else {
-            schedule.count_unsent(end, config.timeout.as_nanos() as u64, window);
+            outcome.window.requests.scheduled += unsent;
+            outcome.window.requests.unsent += unsent;
         }
+        if let Some(books) = self.untaken.finish(closed, control, schedule) {
+            outcome.window.add(&books.window);
+            if let Some(warm_up) = books.warm_up {
+                outcome.warm_up.add(&warm_up);
+            }
+        }
+        outcome
     }
 }
 

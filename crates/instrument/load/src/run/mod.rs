@@ -3,6 +3,7 @@
 
 mod coordinator;
 mod start_line;
+mod untaken;
 
 use std::io;
 use std::net::SocketAddr;

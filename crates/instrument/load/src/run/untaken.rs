@@ -1,0 +1,130 @@
+//! An open loop's requests that nobody takes, as no connection is free: they time out where they
+//! wait, in the [schedule](crate::schedule). Pure: the instants are arguments.
+
+use crate::config::{Config, Extent};
+use crate::control::Control;
+use crate::ledger::{Books, Ledger};
+use crate::record::{Phase, Recorder, Records};
+use crate::schedule::Schedule;
+
+/// What is counted of them. Of a counted run each belongs to whoever claims it, and nothing is
+/// counted here.
+pub(super) struct Untaken {
+    ledger: Ledger,
+    timeout: u64,
+    counts: bool,
+}
+
+impl Untaken {
+    pub(super) fn new(config: &Config, control: &Control) -> Untaken {
+        let records = Records { seconds: config.records.seconds.clone(), ..Records::default() };
+        let recorder = Recorder::new(&records, control.unix(0), std::iter::empty());
+        Untaken {
+            ledger: Ledger::new(config, false, 0, recorder),
+            timeout: config.timeout.as_nanos() as u64,
+            counts: matches!(config.extent, Extent::Lasts(_)) && config.pace.is_open(),
+        }
+    }
+
+    /// Counts those that have timed out by now, each in the span and the second in which it did.
+    pub(super) fn pass(&mut self, now: u64, control: &Control, schedule: &Schedule) {
+        let end = control.closes.get().unwrap_or(u64::MAX).min(now);
+        if !self.counts || self.ledger.phase() == Phase::Drain {
+            return;
+        }
+        while let Some(due) = end.checked_sub(self.timeout).and_then(|end| schedule.take(Some(end))) {
+            let at = due.at.saturating_add(self.timeout);
+            self.advance(at, control);
+            self.ledger.overdue(due.at, at);
+        }
+        self.advance(end, control);
+    }
+
+    /// Counts those that are left when the window has closed, and closes the books.
+    pub(super) fn finish(mut self, end: u64, control: &Control, schedule: &Schedule) -> Option<Books> {
+        if !self.counts {
+            return None;
+        }
+        self.pass(end, control, schedule);
+        while let Some(due) = schedule.take(Some(end)) {
+            self.ledger.overdue(due.at, end);
+        }
+        self.ledger.close(end, std::iter::empty());
+        Some(self.ledger.finish())
+    }
+
+    fn advance(&mut self, now: u64, control: &Control) {
+        if self.ledger.phase() == Phase::WarmUp
+            && let Some(opens) = control.opens.get().filter(|opens| *opens <= now)
+        {
+            self.ledger.open(opens, 0);
+        }
+        if !control.closes.has_come(now) {
+            self.ledger.record(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use plimsoll_measure::arrivals::{Rate, Spacing};
+
+    use super::*;
+    use crate::config::Pace;
+    use crate::config::tests::config;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A hundred a second from the origin on, which time out after half a second. The window is of
+    /// three seconds, after one of warm-up.
+    fn run(steps: &[u64]) -> (Books, Vec<(u64, Phase, u64)>) {
+        let (seconds, received) = channel();
+        let records = Records { seconds: Some(seconds), ..Records::default() };
+        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+        let config = Config { timeout: Duration::from_millis(500), records, ..config(pace) };
+        let control = Control::new(10, 0, 1).expect("an event");
+        let schedule = Schedule::new(&config);
+        schedule.begin(0);
+        control.opens.set(SECOND);
+        control.closes.set(4 * SECOND);
+        let mut untaken = Untaken::new(&config, &control);
+        for now in steps {
+            untaken.pass(*now, &control, &schedule);
+        }
+        let books = untaken.finish(4 * SECOND, &control, &schedule).expect("it counts");
+        drop(config);
+        let told = received.iter().filter(|second| second.timed_out > 0);
+        (books, told.map(|second| (second.number, second.phase, second.timed_out)).collect())
+    }
+
+    #[test]
+    fn what_nobody_takes_times_out_in_its_own_second_and_phase_whenever_it_is_looked_at() {
+        let quarters: Vec<u64> = (0..=17).map(|quarter| quarter * SECOND / 4 + 3).collect();
+        for steps in [&quarters[..], &[], &[SECOND * 5 / 2, 9 * SECOND]] {
+            let (books, told) = run(steps);
+            // The last times out as the window closes.
+            let window = [(1, 100), (2, 100), (3, 101)].map(|(second, count)| (second, Phase::Window, count));
+            assert_eq!(told, [&[(0, Phase::WarmUp, 50)], &window[..]].concat(), "{steps:?}");
+            let (warm_up, window) = (books.warm_up.expect("there was one").requests, books.window.requests);
+            assert_eq!((warm_up.timed_out, window.timed_out, window.unsent), (50, 301, 49), "{steps:?}");
+            assert!(warm_up.balance() && window.balance());
+            assert_eq!(books.window.errors.timeout, 301);
+        }
+    }
+
+    #[test]
+    fn of_a_counted_run_nothing_is_counted() {
+        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+        let config = Config { extent: Extent::Requests(10), ..config(pace) };
+        let control = Control::new(10, 0, 1).expect("an event");
+        let schedule = Schedule::new(&config);
+        schedule.begin(0);
+        let mut untaken = Untaken::new(&config, &control);
+        untaken.pass(100 * SECOND, &control, &schedule);
+        assert!(untaken.finish(100 * SECOND, &control, &schedule).is_none());
+        assert_eq!(schedule.take(None).map(|due| due.at), Some(0));
+    }
+}
