@@ -200,8 +200,14 @@ def test_generators_share_connections_and_rate_and_draw_apart() -> None:
     assert [each["connections"] for each in shares] == [4, 3, 3]
     assert [each["rate"] for each in shares] == ["3000:1000"] * 3
     assert [each["each"] for each in shares] == [5, 5, 5]
-    assert len({each["seed"] for each in shares}) == 3
+    assert not any("seed" in each for each in shares), "each draws its own"
     assert share(settings, 0, 1) == settings
+
+
+def test_generators_of_one_seed_have_seeds_that_no_neighbouring_seed_gives() -> None:
+    seeds = [share({"seed": seed}, number, 3)["seed"] for seed in range(8) for number in range(3)]
+    assert len(set(seeds)) == len(seeds)
+    assert share({"seed": 5}, 1, 3) == share({"seed": 5}, 1, 3)
 
 
 @pytest.mark.parametrize(

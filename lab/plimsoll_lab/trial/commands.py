@@ -4,6 +4,7 @@ here.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -112,9 +113,16 @@ def share(settings: Settings, number: int, of: int) -> Settings:
     for key in (each for each in SHARED_RATES if each in own):
         ends = [units.count(end) / of for end in str(own[key]).split(":", 1)]
         own[key] = ":".join(f"{end:.6f}".rstrip("0").rstrip(".") for end in ends)
-    # Alike payloads and phases would march in step.
-    own["seed"] = units.count(quantity(own, "seed", 1)) + number
+    if "seed" in own:
+        own["seed"] = _own_seed(units.count(quantity(own, "seed")), number)
     return own
+
+
+def _own_seed(seed: int, number: int) -> int:
+    """A generator's seed, of 32 bits, from that of all: without one each draws its own. A sum would
+    give neighbouring seeds the same streams.
+    """
+    return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:4])
 
 
 def with_log(suite: Suite, settings: Settings) -> Settings:

@@ -100,6 +100,7 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
     }
     if windows == Windows::Together {
         all.warnings.extend(uncommon(records, elapsed_s));
+        all.warnings.extend(alike(records));
     }
     let all_open = records.iter().all(|record| record.intended_rate.is_some());
     all.intended_rate = all_open.then(|| records.iter().filter_map(|record| record.intended_rate).sum());
@@ -152,6 +153,22 @@ fn uncommon(records: &[Summary], elapsed_s: f64) -> Option<Warning> {
     })
 }
 
+/// The doubt about generators that drew from one seed: their requests come together, or are of one
+/// payload, where they were to be independent.
+fn alike(records: &[Summary]) -> Option<Warning> {
+    let drawn = |number: usize| records[..number].iter().flat_map(|record| &record.seeds);
+    let twice = |number: &usize| records[*number].seeds.iter().find(|seed| drawn(*number).any(|other| other == *seed));
+    let (number, seed) = (1..records.len()).find_map(|number| Some((number, twice(&number)?)))?;
+    Some(Warning {
+        code: "seeds_alike".to_owned(),
+        message: format!(
+            "generator {} drew from seed {seed}, as one before it did: they are not independent",
+            number + 1
+        ),
+        remedy: "leave --seed out, or give each generator a seed of its own".to_owned(),
+    })
+}
+
 /// Outside its own window a generator offered nothing: its connections were not available.
 fn available_ratio(records: &[Summary], elapsed_s: f64) -> f64 {
     let connections: f64 = records.iter().map(|record| record.connections.requested as f64).sum();
@@ -166,6 +183,11 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     for target in &record.targets {
         if !all.targets.contains(target) {
             all.targets.push(target.clone());
+        }
+    }
+    for seed in &record.seeds {
+        if !all.seeds.contains(seed) {
+            all.seeds.push(*seed);
         }
     }
     all.valid &= record.valid;
@@ -360,6 +382,23 @@ mod tests {
             .collect();
         let merged = merge(&records, Windows::Together).expect("they merge");
         assert_eq!(merged.generator.engine, "epoll, uring");
+    }
+
+    #[test]
+    fn the_seeds_of_all_are_kept_and_generators_that_share_one_are_doubted() {
+        let merged = |seeds: &[u64], windows| {
+            let record = |(seed, response): (&u64, u64)| {
+                let seeds = vec![*seed];
+                Summary { seeds, ..record(&tally(&[response], &[])) }
+            };
+            let records: Vec<Summary> = seeds.iter().zip(5_000..).map(record).collect();
+            let merged = merge(&records, windows).expect("they merge");
+            (merged.seeds, merged.warnings.iter().filter(|warning| warning.code == "seeds_alike").count())
+        };
+        assert_eq!(merged(&[7, 9, 8], Windows::Together), (vec![7, 9, 8], 0));
+        assert_eq!(merged(&[7, 9, 7], Windows::Together), (vec![7, 9], 1));
+        // Each process has streams of its own.
+        assert_eq!(merged(&[7, 7], Windows::OfOneRun), (vec![7], 0));
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub struct Summary {
     /// The addresses that connections went to, in turn.
     #[serde(default)]
     pub targets: Vec<String>,
+    /// What payloads, arrivals and think times were drawn from: a seed a generator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<u64>,
     /// Whether the generator kept up: it was neither saturated nor late by a share that matters.
     /// That other processes took its CPUs is the warning `cpu_contended`.
     pub valid: bool,

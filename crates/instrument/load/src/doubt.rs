@@ -50,6 +50,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         };
         summary.intended_rate = Some(rate.mean_of_first(part.min(1.0)));
     }
+    summary.seeds = vec![config.seed];
     summary.targets = config.targets.iter().map(ToString::to_string).collect();
     summary.tls_handshakes = outcome.report.handshakes;
     summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());

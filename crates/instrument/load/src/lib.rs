@@ -21,7 +21,7 @@ pub mod record;
 pub mod run;
 mod schedule;
 pub mod secure;
-mod seed;
+pub mod seed;
 mod shared;
 mod threads;
 

@@ -10,6 +10,12 @@ use rand::{Rng, SeedableRng};
 
 use crate::config::Part;
 
+/// A seed for a run that was given none: runs, and generators on several hosts, then draw nothing
+/// alike. Its 32 bits are a whole number in every reader of JSON.
+pub fn drawn() -> u64 {
+    rand::random::<u32>().into()
+}
+
 /// What a stream is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -64,6 +70,13 @@ mod tests {
         }
         // 192,000 fair bits: half of them differ, with a standard deviation of 219.
         assert!(bits.abs_diff(96_000) < 4 * 219, "{bits}");
+    }
+
+    #[test]
+    fn seeds_that_are_drawn_differ() {
+        // Two of a thousand would be alike once in 8,600 runs of this test; half of them never.
+        let drawn: HashSet<u64> = (0..1000).map(|_| drawn()).collect();
+        assert!(drawn.len() > 500, "{}", drawn.len());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use plimsoll_load::config::{
     Config, Engine, Extent, FURTHEST_START, Opening, Pace, Part, Phase, Recovery, default_workers,
 };
 use plimsoll_load::record::Records;
+use plimsoll_load::seed;
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::limits::{Kind, Limit};
 use plimsoll_measure::units::{self, write_duration};
@@ -87,9 +88,10 @@ pub(super) struct Common {
     /// How long a request may take, from its intended start, or a connection to be established.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::seconds)]
     pub(super) timeout: Duration,
-    /// Seed of all that is random: payloads, arrivals, think times.
-    #[arg(long, value_name = "N", default_value = "1")]
-    seed: u64,
+    /// Seed of all that is random: payloads, arrivals, think times. The summary has it [default:
+    /// drawn anew for each run].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// What must hold, such as 'response_time.p99 < 250ms' or 'statuses.404 == 0' (repeatable). A
     /// limit that is missed makes the exit code 3.
     #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
@@ -250,7 +252,7 @@ impl Common {
             workers: self.workers.map_or_else(|| default_workers(pace, process::available_cpus()), usize::from),
             cpus: self.pinned()?,
             start_at: self.start()?,
-            seed: self.seed,
+            seed: self.seed.unwrap_or_else(seed::drawn),
             recovery: if self.restart_sequence {
                 Recovery::Restart { attempts: self.attempts }
             } else {

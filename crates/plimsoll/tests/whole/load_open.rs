@@ -101,6 +101,22 @@ fn a_request_that_finds_no_connection_in_time_times_out() {
 }
 
 #[test]
+fn runs_draw_arrivals_of_their_own_unless_they_are_given_a_seed() {
+    for engine in ["epoll", "fork"] {
+        let seeds = |more: &str| {
+            let run = load(echo(), &format!("--engine {engine} -R 1k -n 4 -c 2 {more}"));
+            run.summary()["seeds"].as_array().expect("a list").iter().map(|seed| seed.as_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(seeds("--seed 5"), [Some(5)]);
+        let drawn: Vec<_> = (0..4).map(|_| seeds("")).collect();
+        assert!(
+            drawn.iter().all(|seeds| seeds.len() == 1) && drawn.iter().any(|seeds| *seeds != drawn[0]),
+            "{drawn:?}"
+        );
+    }
+}
+
+#[test]
 fn requests_that_timed_out_in_the_queue_hold_up_none_of_those_that_came_later() {
     for engine in ["epoll", "uring", "threads", "fork"] {
         let met = AtomicUsize::new(0);
