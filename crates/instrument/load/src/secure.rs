@@ -62,18 +62,23 @@ impl<P: Protocol> Secure<P> {
         Ok(Secure { inner, config, names, full, resumed, complaints: Complaints::default() })
     }
 
-    /// Takes bytes of the handshake. Plaintext behind its end stays in the connection: an answer
-    /// may come before its request.
+    /// Takes bytes of the handshake. Plaintext behind its end is kept: an answer may come before its
+    /// request.
     fn shake_hands<S>(&self, session: &mut Session<S>, mut bytes: &[u8]) -> Reply {
         let Some(connection) = &mut session.connection else { return Reply::Failed(Cause::Mismatch) };
-        let (mut plaintext, mut ended) = (0, false);
-        while !bytes.is_empty() {
-            if !matches!(connection.read_tls(&mut bytes), Ok(1..)) {
-                // More plaintext than the connection keeps unread, before anything was asked for.
-                return Reply::Failed(Cause::Mismatch);
-            }
+        let (mut early, mut ended) = (Vec::new(), false);
+        // After the peer's close_notify nothing more is taken.
+        while !bytes.is_empty() && matches!(connection.read_tls(&mut bytes), Ok(1..)) {
             match connection.process_new_packets() {
-                Ok(state) => (plaintext, ended) = (state.plaintext_bytes_to_read(), state.peer_has_closed()),
+                Ok(state) => {
+                    // Read at once: the connection takes no more while a record of it is unread.
+                    let known = early.len();
+                    early.resize(known + state.plaintext_bytes_to_read(), 0);
+                    if connection.reader().read_exact(&mut early[known..]).is_err() {
+                        return Reply::Failed(Cause::Mismatch);
+                    }
+                    ended = state.peer_has_closed();
+                }
                 Err(error) => {
                     session.collect();
                     self.complaints.add(&error);
@@ -82,7 +87,7 @@ impl<P: Protocol> Secure<P> {
             }
         }
         let (shaking, kind) = (connection.is_handshaking(), connection.handshake_kind());
-        session.holds_input = plaintext > 0 || ended;
+        session.early = (!early.is_empty() || ended).then(|| Box::new(early));
         session.collect();
         match (shaking, ended) {
             (false, _) => {
@@ -126,16 +131,16 @@ impl Security {
 /// A connection's TLS, and what it has to send.
 pub struct Session<S> {
     connection: Option<Box<ClientConnection>>,
-    /// Plaintext, or the end of it, came together with the handshake's end, and the connection
-    /// still has it.
-    holds_input: bool,
+    /// Plaintext that came together with the handshake's end, or with none the end of it.
+    #[expect(clippy::box_collection, reason = "it stands in every connection's slot: 8 bytes in place of 24")]
+    early: Option<Box<Vec<u8>>>,
     out: Vec<u8>,
     inner: S,
 }
 
 impl<S: Default> Default for Session<S> {
     fn default() -> Session<S> {
-        Session { connection: None, holds_input: false, out: Vec::new(), inner: S::default() }
+        Session { connection: None, early: None, out: Vec::new(), inner: S::default() }
     }
 }
 
@@ -201,14 +206,14 @@ impl<P: Protocol> Protocol for Secure<P> {
 
     fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply {
         let mut reply = Reply::Partial;
-        let Session { connection: Some(connection), inner, holds_input, .. } = session else {
+        let Session { connection: Some(connection), inner, early, .. } = session else {
             return Reply::Failed(Cause::Mismatch);
         };
         if exchange.handshake {
             return self.shake_hands(session, bytes);
         }
-        *holds_input = false;
-        let outcome = decrypt(connection, bytes, |plain| {
+        let early = early.take().unwrap_or_default();
+        let outcome = decrypt(connection, &early, bytes, |plain| {
             reply = match reply {
                 Reply::Partial => self.inner.input(inner, &mut exchange.inner, plain),
                 _ => Reply::Failed(Cause::Mismatch),
@@ -231,7 +236,7 @@ impl<P: Protocol> Protocol for Secure<P> {
     }
 
     fn holds_input(&self, session: &Self::Session) -> bool {
-        session.holds_input
+        session.early.is_some()
     }
 
     fn end(&self, _session: &mut Self::Session, _exchange: &mut Self::Exchange) -> Reply {
@@ -241,13 +246,13 @@ impl<P: Protocol> Protocol for Secure<P> {
     }
 
     fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
-        let Session { connection: Some(connection), inner, holds_input, .. } = session else {
+        let Session { connection: Some(connection), inner, early, .. } = session else {
             return Reply::Failed(Cause::Mismatch);
         };
-        *holds_input = false;
+        let early = early.take().unwrap_or_default();
         // Session tickets come at any time (RFC 8446, section 4.6.1), and are no plaintext.
         let mut reply = Reply::Partial;
-        let outcome = decrypt(connection, bytes, |plain| {
+        let outcome = decrypt(connection, &early, bytes, |plain| {
             if reply == Reply::Partial {
                 reply = self.inner.idle(inner, plain);
             }
@@ -276,11 +281,16 @@ enum Stream {
     Ended,
 }
 
+/// Hands over what bytes hold, after plaintext that came earlier.
 fn decrypt(
     connection: &mut ClientConnection,
+    early: &[u8],
     mut bytes: &[u8],
     mut plain: impl FnMut(&[u8]),
 ) -> Result<Stream, rustls::Error> {
+    if !early.is_empty() {
+        plain(early);
+    }
     let mut buffer = [0; RECORD_BYTES];
     let mut stream = Stream::Open;
     loop {

@@ -285,25 +285,31 @@ fn a_request_timeout_that_comes_in_pieces_while_nothing_is_asked_is_no_answer() 
 fn an_answer_that_comes_with_the_end_of_the_handshake_is_read() {
     // In TLS 1.2 the server's part of the handshake is the last, and its answer goes with it.
     let config = Arc::new(tls(&[&TLS12]));
-    let busy = serve(move |stream| {
-        let mut session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
-        let busy = b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbusy";
-        session.writer().write_all(busy).expect("room for it");
-        let mut stream = &stream;
-        while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
-        let _ = stream.read_to_end(&mut Vec::new());
-    });
-    thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || {
-                let load = format!("--engine {engine} -c 8 -n 32 --timeout 5s --insecure");
-                let load = command("http", &format!("https://{busy}/"), &load).output().expect("the binary runs");
-                let run = outcome(&load);
-                let told = format!("{engine}: {}", run.summary());
-                assert_eq!((run.count("statuses.503"), run.count("requests.timed_out")), (32, 0), "{told}");
-            });
-        }
-    });
+    // The longer one is of several records.
+    for length in [4, 40_000] {
+        let config = Arc::clone(&config);
+        let busy = serve(move |stream| {
+            let mut session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+            let head = format!("HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+            session.writer().write_all(head.as_bytes()).expect("room for it");
+            session.writer().write_all(&vec![b'x'; length]).expect("room for it");
+            let mut stream = &stream;
+            while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
+            let _ = session.complete_io(&mut stream);
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        thread::scope(|scope| {
+            for engine in ENGINES {
+                scope.spawn(move || {
+                    let load = format!("--engine {engine} -c 8 -n 32 --timeout 5s --insecure");
+                    let load = command("http", &format!("https://{busy}/"), &load).output().expect("the binary runs");
+                    let run = outcome(&load);
+                    let told = format!("{engine}: {}", run.summary());
+                    assert_eq!((run.count("statuses.503"), run.count("requests.timed_out")), (32, 0), "{told}");
+                });
+            }
+        });
+    }
 }
 
 #[test]
