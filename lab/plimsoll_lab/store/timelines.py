@@ -113,6 +113,7 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
         for line in file.read_text(encoding="utf-8").splitlines():
             told: Json = json.loads(line)
             began = told.pop("unix_s", None)
+            told.pop("from_unix_s", None)  # an instant is no figure
             # A second has a line for each phase that it touches: what is not of the window says so
             # in its path.
             second = read_output(Second, {"phase": "window", "second": 0} | told, part)

@@ -288,7 +288,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             left: Duration::ZERO,
             connections: control.up(),
             completed: sum(|gauge| gauge.completed.load(Ordering::Relaxed)),
-            failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)),
+            failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)) + self.untaken.timed_out(),
         });
     }
 

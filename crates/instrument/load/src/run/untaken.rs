@@ -35,9 +35,14 @@ impl Untaken {
         while let Some(due) = end.checked_sub(self.timeout).and_then(|end| schedule.take(Some(end))) {
             let at = due.at.saturating_add(self.timeout);
             self.advance(at, control);
-            self.ledger.overdue(due.at, at);
+            self.ledger.expired(due.at, at);
         }
         self.advance(end, control);
+    }
+
+    /// How many have timed out so far in the whole run.
+    pub(super) fn timed_out(&self) -> u64 {
+        self.ledger.shown().1
     }
 
     /// Counts those that are left when the window has closed, and closes the books.
