@@ -77,12 +77,15 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
 
 /// What one process is to do; `None` where there is nothing left for it.
 fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
-    let (count, place) = (config.connections as u64, number as u64);
+    let place = number as u64;
+    // A connection that has no request to send has no process, and no part of the rate.
+    let count = match config.extent {
+        Extent::Requests(all) => all.min(config.connections as u64),
+        Extent::Lasts(_) | Extent::Each(_) => config.connections as u64,
+    };
     let extent = match config.extent {
-        Extent::Requests(all) => match all / count + u64::from(place < all % count) {
-            0 => return None,
-            requests => Extent::Requests(requests),
-        },
+        Extent::Requests(_) if place >= count => return None,
+        Extent::Requests(all) => Extent::Requests(all / count + u64::from(place < all % count)),
         other => other,
     };
     let pace = match config.pace {
@@ -107,7 +110,7 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         warm_up: config.warm_up + until_last,
         opening: Opening { rate: None, ..config.opening.clone() },
         start_at: Some(start + turn(place)),
-        part: Part { number, of: config.connections },
+        part: Part { number, of: count as usize },
         ..config.clone()
     })
 }
@@ -283,6 +286,7 @@ mod tests {
     use super::super::common::Common;
     use super::*;
     use clap::Parser;
+    use plimsoll_measure::arrivals::Spacing;
 
     #[derive(Parser)]
     struct Flags {
@@ -300,6 +304,19 @@ mod tests {
         parts
             .map(|part| part.start_at.and_then(|at| at.duration_since(start).ok()).expect("an instant") + part.warm_up)
             .collect()
+    }
+
+    #[test]
+    fn the_processes_that_have_a_request_to_send_share_the_whole_rate() {
+        for (arguments, processes, each) in [("-n 2", 2, 4.0), ("-n 9", 4, 2.0), ("-d 1s", 4, 2.0)] {
+            let arguments = format!("load --engine fork -c 4 -R 8 {arguments}");
+            let common = Flags::parse_from(arguments.split(' ')).common;
+            let config = common.config(vec![([127, 0, 0, 1], 7).into()]).expect("nothing is refused");
+            let parts: Vec<Config> = (0..4).filter_map(|number| part(&config, number, SystemTime::now())).collect();
+            assert_eq!(parts.len(), processes, "{arguments}");
+            let pace = Pace::Open { rate: Rate::constant(each), spacing: Spacing::Poisson };
+            assert!(parts.iter().all(|part| part.pace == pace && part.part.of == processes), "{arguments}: {parts:?}");
+        }
     }
 
     #[test]
