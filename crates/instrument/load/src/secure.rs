@@ -62,8 +62,8 @@ impl<P: Protocol> Secure<P> {
         Ok(Secure { inner, config, names, full, resumed, complaints: Complaints::default() })
     }
 
-    /// Takes bytes of the handshake. Plaintext behind its end is kept: an answer may come before its
-    /// request.
+    /// Takes bytes of the handshake. Plaintext behind its end is kept: an answer may come before
+    /// its request.
     fn shake_hands<S>(&self, session: &mut Session<S>, mut bytes: &[u8]) -> Reply {
         let Some(connection) = &mut session.connection else { return Reply::Failed(Cause::Mismatch) };
         let (mut early, mut ended) = (Vec::new(), false);

@@ -37,7 +37,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let next = self.reserved.map_or_else(|| schedule.look_ahead(0, end), |due| Some(due.at));
             return next.filter(|at| lasts && *at > now);
         };
-        // A turn sends no more than a batch: where it sent as many, the next has not been taken yet.
+        // A turn sends no more than a batch. Where it sent as many, the next has not been taken
+        // yet.
         let Some(Due { at: first, .. }) = self.reserved else { return schedule.look_ahead(0, end) };
         let max_lag = config.max_lag.as_nanos() as u64;
         if max_lag == 0 {
