@@ -1,11 +1,11 @@
-//! io_uring(7): the kernel is told what to do and reports what it has done, all connections' with
-//! one call a turn.
+//! io_uring(7): the kernel is told what to do and reports what it has done, for all connections
+//! with one call.
 //!
-//! The rule: what was lent to the kernel is its own until the completion that gives it back. So a
-//! socket's place is given to another only when nothing is outstanding on it and its close has
-//! completed, and bytes to send are copied into memory that is lent with them: a connection that is
-//! given up must not take away what the kernel still reads, and the copy is little beside the send.
-//! Bytes that arrive are looked at where they lie, and their buffer goes back with the next report.
+//! The rule: a buffer or socket of a request belongs to the kernel until the request completes. So
+//! a slot of the ring's table is used again only once nothing is outstanding on it and its close
+//! has completed. Bytes to send are copied to memory of the request: the kernel may still read them
+//! when the connection is given up, and the copy costs little beside the send. Bytes that arrive
+//! are read where the kernel put them, and their buffer goes back before the next report.
 
 mod completing;
 
@@ -23,43 +23,43 @@ use plimsoll_sys::ring::{Buffer, Completion, Payload, Ring, SendMode, Sizes, Slo
 
 use super::sockets::{Arrival, Sockets};
 
-/// Bytes lent with one send; the rest of a longer message follows when they are sent.
+/// Bytes of one send; the rest of a longer message follows when it has completed.
 const SEND_BYTES: usize = 256 * 1024;
-/// errno(3): no place is left in the ring's table.
+/// errno(3): no slot of the ring's table is free.
 const ENFILE: i32 = 23;
-/// Places for sockets that close, where there are few connections.
-const SPARE_PLACES: usize = 256;
-/// Lent memory that is kept for the next sends, as much of it as requests are handed in at once,
-/// and how large it may be for that.
-const SPARES: usize = SUBMISSIONS as usize;
-const SPARE_BYTES: usize = 8 * 1024;
-/// Requests that fit before they must be handed in.
+/// Slots for sockets that close, where there are few connections.
+const CLOSING_PLACES: usize = 256;
+/// Memory of completed sends that is kept for the next ones: as many buffers as requests are
+/// submitted at once, each of at most this capacity.
+const FREE_BUFFERS: usize = SUBMISSIONS as usize;
+const FREE_BUFFER_BYTES: usize = 8 * 1024;
+/// Requests that fit before they must be submitted.
 const SUBMISSIONS: u32 = 1024;
 
 /// Sockets of one ring.
 pub(crate) struct Uring {
     ring: Ring,
     wake: OwnedFd,
-    /// By place in the ring's table.
-    lines: Vec<Line>,
-    vacant: Vec<u32>,
+    /// By slot of the ring's table.
+    slots: Vec<SlotState>,
+    free_slots: Vec<u32>,
     room: usize,
     /// What was reported last, and whether it was read.
     arrived: Option<Content>,
     unread: bool,
-    /// The end of the stream stands behind what was reported last.
+    /// The end of the stream follows the bytes that were reported last.
     ends: bool,
-    /// Taken from the ring to see what comes next, and not looked at.
-    ahead: Option<Completion>,
+    /// The next completion, already taken from the ring and not yet handled.
+    peeked: Option<Completion>,
     /// Whether everything that the last wait brought was reported.
     drained: bool,
-    /// Places whose receive ended for want of a buffer.
-    hungry: VecDeque<Slot>,
-    spares: Vec<Vec<u8>>,
-    /// Bytes sent and not yet told; sends outstanding.
+    /// Slots whose receive ended because no buffer was free.
+    awaiting_buffer: VecDeque<Slot>,
+    free_buffers: Vec<Vec<u8>>,
+    /// Bytes sent since the last call of `take_sent`; sends outstanding.
     sent: usize,
     sending: usize,
-    /// The ring could not take a request: said with the next wait.
+    /// The ring refused a request: the next wait returns the error.
     broken: Option<io::Error>,
 }
 
@@ -71,23 +71,31 @@ enum Content {
     Error(i32),
 }
 
-/// A place in the ring's table.
-struct Line {
+/// What is under way on the socket of a slot.
+struct SlotState {
     key: u64,
     connecting: bool,
     receiving: bool,
     sending: bool,
-    /// A write found a send outstanding, and wants to hear of its end.
+    /// A write found a send outstanding, and waits for its end.
     blocked: bool,
     /// To be closed once nothing is outstanding.
     closing: bool,
-    /// How the connect, or the last send that failed, came out.
+    /// The error of the connect, or of the last send that failed.
     outcome: Option<io::Error>,
 }
 
-impl Line {
-    fn new(key: u64) -> Line {
-        Line { key, connecting: true, receiving: false, sending: false, blocked: false, closing: false, outcome: None }
+impl SlotState {
+    fn new(key: u64) -> SlotState {
+        SlotState {
+            key,
+            connecting: true,
+            receiving: false,
+            sending: false,
+            blocked: false,
+            closing: false,
+            outcome: None,
+        }
     }
 }
 
@@ -98,8 +106,8 @@ impl Uring {
         }
     }
 
-    fn line(&mut self, slot: Slot) -> &mut Line {
-        &mut self.lines[slot.index()]
+    fn state(&mut self, slot: Slot) -> &mut SlotState {
+        &mut self.slots[slot.index()]
     }
 
     fn recycle(&mut self) {
@@ -111,7 +119,7 @@ impl Uring {
     }
 
     fn arm(&mut self, slot: Slot) {
-        self.line(slot).receiving = true;
+        self.state(slot).receiving = true;
         let outcome = self.ring.receive(slot);
         self.note(outcome);
     }
@@ -124,7 +132,7 @@ impl Sockets for Uring {
     type Socket = Slot;
 
     fn room(descriptors: usize) -> usize {
-        // A ring's table may have as many places as there may be descriptors (io_uring/rsrc.c,
+        // A ring's table may have as many slots as there may be descriptors (io_uring/rsrc.c,
         // io_sqe_files_register), and half of them may be closing.
         descriptors / 2
     }
@@ -132,13 +140,13 @@ impl Sockets for Uring {
     fn new(connections: usize, wake: BorrowedFd<'_>, _stamped: bool) -> io::Result<Uring> {
         // As many may be closing as are open. A server that resets connections at once makes more:
         // one is lost again before the socket that it had before has closed.
-        let room = (4 * connections + SPARE_PLACES).min(descriptor::limit()).max(2 * connections);
+        let room = (4 * connections + CLOSING_PLACES).min(descriptor::limit()).max(2 * connections);
         let mut ring = Ring::new(Sizes {
             submissions: SUBMISSIONS,
             completions: 4096,
             slots: u32::try_from(room).unwrap_or(u32::MAX),
-            // A request's answer is looked at in the turn that it came in, so these are as many as
-            // answers come in one.
+            // An answer is read in the pass in which it is reported, so these suffice for the
+            // answers of one pass.
             buffers: 512,
             buffer_bytes: 8192,
             accepts: 0,
@@ -147,16 +155,16 @@ impl Sockets for Uring {
         Ok(Uring {
             ring,
             wake: wake.try_clone_to_owned()?,
-            lines: Vec::new(),
-            vacant: Vec::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
             room,
             arrived: None,
             unread: false,
             ends: false,
-            ahead: None,
+            peeked: None,
             drained: true,
-            hungry: VecDeque::new(),
-            spares: Vec::new(),
+            awaiting_buffer: VecDeque::new(),
+            free_buffers: Vec::new(),
             sent: 0,
             sending: 0,
             broken: None,
@@ -164,27 +172,27 @@ impl Sockets for Uring {
     }
 
     fn has_place(&self) -> bool {
-        !self.vacant.is_empty() || self.lines.len() < self.room
+        !self.free_slots.is_empty() || self.slots.len() < self.room
     }
 
     fn connect(&mut self, key: Key, target: SocketAddr, source: Option<IpAddr>) -> io::Result<Slot> {
-        let place = match self.vacant.pop() {
-            Some(place) => place,
-            None if self.lines.len() < self.room => self.lines.len() as u32,
+        let index = match self.free_slots.pop() {
+            Some(index) => index,
+            None if self.slots.len() < self.room => self.slots.len() as u32,
             None => return Err(io::Error::from_raw_os_error(ENFILE)),
         };
         let slot =
-            net::unconnected(target, source, Mode::Blocking).and_then(|socket| self.ring.adopt_at(place, socket));
-        let new = place as usize == self.lines.len();
+            net::unconnected(target, source, Mode::Blocking).and_then(|socket| self.ring.adopt_at(index, socket));
+        let new = index as usize == self.slots.len();
         let slot = slot.inspect_err(|_| {
             if !new {
-                self.vacant.push(place)
+                self.free_slots.push(index)
             }
         })?;
         if new {
-            self.lines.push(Line::new(key.to_raw()));
+            self.slots.push(SlotState::new(key.to_raw()));
         } else {
-            self.lines[place as usize] = Line::new(key.to_raw());
+            self.slots[index as usize] = SlotState::new(key.to_raw());
         }
         let outcome = self.ring.connect(slot, target);
         self.note(outcome);
@@ -192,7 +200,7 @@ impl Sockets for Uring {
     }
 
     fn connected(&mut self, socket: &Slot) -> io::Result<()> {
-        match self.line(*socket).outcome.take() {
+        match self.state(*socket).outcome.take() {
             Some(error) => Err(error),
             None => {
                 self.arm(*socket);
@@ -202,21 +210,21 @@ impl Sockets for Uring {
     }
 
     fn write(&mut self, socket: &Slot, bytes: &[u8]) -> io::Result<usize> {
-        let line = self.line(*socket);
-        if let Some(error) = line.outcome.take() {
+        let state = self.state(*socket);
+        if let Some(error) = state.outcome.take() {
             return Err(error);
         }
-        if line.sending {
-            line.blocked = true;
+        if state.sending {
+            state.blocked = true;
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        line.sending = true;
+        state.sending = true;
         let count = bytes.len().min(SEND_BYTES);
-        line.blocked = count < bytes.len();
+        state.blocked = count < bytes.len();
         self.sending += 1;
-        let mut lent = self.spares.pop().unwrap_or_default();
-        lent.extend_from_slice(&bytes[..count]);
-        let outcome = self.ring.send(*socket, Payload::Owned(lent, 0), SendMode::All);
+        let mut copy = self.free_buffers.pop().unwrap_or_default();
+        copy.extend_from_slice(&bytes[..count]);
+        let outcome = self.ring.send(*socket, Payload::Owned(copy, 0), SendMode::All);
         self.note(outcome);
         Ok(count)
     }
@@ -230,7 +238,7 @@ impl Sockets for Uring {
     }
 
     fn read(&mut self, socket: &Slot) -> io::Result<Arrival<'_>> {
-        // The loop reads what was reported, of the socket that it was reported of.
+        // The loop reads what was last reported, from the socket of that report.
         if !std::mem::take(&mut self.unread) {
             let ends = std::mem::take(&mut self.ends);
             return if ends { self.end(*socket) } else { Err(io::ErrorKind::WouldBlock.into()) };
@@ -243,9 +251,9 @@ impl Sockets for Uring {
     }
 
     fn close(&mut self, socket: Slot) {
-        let line = self.line(socket);
-        line.closing = true;
-        let (connecting, receiving, sending) = (line.connecting, line.receiving, line.sending);
+        let state = self.state(socket);
+        state.closing = true;
+        let (connecting, receiving, sending) = (state.connecting, state.receiving, state.sending);
         if connecting {
             let outcome = self.ring.cancel_connect(socket);
             self.note(outcome);
@@ -258,7 +266,7 @@ impl Sockets for Uring {
             let outcome = self.ring.end_both(socket);
             self.note(outcome);
         }
-        self.go_on_closing(socket);
+        self.close_if_idle(socket);
     }
 
     fn submit(&mut self) -> io::Result<()> {
@@ -267,17 +275,17 @@ impl Sockets for Uring {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.recycle();
-        for _ in 0..self.hungry.len() {
-            let Some(slot) = self.hungry.pop_front() else { break };
-            // Its place may have been given to another meanwhile, which asks for itself.
-            let line = self.line(slot);
-            if !(line.closing || line.connecting || line.receiving) {
+        for _ in 0..self.awaiting_buffer.len() {
+            let Some(slot) = self.awaiting_buffer.pop_front() else { break };
+            // The slot may have another socket meanwhile, which starts its own receive.
+            let state = self.state(slot);
+            if !(state.closing || state.connecting || state.receiving) {
                 self.arm(slot);
             }
         }
         match self.broken.take() {
             Some(error) => Err(error),
-            // The ring waits for something new, whatever of the old was not reported yet.
+            // The ring waits for new completions, even while earlier ones are not yet reported.
             None => self.ring.wait(if self.drained { timeout } else { Some(Duration::ZERO) }),
         }
     }
@@ -289,7 +297,7 @@ impl Sockets for Uring {
     fn report(&mut self) -> Option<Ready> {
         loop {
             self.recycle();
-            let completion = self.ahead.take().or_else(|| self.ring.next_completion());
+            let completion = self.peeked.take().or_else(|| self.ring.next_completion());
             self.drained = completion.is_none();
             let completion = completion?;
             if let Some(ready) = self.take(completion) {

@@ -1,5 +1,5 @@
-//! What the kernel reports: each completion changes the state of its socket, and may be news for the
-//! event loop.
+//! What the kernel reports: each completion changes the state of its socket, and may be news for
+//! the event loop.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,12 +8,13 @@ use plimsoll_sys::readiness::Ready;
 use plimsoll_sys::ring::{self, Buffer, Completion, Payload, SendMode, Slot};
 
 use super::super::sockets::{Arrival, WAKE};
-use super::{Content, SPARE_BYTES, SPARES, Uring};
+use super::{Content, FREE_BUFFER_BYTES, FREE_BUFFERS, Uring};
 
 /// The end of a stream.
 const END: Arrival<'static> = Arrival { bytes: &[], more: false, at: None };
 
 impl Uring {
+    /// Notes what a completion says, and returns the news for the event loop.
     pub(super) fn take(&mut self, completion: Completion) -> Option<Ready> {
         match completion {
             Completion::Woken { more } => {
@@ -24,32 +25,32 @@ impl Uring {
                 Some(Ready { key: WAKE, readable: true, writable: false, ended: false })
             }
             Completion::Connected { slot, outcome } => {
-                let line = self.line(slot);
-                line.connecting = false;
-                line.outcome = outcome.err();
-                self.unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false })
+                let state = self.state(slot);
+                state.connecting = false;
+                state.outcome = outcome.err();
+                self.report_unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false })
             }
             Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(slot) => {
-                self.vacant.push(slot.index() as u32);
+                self.free_slots.push(slot.index() as u32);
                 None
             }
-            // Nothing else is ever asked for here.
+            // No other request is made here.
             _ => None,
         }
     }
 
     fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> Option<Ready> {
-        self.line(slot).receiving &= more;
+        self.state(slot).receiving &= more;
         let content = match outcome {
             Ok(Some(buffer)) => Content::Bytes(buffer),
             Ok(None) => Content::End,
             Err(error) if ring::is_out_of_buffers(&error) => {
-                if self.line(slot).closing {
-                    self.go_on_closing(slot);
+                if self.state(slot).closing {
+                    self.close_if_idle(slot);
                 } else {
-                    self.hungry.push_back(slot);
+                    self.awaiting_buffer.push_back(slot);
                 }
                 return None;
             }
@@ -58,69 +59,71 @@ impl Uring {
         let whole = matches!(content, Content::Bytes(_));
         self.arrived = Some(content);
         self.unread = true;
-        if whole && !more && !self.line(slot).closing {
+        if whole && !more && !self.state(slot).closing {
             self.arm(slot);
         }
-        // The kernel reports the end right behind the last bytes where both were there.
+        // Where the bytes and the end were both there, the kernel reports the end next.
         if whole && more {
-            self.ahead = self.ring.next_completion();
-            if matches!(self.ahead, Some(Completion::Received { slot: next, outcome: Ok(None), .. }) if next == slot) {
-                self.ahead = None;
+            self.peeked = self.ring.next_completion();
+            if matches!(self.peeked, Some(Completion::Received { slot: next, outcome: Ok(None), .. }) if next == slot) {
+                self.peeked = None;
                 self.ends = true;
-                self.line(slot).receiving = false;
+                self.state(slot).receiving = false;
             }
         }
         let ended = self.ends;
-        let failed = !whole && self.line(slot).outcome.is_some();
-        self.unless_closing(slot, |key| Ready { key, readable: true, writable: failed, ended })
+        let failed = !whole && self.state(slot).outcome.is_some();
+        self.report_unless_closing(slot, |key| Ready { key, readable: true, writable: failed, ended })
     }
 
     fn sent(&mut self, slot: Slot, outcome: io::Result<usize>, payload: Payload) -> Option<Ready> {
-        // A send that breaks off tells how far it went.
+        // A send that breaks off reports the bytes that were sent.
         self.sent += outcome.as_ref().map_or(0, |count| *count);
-        let line = &mut self.lines[slot.index()];
-        line.sending = false;
+        let state = &mut self.slots[slot.index()];
+        state.sending = false;
         let Payload::Owned(mut bytes, from) = payload else { return None };
         match outcome {
-            Ok(count) if from + count < bytes.len() && !line.closing => {
-                line.sending = true;
+            Ok(count) if from + count < bytes.len() && !state.closing => {
+                state.sending = true;
                 let outcome = self.ring.send(slot, Payload::Owned(bytes, from + count), SendMode::All);
                 self.note(outcome);
                 return None;
             }
             Ok(_) => {}
-            Err(error) => line.outcome = Some(error),
+            Err(error) => state.outcome = Some(error),
         }
         self.sending -= 1;
-        let failed = line.outcome.is_some();
-        // The server may have answered before it ended the connection: the receive hands over what
-        // has arrived, and tells of the failure at its end.
-        let waits = failed && line.receiving && !line.closing;
-        let told = (std::mem::take(&mut line.blocked) || failed) && !waits;
-        if self.spares.len() < SPARES && bytes.capacity() <= SPARE_BYTES {
+        let failed = state.outcome.is_some();
+        // The server may have answered before it ended the connection: the receive reports what has
+        // arrived first, and the failure at its end.
+        let waits = failed && state.receiving && !state.closing;
+        let told = (std::mem::take(&mut state.blocked) || failed) && !waits;
+        if self.free_buffers.len() < FREE_BUFFERS && bytes.capacity() <= FREE_BUFFER_BYTES {
             bytes.clear();
-            self.spares.push(bytes);
+            self.free_buffers.push(bytes);
         }
         if waits {
             let outcome = self.ring.end_reading(slot);
             self.note(outcome);
         }
-        self.unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false }).filter(|_| told)
+        self.report_unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false })
+            .filter(|_| told)
     }
 
-    /// Reports of a socket, or goes on to close it.
-    fn unless_closing(&mut self, slot: Slot, report: impl FnOnce(u64) -> Ready) -> Option<Ready> {
-        let line = self.line(slot);
-        if line.closing {
-            self.go_on_closing(slot);
+    /// Reports news of a socket, or goes on to close it.
+    fn report_unless_closing(&mut self, slot: Slot, report: impl FnOnce(u64) -> Ready) -> Option<Ready> {
+        let state = self.state(slot);
+        if state.closing {
+            self.close_if_idle(slot);
             return None;
         }
-        Some(report(line.key))
+        Some(report(state.key))
     }
 
-    pub(super) fn go_on_closing(&mut self, slot: Slot) {
-        let line = self.line(slot);
-        if !(line.connecting || line.receiving || line.sending) {
+    /// Closes a socket once no request is outstanding on it.
+    pub(super) fn close_if_idle(&mut self, slot: Slot) {
+        let state = self.state(slot);
+        if !(state.connecting || state.receiving || state.sending) {
             let outcome = self.ring.close(slot);
             self.note(outcome);
         }
@@ -128,6 +131,6 @@ impl Uring {
 
     /// The end of what a socket receives: the server's, unless a send failed before.
     pub(super) fn end(&mut self, slot: Slot) -> io::Result<Arrival<'static>> {
-        self.line(slot).outcome.take().map_or(Ok(END), Err)
+        self.state(slot).outcome.take().map_or(Ok(END), Err)
     }
 }
