@@ -62,7 +62,7 @@ fn the_end_of_a_connection_that_comes_with_the_end_of_its_handshake_is_seen() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let load = |engine: &str| {
-        let load = format!("--engine {engine} -c 64 -d 4s --timeout 3s --insecure");
+        let load = format!("--engine {engine} -c 32 -d 9s --timeout 8s --insecure");
         outcome(&command("http", &format!("https://{ending}/"), &load).output().expect("the binary runs"))
     };
     // Side by side: they wait for most of their time.
@@ -166,7 +166,7 @@ fn connections_whose_handshake_does_not_end_cannot_be_opened_again() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
             });
             scope.spawn(move || {
-                let load = format!("--engine {engine} -c 3 -d 3s --timeout 1s --insecure");
+                let load = format!("--engine {engine} -c 3 -d 6s --timeout 4s --insecure");
                 let load = command("http", &format!("https://{falling_silent}/"), &load).output();
                 let run = outcome(&load.expect("the binary runs"));
                 assert_eq!((run.code, run.count("connections.failed")), (Some(1), 3), "{engine}: {}", run.summary());
@@ -320,7 +320,7 @@ fn bytes_of_a_request_that_breaks_off_count_as_far_as_they_were_sent() {
             let books = (Arc::clone(&received), Arc::clone(&ended));
             let slow = serve(move |mut stream| {
                 // Longer than the time-out. What the kernel has of the request by then still comes.
-                thread::sleep(Duration::from_secs(1));
+                thread::sleep(Duration::from_secs(3));
                 let mut buffer = vec![0; 1 << 20];
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
                     books.0.fetch_add(count as u64, Ordering::SeqCst);

@@ -276,7 +276,7 @@ fn answers_that_are_there_together_are_all_taken_though_nothing_follows_them() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let target = listener.local_addr().expect("it is bound");
     for engine in ["epoll", "uring"] {
-        let load = format!("--engine {engine} -t 1 -c {ANSWERS} --each 1 --timeout 8s -s {MESSAGE}");
+        let load = format!("--engine {engine} -t 1 -c {ANSWERS} --each 1 --timeout 40s -s {MESSAGE}");
         let mut load = command("echo", &target.to_string(), &load).spawn().expect("the binary runs");
         let mut streams: Vec<TcpStream> = listener.incoming().flatten().take(ANSWERS).collect();
         let mut messages = vec![[0; MESSAGE]; ANSWERS];
@@ -295,6 +295,6 @@ fn answers_that_are_there_together_are_all_taken_though_nothing_follows_them() {
         let _ = load.stdin.take();
         let run = outcome(&load.wait_with_output().expect("it ends"));
         assert_eq!(run.count("requests.completed"), ANSWERS as u64, "{engine}: {}", run.summary());
-        assert!(run.figure("response_time_us.max") < 7e6, "{engine}: {}", run.summary());
+        assert!(run.figure("response_time_us.max") < 35e6, "{engine}: {}", run.summary());
     }
 }
