@@ -54,7 +54,7 @@ struct Echo {
     /// Append TEXT to the reply to each message; needs --message-size or --message-end.
     #[arg(long, value_name = "TEXT")]
     postfix: Option<String>,
-    /// A message is so long.
+    /// The length of a message.
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "postfix")]
     message_size: Option<u64>,
     /// A message ends with these bytes; \n, \r, \t, \0 and \\ are understood.
@@ -75,7 +75,7 @@ struct Http {
     /// The newest version to speak: 1.1, or 1.0 for a connection a request.
     #[arg(long = "http", value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
     newest: String,
-    /// Burn so much CPU time more for each answer about one file, named by its path beneath the
+    /// Burn this much more CPU time for each answer about one file, named by its path beneath the
     /// root (repeatable): /large.bin=1ms.
     #[arg(long, value_name = "PATH=DURATION", value_parser = work_path)]
     work_path: Vec<WorkPath>,
@@ -106,10 +106,10 @@ struct Common {
     /// reuseport where there are several workers].
     #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
     accept: Option<Strategy>,
-    /// Past so many connections at a time, accepting pauses [default: what the machine can hold].
+    /// Accepting pauses while this many connections are open [default: what the machine can hold].
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_connections: Option<u64>,
-    /// Burn so much CPU time for each reply, to saturate on purpose.
+    /// Burn this much CPU time for each reply, to saturate on purpose.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::seconds)]
     work: Duration,
     /// How long connections may finish what is under way when told to stop.

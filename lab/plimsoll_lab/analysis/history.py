@@ -78,7 +78,7 @@ class History:
     runs: Sequence[HistoryRun]
     series: Sequence[Series]
     least: int
-    """Change points need so many runs with a result."""
+    """Change points need this many runs with a result."""
 
 
 def find_history(folders: Sequence[RunFolder], suite: str) -> History:

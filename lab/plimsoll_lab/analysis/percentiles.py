@@ -22,7 +22,7 @@ PERCENTILES = (
 """The percentiles that are drawn where a generator's summary has them, with their quantiles."""
 STEM = "response_time_us."
 SAMPLES_BEYOND = 10
-"""A percentile is drawn where the smallest trial has so many requests beyond it; otherwise one
+"""A percentile is drawn where the smallest trial has this many requests beyond it; otherwise one
 request decides it."""
 
 

@@ -23,9 +23,7 @@ from plimsoll_lab.suite.spec import Plan
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, such as runs/0007")
-    parser.add_argument(
-        "--anyway", action="store_true", help="go on although the build or the kernel is another than at the beginning"
-    )
+    parser.add_argument("--anyway", action="store_true", help="continue although the build or the kernel has changed")
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -70,7 +68,7 @@ def _go_on(
 
 VERB = Verb(
     name="resume",
-    summary="go on with a run that was interrupted",
+    summary="continue a run that was interrupted",
     examples="""examples:
   plimsoll lab resume runs/0007
 """,

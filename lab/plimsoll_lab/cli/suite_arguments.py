@@ -19,13 +19,13 @@ def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the suite and what changes it."""
     parser.add_argument("suite", metavar="SUITE", help="a TOML file, or the name of a suite that ships with Plimsoll")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of each point")
-    parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="keep these points")
+    parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="only these points")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
     parser.add_argument(
         "--rtt", metavar="TIME", help="run over an emulated network: the round trip of its whole path, such as 50ms"
     )
     parser.add_argument("--loss", metavar="PART", help="the part of the packets that the path loses, such as 1%%")
-    parser.add_argument("--seed", type=int, metavar="N", help="where the order comes from")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order of trials")
     parser.add_argument(
         "--hosts",
         default="",

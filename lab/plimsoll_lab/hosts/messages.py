@@ -69,7 +69,7 @@ class Start(Message["Started"]):
     metered: bool
     """Whether its cost will be asked for."""
     deadline_s: float | None = None
-    """After so many seconds an agent with a process of its own ends it, without a word from
+    """After this many seconds an agent with a process of its own ends it, without a word from
     anywhere; None for never."""
     takes_lines: bool = False
     """Whether it will be told lines on its standard input, which is empty otherwise."""

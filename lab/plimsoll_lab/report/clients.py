@@ -17,7 +17,7 @@ from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Row, Sectio
 from plimsoll_lab.store.records import Json
 
 TICKS_MOST = 150
-"""Of more clients of a contender so many are drawn, evenly spaced by rank: a screen shows no
+"""Of more clients of a contender this many are drawn, evenly spaced by rank: a screen shows no
 more."""
 WIDTH, ROW_HEIGHT = 210, 26
 PARTS = ("least", "median", "greatest")
@@ -26,7 +26,7 @@ COUNTS_MOST = 6
 NOTE = (
     "A point is shown by the valid trial with its median completed rate. Each tick is a client. Times are of the "
     "clients that succeeded: of their last connect, and of all exchanges of their last sequence together. A circle is "
-    "as large as the number of clients that had so many failures: connects, sequences and exchanges."
+    "as large as the number of clients that had this many failures: connects, sequences and exchanges."
 )
 
 
@@ -66,8 +66,8 @@ def section(
     ]
     most = max((len(strip.connect_us) for here in strips.values() for strip in here), default=0)
     if most > TICKS_MOST:
-        told = f"Of more than {TICKS_MOST} clients, so many are drawn, evenly spaced by rank, the first and the last "
-        parts.append(Text(text=told + "among them; the table `connections` of `plimsoll lab query` has all."))
+        told = f"Of more than {TICKS_MOST} clients, {TICKS_MOST} are drawn, evenly spaced by rank. The table "
+        parts.append(Text(text=told + "`connections` of `plimsoll lab query` has all."))
     return Section(name="clients", title="Every client of a trial", note=NOTE, parts=parts)
 
 

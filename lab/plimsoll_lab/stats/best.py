@@ -142,7 +142,7 @@ class Ranking:
 
 
 def can_say_anything(blocks: int) -> bool:
-    """Whether so many blocks could ever show a difference, in a family of any size."""
+    """Whether this many blocks could ever show a difference, in a family of any size."""
     return blocks >= LEAST_BLOCKS
 
 

@@ -26,7 +26,7 @@ POWER = 0.9
 """How often no loss passes, and a loss of twice the tolerance is found, by the number of blocks
 chosen."""
 MOST_BLOCKS = 200
-"""Beyond so many blocks a gate takes longer than anybody waits: the noise has to come down
+"""Beyond this many blocks a gate takes longer than anybody waits: the noise has to come down
 instead."""
 
 

@@ -20,7 +20,7 @@ from plimsoll_lab.store.program_output import CaptureSummary, HostRow, Second, r
 from plimsoll_lab.store.records import Json, TrialRecord
 
 REQUESTS_KEPT = 200_000
-"""Requests of a trial that are kept; of more, so many are drawn, each as likely as any other."""
+"""Requests of a trial that are kept; of more, this many are drawn, each as likely as any other."""
 DIGITS = 4
 LINE_MOST = 2**20
 """Bytes of a line of a part's file, at most: a hundred times a line about one second."""

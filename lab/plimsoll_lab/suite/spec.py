@@ -80,14 +80,14 @@ class VerdictSettings:
 
 
 HOLD_TIMES = 5
-"""A confirming trial is at least so many times as long as the search's first ones: a growing queue
+"""A confirming trial is at least this many times as long as the first ones: a growing queue
 then shows five times as much."""
 RATE_LEAST_S = 10.0
 """Over a rate it lasts at least this long: the generator tells its backlog second by second, and
 eight whole seconds are the fewest that show whether it grows."""
 LONGEST = 24
-"""A trial lasts at most this part of the search's patience: it takes about so many of the longest,
-half as much again for their warm-up included."""
+"""A trial lasts at most this part of the search's patience. A search takes about this many of the
+longest trials, whose warm-up adds half of their length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,7 +31,7 @@ UNSTABLE = 1.3
 """The server's CPU in the one half of a window over that in the other, beyond which there was no
 steady state."""
 LEAST_SAMPLES = 6
-"""Below so many, a half is one or two samples, and each is a tenth of a second."""
+"""Below this many, a half is one or two samples, and each is a tenth of a second."""
 LEAST_CORES = 0.1
 """A server that idles has no steady state to miss."""
 LATE = "generator_late"

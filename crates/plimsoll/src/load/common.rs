@@ -61,9 +61,9 @@ pub(super) struct Common {
     /// when it is due].
     #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     max_lag: Option<Duration>,
-    /// Poll for so long (at most 1ms) before a request of a rate, or one after a think time, is
-    /// due, as timers may be late: those of a virtual machine by some 50us. It costs so much CPU
-    /// time a request [default: 0].
+    /// Poll for this long (at most 1ms) before a request of a rate, or one after a think time, is
+    /// due. Timers may be late: those of a virtual machine by some 50us. Each request costs this
+    /// much more CPU time [default: 0].
     #[arg(long, value_name = "DURATION", value_parser = units::seconds, conflicts_with = "max_lag")]
     spin: Option<Duration>,
     /// How connections are driven: by event loops over epoll or io_uring, or by a thread or a

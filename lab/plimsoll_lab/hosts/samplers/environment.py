@@ -44,7 +44,7 @@ def read_environment(metering: str) -> dict[str, object]:
 
 
 def lacks(connections: int, environment: Mapping[str, object]) -> list[str]:
-    """What this machine lacks for so many connections, each with what helps."""
+    """What this machine lacks for this many connections, each with what helps."""
     missing = []
     limit = environment.get("open_files_limit")
     hard = limit["hard"] if isinstance(limit, dict) else resource.RLIM_INFINITY

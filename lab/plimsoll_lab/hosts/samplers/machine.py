@@ -21,7 +21,7 @@ _KCMP, _KCMP_FILES = {"x86_64": 312}.get(platform.machine(), 272), 2
 """kcmp(2), which the C library does not wrap: its number there and in asm-generic/unistd.h, and the
 question."""
 DESCRIPTORS_PROCESSES = 64
-"""A server's children are much alike: of thousands, so many stand for all, and take half a
+"""A server's children are much alike: of thousands, this many stand for all, and take half a
 millisecond."""
 
 
@@ -114,7 +114,7 @@ def read_descriptors(pids: Sequence[int]) -> int | None:
     """Descriptors of a process tree, its leader first; None where none of its processes may be
     looked into.
 
-    Above so many processes only the leader and that many of the others are read, which are taken
+    Of more processes only the leader and this many of the others are read, which are taken
     for the rest. Of threads with tables of their own (unshare(2), CLONE_FILES) each counts.
     """
     leader, others = _descriptors(pids[:1]), pids[1:]

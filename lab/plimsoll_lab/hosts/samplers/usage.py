@@ -23,7 +23,7 @@ from typing import Protocol
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PSS_PROCESSES = 64
-"""Above so many processes the memory of this many is read, and scaled: 64 reads take about 6 ms."""
+"""Of more processes, the memory of this many is read, and scaled: 64 reads take about 6 ms."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
