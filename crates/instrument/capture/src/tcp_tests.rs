@@ -190,6 +190,93 @@ fn ports_used_again_are_another_connection() {
 }
 
 #[test]
+fn a_syn_begins_another_connection_though_the_one_before_began_before_the_capture() {
+    let mut conversation = Conversation::default();
+    conversation.next(0, A, 5_000_100, 900_900, 10);
+    conversation.next(1000, B, 900_900, 5_000_110, 10);
+    // The same ports once more, from lower sequence numbers: nothing of it is sent again.
+    conversation.at(2_000_000, A, 99, None, 0, |segment| segment.syn = true);
+    conversation.at(2_000_900, B, 899, Some(100), 0, |segment| segment.syn = true);
+    conversation.at(2_001_000, A, 100, Some(900), 10, |_| {});
+    conversation.at(2_500_000, B, 900, Some(110), 10, |_| {});
+    assert_eq!(conversation.counts(), Counts::default());
+}
+
+#[test]
+fn a_syn_in_answer_begins_another_connection_where_the_syn_before_it_was_missed() {
+    let mut conversation = Conversation::new();
+    conversation.next(0, A, 100, 900, 1000);
+    conversation.next(1000, B, 900, 1100, 1000);
+    conversation.at(2_000_000, B, 499, Some(50), 0, |segment| segment.syn = true);
+    conversation.at(2_000_100, A, 50, Some(500), 10, |_| {});
+    conversation.at(2_500_000, B, 500, Some(60), 10, |_| {});
+    assert_eq!(conversation.counts(), Counts::default());
+}
+
+/// RFC 9293, section 3.10.7.4: a host that still has the connection before asks for a reset first.
+#[test]
+fn a_syn_that_an_old_connection_is_in_the_way_of_is_answered_by_the_syn_that_acknowledges_it() {
+    let mut conversation = Conversation::default();
+    conversation.at(0, A, 99, None, 0, |segment| segment.syn = true);
+    conversation.at(100, B, 5_000_000, Some(7), 0, |_| {});
+    conversation.at(200, A, 7, None, 0, |segment| segment.rst = true);
+    assert_eq!(conversation.counts().unanswered_syn, 1);
+    conversation.at(1_000_000, A, 99, None, 0, |segment| segment.syn = true);
+    conversation.at(1_000_100, B, 899, Some(100), 0, |segment| segment.syn = true);
+    conversation.at(1_000_200, A, 100, Some(900), 0, |_| {});
+    conversation.at(1_500_000, B, 900, Some(100), 10, |_| {});
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, resets: 1, ..Faults::default() }));
+}
+
+#[test]
+fn a_syn_or_fin_once_more_is_a_retransmission_however_soon() {
+    let mut conversation = Conversation::default();
+    conversation.at(0, A, 99, None, 0, |segment| segment.syn = true);
+    conversation.at(5, A, 99, None, 0, |segment| segment.syn = true);
+    assert_eq!(conversation.counts().faults, Faults { retransmissions: 1, ..Faults::default() });
+    let mut conversation = Conversation::new();
+    conversation.at(1_000_000, A, 100, Some(900), 10, |segment| segment.fin = true);
+    conversation.at(1_000_005, A, 100, Some(900), 10, |segment| segment.fin = true);
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, ..Faults::default() }));
+}
+
+#[test]
+fn bytes_that_were_acknowledged_before_they_passed_are_a_retransmission() {
+    let mut conversation = Conversation::new();
+    conversation.next(0, A, 100, 900, 10);
+    // The capture missed the next ten bytes, and not their acknowledgement.
+    conversation.next(1, B, 900, 120, 0);
+    conversation.next(1, A, 110, 900, 10);
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, ..Faults::default() }));
+    let mut conversation = Conversation::default();
+    conversation.next(0, B, 900, 110, 0);
+    conversation.next(1, A, 100, 900, 10);
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, ..Faults::default() }));
+}
+
+#[test]
+fn the_data_of_a_reset_once_more_is_a_retransmission() {
+    let mut conversation = Conversation::new();
+    for later_us in [0, 10_000] {
+        conversation.now_us += later_us;
+        conversation.at(conversation.now_us, B, 900, Some(100), 20, |segment| segment.rst = true);
+    }
+    assert_eq!(conversation.counts(), of(Faults { retransmissions: 1, resets: 2, ..Faults::default() }));
+}
+
+#[test]
+fn a_first_round_trip_without_a_length_is_none() {
+    let mut conversation = Conversation::default();
+    conversation.at(0, A, 99, None, 0, |segment| segment.syn = true);
+    conversation.at(0, B, 899, Some(100), 0, |segment| segment.syn = true);
+    conversation.at(0, A, 100, Some(900), 0, |_| {});
+    conversation.next(0, A, 100, 900, 10);
+    conversation.next(0, A, 120, 900, 10);
+    conversation.next(1, A, 110, 900, 10);
+    assert_eq!(conversation.counts(), of(Faults { out_of_order: 1, ..Faults::default() }));
+}
+
+#[test]
 fn sequence_numbers_wrap() {
     let mut conversation = Conversation::default();
     conversation.at(0, A, u32::MAX - 9, Some(1), 10, |_| {});
@@ -260,7 +347,7 @@ fn a_syn_flood_is_counted_whole_in_bounded_memory() {
         assert_eq!(new_endpoints, SMALL.endpoints as u64);
         // What was open before is still known: its bytes are not new.
         assert_eq!(
-            crowd.says(1, true, |segment| (segment.sequence, segment.length) = (5, 2)).faults.retransmissions,
+            crowd.says(1, true, |segment| (segment.sequence, segment.length) = (6, 2)).faults.retransmissions,
             1
         );
     }
@@ -287,11 +374,11 @@ fn connections_that_are_over_are_forgotten_in_the_order_in_which_they_ended() {
         }
         assert_eq!(crowd.0.counts().forgotten, 5000 - SMALL.closed as u64);
         assert_eq!(crowd.0.half_open, 0);
-        // A FIN that comes late is sent again where the connection is remembered, and nothing where
-        // it is not.
+        // A FIN that comes late goes back where the connection is remembered, and nothing where it
+        // is not.
         for (port, again) in [(5000, 1), (1, 0)] {
-            let late = crowd.says(port, true, |segment| (segment.sequence, segment.fin) = (7, true));
-            assert_eq!(late.faults.retransmissions, again, "port {port}");
+            let late = crowd.says(port, true, |segment| (segment.sequence, segment.fin) = (7, true)).faults;
+            assert_eq!(late.retransmissions + late.out_of_order, again, "port {port}");
         }
     }
 }
@@ -304,7 +391,7 @@ fn segments_of_more_open_connections_than_can_be_remembered_are_counted_as_unjud
     }
     assert_eq!(crowd.0.counts().unjudged, 10 * 3);
     assert_eq!(crowd.0.endpoints(), (111, false), "endpoints are counted all the same");
-    assert_eq!(crowd.says(100, true, |segment| (segment.sequence, segment.length) = (5, 2)).faults.retransmissions, 1);
+    assert_eq!(crowd.says(100, true, |segment| (segment.sequence, segment.length) = (6, 2)).faults.retransmissions, 1);
 }
 
 #[test]

@@ -73,8 +73,10 @@ pub(super) enum State {
 /// What has been seen in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// The sequence number of its SYN.
-    initial: Option<u32>,
+    /// The sequence number of its SYN, or the one before its first segment where the SYN was not
+    /// seen.
+    base: Option<u32>,
+    has_syn: bool,
     /// The sequence number after the furthest seen, and when that was seen.
     next: Option<(u32, Duration)>,
     /// The acknowledgement number of the last segment, if it had one, and when it came.
@@ -94,10 +96,10 @@ enum Kind {
 }
 
 impl Connection {
-    /// Whether this is the SYN of another connection of the same endpoints.
+    /// Whether this is the SYN of another connection of the same endpoints, or the answer to one
+    /// that was not seen.
     pub(super) fn is_begun_anew(&self, segment: &Segment, side: usize) -> bool {
-        let initial = self.flows[side].initial;
-        segment.syn && !segment.ack && initial.is_some_and(|initial| initial != segment.sequence)
+        self.flows[side].is_renumbered_by(segment) && !self.flows[1 - side].is_syn_acknowledged_by(segment)
     }
 
     pub(super) fn is_unanswered(&self) -> bool {
@@ -132,30 +134,50 @@ impl Connection {
             self.judge_data(time, segment, side, &mut faults);
         }
         self.flows[side].note(time, segment, kind);
+        self.note_round_trip(time, segment, side);
         faults
     }
 
     fn judge_handshake(&mut self, time: Duration, segment: &Segment, side: usize) {
-        if segment.syn {
-            self.flows[side].initial = Some(segment.sequence);
+        let has_other_syn = self.flows[1 - side].has_syn;
+        let flow = &mut self.flows[side];
+        if flow.is_renumbered_by(segment) {
+            *flow = Flow::default();
         }
-        match (segment.syn, segment.ack) {
-            (true, false) if self.flows[1 - side].initial.is_none() => self.syn = Some((side, time)),
-            (false, true) if self.first_round_trip.is_none() && self.flows[1 - side].initial.is_some() => {
-                let syn_at = self.syn.filter(|(begun_by, _)| *begun_by == side).map(|(_, at)| at);
-                self.first_round_trip = syn_at.map(|at| time.saturating_sub(at));
-            }
-            _ => {}
+        let before_first = if segment.syn { segment.sequence } else { segment.sequence.wrapping_sub(1) };
+        flow.base.get_or_insert(before_first);
+        flow.has_syn |= segment.syn;
+        if segment.syn && !segment.ack && !has_other_syn {
+            self.syn = Some((side, time));
         }
         // The other side of the one that began has said something: a SYN or a reset in answer.
-        let begun_by_other = self.flows[1 - side].initial.is_some();
-        self.answered |= begun_by_other && (segment.syn || segment.rst);
+        self.answered |= has_other_syn && (segment.syn || segment.rst);
+    }
+
+    /// Notes the first round trip once the side that began acknowledges the other's SYN.
+    fn note_round_trip(&mut self, time: Duration, segment: &Segment, side: usize) {
+        if let Some((begun_by, at)) = self.syn
+            && begun_by == side
+            && self.first_round_trip.is_none()
+            && self.flows[1 - side].has_syn
+            && segment.ack
+            && !segment.syn
+        {
+            // A file's times may be too coarse to measure it.
+            self.first_round_trip = Some(time.saturating_sub(at)).filter(|round_trip| !round_trip.is_zero());
+        }
     }
 
     /// A segment with data, SYN or FIN that goes back behind what has passed is out of order or
-    /// sent again. Which of them is a guess from times.
+    /// sent again. Which of them is a guess from times. Data that was acknowledged before is sent
+    /// again, though the capture missed the first time.
     fn judge_data(&self, time: Duration, segment: &Segment, side: usize, faults: &mut Faults) {
         let (flow, back) = (&self.flows[side], &self.flows[1 - side]);
+        let data_end = segment.sequence.wrapping_add(segment.length);
+        if segment.length > 0 && back.acknowledgement.is_some_and(|(number, _)| !precedes(number, data_end)) {
+            faults.retransmissions += 1;
+            return;
+        }
         let Some((next, next_at)) = flow.next else { return };
         let carries = segment.length > 0 || segment.syn || segment.fin;
         if !carries || !precedes(segment.sequence, next) {
@@ -169,12 +191,9 @@ impl Connection {
             && back
                 .acknowledgement
                 .is_some_and(|(number, at)| number == segment.sequence && time.saturating_sub(at) < FAST_WITHIN);
-        let end = segment.sequence.wrapping_add(segment.length);
-        let is_acknowledged =
-            segment.length > 0 && back.acknowledgement.is_some_and(|(number, _)| !precedes(number, end));
         let within = self.first_round_trip.unwrap_or(OUT_OF_ORDER_WITHIN);
-        let is_soon = time.saturating_sub(next_at) < within && end != next;
-        if is_soon && !is_fast && !is_acknowledged {
+        let is_soon = time.saturating_sub(next_at) < within && end(segment) != next;
+        if is_soon && !is_fast {
             faults.out_of_order += 1;
         } else {
             faults.retransmissions += 1;
@@ -183,6 +202,16 @@ impl Connection {
 }
 
 impl Flow {
+    /// Whether this is a SYN with which its numbering begins anew.
+    fn is_renumbered_by(&self, segment: &Segment) -> bool {
+        segment.syn && self.base.is_some_and(|base| base != segment.sequence)
+    }
+
+    fn is_syn_acknowledged_by(&self, segment: &Segment) -> bool {
+        let after_syn = self.base.map(|base| base.wrapping_add(1));
+        self.has_syn && segment.ack && after_syn == Some(segment.acknowledgement)
+    }
+
     fn kind(&self, segment: &Segment, back: &Flow) -> Kind {
         let Some((next, _)) = self.next else { return Kind::Ordinary };
         let is_control = segment.syn || segment.fin || segment.rst;
@@ -213,13 +242,19 @@ impl Flow {
         self.acknowledgement = segment.ack.then_some((segment.acknowledgement, time));
         self.window = segment.window;
         self.last = kind;
-        let end = segment.sequence.wrapping_add(segment.length).wrapping_add(u32::from(segment.syn || segment.fin));
-        // A probe's byte is sent again as data, and a reset ends the numbering.
-        let moves = kind == Kind::Ordinary && !segment.rst;
+        let end = end(segment);
+        // A probe's byte is sent again as data.
+        let moves = kind == Kind::Ordinary;
         if self.next.is_none() || moves && self.next.is_some_and(|(next, _)| precedes(next, end)) {
             self.next = Some((end, time));
         }
     }
+}
+
+/// The sequence number after a segment's last: a SYN and a FIN have one each (RFC 9293, section
+/// 3.4).
+fn end(segment: &Segment) -> u32 {
+    segment.sequence.wrapping_add(segment.length).wrapping_add(u32::from(segment.syn || segment.fin))
 }
 
 /// Whether a sequence number is before another (RFC 9293, section 3.4: modulo 2^32).
