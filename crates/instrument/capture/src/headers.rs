@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 
 /// What the headers of a TCP segment say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,8 @@ pub enum Content {
     Tcp(Segment),
     /// Not TCP.
     Other,
-    /// TCP, but cut short before the end of its header, or malformed.
+    /// TCP, but cut short before the end of its header, malformed, or the first of several
+    /// fragments.
     Unreadable,
 }
 
@@ -77,7 +78,8 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
         None => return unread(&packet),
     };
     let payload_start = offset(bytes, tcp.slice()) + tcp.header_slice().len();
-    let Some(payload) = ip_end.checked_sub(payload_start) else { return Content::Unreadable };
+    // A header may tell of more than there is: what the frame has not did not pass.
+    let Some(payload) = ip_end.min(length as usize).checked_sub(payload_start) else { return Content::Unreadable };
     Content::Tcp(Segment {
         from: SocketAddr::new(from, tcp.source_port()),
         to: SocketAddr::new(to, tcp.destination_port()),
@@ -99,10 +101,19 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
 /// Whether a packet without a readable transport header should have had one of TCP. A fragment but
 /// the first has none.
 fn unread(packet: &LaxSlicedPacket<'_>) -> Content {
-    match packet.ip_payload() {
-        Some(payload) if payload.ip_number == etherparse::IpNumber::TCP && !payload.fragmented => Content::Unreadable,
-        _ => Content::Other,
-    }
+    let Some(payload) = packet.ip_payload().filter(|payload| payload.ip_number == IpNumber::TCP) else {
+        return Content::Other;
+    };
+    let is_behind_first = payload.fragmented
+        && match &packet.net {
+            Some(LaxNetSlice::Ipv4(ip)) => ip.header().fragments_offset().value() > 0,
+            Some(LaxNetSlice::Ipv6(ip)) => ip.extensions().clone().into_iter().any(|extension| match extension {
+                Ipv6ExtensionSlice::Fragment(header) => header.fragment_offset().value() > 0,
+                _ => false,
+            }),
+            _ => false,
+        };
+    if is_behind_first { Content::Other } else { Content::Unreadable }
 }
 
 /// Where a part of `bytes` begins in it.
@@ -152,6 +163,53 @@ mod tests {
         assert_eq!(read(&udp, udp.len() as u32), Content::Other);
         assert_eq!(read(&[], 0), Content::Other);
         assert_eq!(read(&[0xff; 60], 60), Content::Other);
+    }
+
+    #[test]
+    fn tcp_in_fragments_is_unreadable_once() {
+        let whole = frame(false, &[0; 1000]);
+        for (place, flags_and_offset, content) in [
+            ("first", 0x2000_u16, Content::Unreadable),
+            ("second", 0x2000 | 60, Content::Other),
+            ("last", 120, Content::Other),
+        ] {
+            let mut fragment = whole.clone();
+            fragment[20..22].copy_from_slice(&flags_and_offset.to_be_bytes());
+            assert_eq!(read(&fragment, fragment.len() as u32), content, "the {place} fragment");
+        }
+        for (place, offset_and_more, content) in
+            [("first", 1_u16, Content::Unreadable), ("last", 60 << 3, Content::Other)]
+        {
+            let mut fragment = frame(true, &[0; 1000]);
+            // A fragment header (RFC 8200, section 4.5) of TCP after the header of IPv6.
+            fragment[20] = 44;
+            let length = u16::from_be_bytes([fragment[18], fragment[19]]) + 8;
+            fragment[18..20].copy_from_slice(&length.to_be_bytes());
+            let [high, low] = offset_and_more.to_be_bytes();
+            fragment.splice(54..54, [6, 0, high, low, 0, 0, 0, 9]);
+            assert_eq!(read(&fragment, fragment.len() as u32), content, "the {place} fragment of IPv6");
+        }
+    }
+
+    #[test]
+    fn a_segment_ends_with_its_frame_whatever_its_ip_header_says() {
+        for (v6, place) in [(false, 16), (true, 18)] {
+            let mut bytes = frame(v6, &[0; 10]);
+            bytes[place..place + 2].copy_from_slice(&1500_u16.to_be_bytes());
+            let Content::Tcp(segment) = read(&bytes, bytes.len() as u32) else { panic!("a segment") };
+            assert_eq!(segment.length, 10);
+        }
+    }
+
+    #[test]
+    fn a_segment_past_64_kib_is_as_long_as_its_frame() {
+        for (v6, place) in [(false, 16), (true, 18)] {
+            let mut bytes = frame(v6, &[0; 10]);
+            bytes[place..place + 2].fill(0);
+            let headers = bytes.len() as u32 - 10;
+            let Content::Tcp(segment) = read(&bytes, headers + 200_000) else { panic!("a segment") };
+            assert_eq!(segment.length, 200_000);
+        }
     }
 
     proptest! {
