@@ -261,7 +261,8 @@ impl Section {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resolution {
     units_a_second: u64,
-    offset_s: u64,
+    /// May be before 1970.
+    offset_s: i64,
 }
 
 impl Resolution {
@@ -277,7 +278,8 @@ impl Resolution {
                 InterfaceDescriptionOption::IfTsResol(power) => {
                     resolution.units_a_second = 2_u64.saturating_pow(u32::from(power & 0x7f));
                 }
-                InterfaceDescriptionOption::IfTsOffset(seconds) => resolution.offset_s = *seconds,
+                // It has a sign (the format's section 4.2), which the crate leaves out.
+                InterfaceDescriptionOption::IfTsOffset(seconds) => resolution.offset_s = *seconds as i64,
                 _ => {}
             }
         }
@@ -285,7 +287,7 @@ impl Resolution {
     }
 
     fn time(self, units: u64) -> Duration {
-        let seconds = (units / self.units_a_second).saturating_add(self.offset_s);
+        let seconds = (units / self.units_a_second).saturating_add_signed(self.offset_s);
         let part = u128::from(units % self.units_a_second) * 1_000_000_000 / u128::from(self.units_a_second);
         Duration::new(seconds, part as u32)
     }

@@ -81,6 +81,11 @@ fn times_are_in_the_unit_that_the_interface_states() {
             1500,
             Duration::from_millis(11_500),
         ),
+        (
+            vec![InterfaceDescriptionOption::IfTsResol(0), InterfaceDescriptionOption::IfTsOffset(-10_i64 as u64)],
+            15,
+            seconds(5),
+        ),
     ] {
         assert_eq!(Resolution::of(&options).time(units), time, "{options:?}");
     }
