@@ -87,7 +87,7 @@ pub struct Summary {
     pub untimed: u64,
     /// Packets after the last interval that is kept; they count everywhere else.
     pub after_intervals: u64,
-    /// From the first packet to the last, in seconds.
+    /// From the earliest packet to the latest, in seconds.
     pub elapsed_s: f64,
     /// Pairs of address and port that sent or were sent a TCP segment.
     pub endpoints: usize,
@@ -109,7 +109,8 @@ pub struct Summary {
 pub struct Statistics {
     length: Duration,
     first: Option<Duration>,
-    last: Duration,
+    earliest: Duration,
+    latest: Duration,
     packets: u64,
     bytes: u64,
     intervals: Vec<Interval>,
@@ -126,7 +127,8 @@ impl Statistics {
         Statistics {
             length: interval,
             first: None,
-            last: Duration::ZERO,
+            earliest: Duration::MAX,
+            latest: Duration::ZERO,
             packets: 0,
             bytes: 0,
             intervals: Vec::new(),
@@ -154,7 +156,8 @@ impl Statistics {
         self.packets += 1;
         self.bytes += u64::from(length);
         let first = *self.first.get_or_insert(time);
-        self.last = self.last.max(time);
+        self.earliest = self.earliest.min(time);
+        self.latest = self.latest.max(time);
         // A packet from before the first counts with it: times of one interface are in order, and
         // those of several nearly.
         let number = time.saturating_sub(first).as_nanos() / self.length.as_nanos().max(1);
@@ -186,7 +189,7 @@ impl Statistics {
             unreadable: self.unreadable,
             untimed: self.untimed,
             after_intervals: self.after_intervals,
-            elapsed_s: self.first.map_or(0.0, |first| (self.last - first).as_secs_f64()),
+            elapsed_s: self.latest.saturating_sub(self.earliest).as_secs_f64(),
             endpoints,
             endpoints_at_least,
             flags: self.flags,
@@ -228,7 +231,7 @@ mod tests {
         let packets: Vec<u64> = summary.interval.iter().map(|interval| interval.packets).collect();
         assert_eq!(packets, [3, 1, 0, 1]);
         assert_eq!((summary.packets, summary.bytes, summary.interval[0].bytes), (5, 173, 161));
-        assert_eq!((summary.elapsed_s, summary.kernel_drops), (3.9, Some(3)));
+        assert_eq!((summary.elapsed_s, summary.kernel_drops), (3.901, Some(3)), "a packet came before the first");
     }
 
     #[test]
