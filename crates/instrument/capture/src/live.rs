@@ -106,15 +106,17 @@ struct PacketSink {
 impl Capture {
     /// Begins.
     pub fn open(config: Config) -> Result<Capture, CaptureError> {
-        let writer = config.write.as_ref().map(|path| Writer::create(path, &config.interface, config.snap));
-        let writer = writer.transpose().map_err(|error| create_error(&config, error))?;
+        // The file comes last, as what was in it is lost: a capture that cannot begin leaves it.
         let ring = Ring::open(&config.interface, config.snap).map_err(|error| CaptureError::Interface {
             interface: config.interface.clone(),
             why: interface_error(&error),
         })?;
+        let epoll = Epoll::new(2)?;
+        let writer = config.write.as_ref().map(|path| Writer::create(path, &config.interface, config.snap));
+        let writer = writer.transpose().map_err(|error| create_error(&config, error))?;
         let statistics = Statistics::new(config.interval);
         let sink = PacketSink { statistics, writer, failure: None, ends_at: Duration::MAX };
-        Ok(Capture { config, ring, epoll: Epoll::new(2)?, sink, received: 0, drops: 0 })
+        Ok(Capture { config, ring, epoll, sink, received: 0, drops: 0 })
     }
 
     /// Captures until the time is over or a signal comes. `report` is called with each interval

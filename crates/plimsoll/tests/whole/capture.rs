@@ -57,6 +57,16 @@ fn mistakes_are_told_with_their_exit_code() {
 }
 
 #[test]
+fn a_capture_that_cannot_begin_leaves_the_file_that_it_was_to_write() {
+    let file = Scratch::new(".pcapng");
+    std::fs::write(&file.0, "an earlier capture").expect("it can be written");
+    let mut command = Command::new(PLIMSOLL);
+    let output = command.args(["capture", "-i", "no-such-device", "-w", file.path()]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(std::fs::read_to_string(&file.0).expect("it is there"), "an earlier capture");
+}
+
+#[test]
 fn a_result_that_cannot_be_written_is_a_failure() {
     let file = Scratch::new(".pcapng");
     // A section of no interfaces: the byte-order magic, version 1.0, a length that is not stated.
