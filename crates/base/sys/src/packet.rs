@@ -34,6 +34,25 @@ pub struct Packet<'a> {
     pub length: u32,
 }
 
+/// A VLAN tag as it stands in a frame: its Ethernet type and its number (IEEE 802.1Q).
+type Tag = [u8; 4];
+
+/// The hardware addresses of a frame, after which its VLAN tag stands.
+const ADDRESSES_BYTES: usize = 12;
+
+impl<'a> Packet<'a> {
+    /// The packet with a VLAN tag in its place, cut to `snap` bytes again.
+    fn with_tag(self, tag: Tag, snap: usize, buffer: &'a mut Vec<u8>) -> Packet<'a> {
+        let Some((addresses, rest)) = self.bytes.split_at_checked(ADDRESSES_BYTES) else { return self };
+        buffer.clear();
+        buffer.extend_from_slice(addresses);
+        buffer.extend_from_slice(&tag);
+        buffer.extend_from_slice(rest);
+        buffer.truncate(snap);
+        Packet { bytes: buffer, length: self.length + tag.len() as u32, ..self }
+    }
+}
+
 /// What the kernel counted since it was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -49,6 +68,9 @@ pub struct Ring {
     socket: OwnedFd,
     memory: NonNull<u8>,
     next: usize,
+    snap: usize,
+    /// A packet whose VLAN tag is put back.
+    tagged: Vec<u8>,
 }
 
 impl Ring {
@@ -88,7 +110,7 @@ impl Ring {
         }?;
         let memory =
             NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("the ring was mapped at no address"))?;
-        let ring = Ring { socket, memory, next: 0 };
+        let ring = Ring { socket, memory, next: 0, snap: snap as usize, tagged: Vec::new() };
         ring.bind(index)?;
         Ok(ring)
     }
@@ -110,7 +132,12 @@ impl Ring {
         // SAFETY: the kernel has handed this block over (its status, read with Acquire), and writes
         // nothing to it until it is handed back below.
         let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
-        Packets::of(bytes).for_each(&mut see);
+        for (packet, tag) in Packets::of(bytes) {
+            see(match tag {
+                None => packet,
+                Some(tag) => packet.with_tag(tag, self.snap, &mut self.tagged),
+            });
+        }
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % BLOCKS;
         true
@@ -190,9 +217,9 @@ impl<'a> Packets<'a> {
 }
 
 impl<'a> Iterator for Packets<'a> {
-    type Item = Packet<'a>;
+    type Item = (Packet<'a>, Option<Tag>);
 
-    fn next(&mut self) -> Option<Packet<'a>> {
+    fn next(&mut self) -> Option<(Packet<'a>, Option<Tag>)> {
         self.left = self.left.checked_sub(1)?;
         let head: libc::tpacket3_hdr = number_struct(self.block.get(self.at..)?)?;
         let start = self.at + usize::from(head.tp_mac);
@@ -200,8 +227,18 @@ impl<'a> Iterator for Packets<'a> {
         // The last packet of a block has no next.
         self.at += head.tp_next_offset as usize;
         let time = Duration::new(u64::from(head.tp_sec), head.tp_nsec);
-        Some(Packet { time, bytes, length: head.tp_len })
+        Some((Packet { time, bytes, length: head.tp_len }, tag_of(&head)))
     }
+}
+
+/// The outermost VLAN tag of a packet, which the kernel takes out of it before it is captured
+/// (skb_vlan_untag in net/core/skbuff.c).
+fn tag_of(head: &libc::tpacket3_hdr) -> Option<Tag> {
+    let has = |status| head.tp_status & status != 0;
+    let kind = if has(libc::TP_STATUS_VLAN_TPID_VALID) { head.hv1.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
+    let [number_high, number_low] = (head.hv1.tp_vlan_tci as u16).to_be_bytes();
+    let [kind_high, kind_low] = kind.to_be_bytes();
+    has(libc::TP_STATUS_VLAN_VALID).then_some([kind_high, kind_low, number_high, number_low])
 }
 
 /// Structures of the kernel that are numbers all through, so that any bytes are a valid one.

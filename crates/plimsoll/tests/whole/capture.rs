@@ -136,6 +136,30 @@ fn on_the_loopback_interface_each_packet_counts_once() {
 }
 
 #[test]
+fn a_vlan_tag_is_captured_with_its_packet() {
+    skip_without_namespaces!();
+    let pair = Pair::new("");
+    let file = Scratch::new(".pcapng");
+    let summary = capture(&pair, &file, || {
+        // Frames of an experimental kind (IEEE 802, section 9.2.2), with one tag and with two.
+        let send = format!(
+            "from socket import *\n\
+             raw = socket(AF_PACKET, SOCK_RAW); raw.bind((\"{}\", 0))\n\
+             for tags in (\"81000005\", \"88a8000681000007\"):\n    \
+                 raw.send(bytes.fromhex(\"ffffffffffff020000000009\" + tags + \"88b5\") + bytes(range(100, 200)))",
+            pair.devices[0]
+        );
+        pair.hosts[0].output("python3", &["-c", &send]);
+    });
+    let bytes = std::fs::read(&file.0).expect("it was written");
+    let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    assert!(holds(b"\x02\0\0\0\0\x09\x81\0\0\x05\x88\xb5def"), "one tag: {summary}");
+    assert!(holds(b"\x02\0\0\0\0\x09\x88\xa8\0\x06\x81\0\0\x07\x88\xb5def"), "two tags: {summary}");
+    // Captured length and length, of all of the first.
+    assert!(holds(&[118_u32.to_le_bytes(), 118_u32.to_le_bytes()].concat()), "{summary}");
+}
+
+#[test]
 fn packets_that_find_no_room_are_counted_once_as_dropped() {
     skip_without_namespaces!();
     let host = Namespace::new();
