@@ -335,7 +335,14 @@ fn unix_s(instant: Instant) -> f64 {
 }
 
 fn explain(error: &io::Error) -> String {
+    // Opening /dev/net/tun is refused by its mode, and making a device for want of a capability.
+    const EACCES: Option<i32> = Some(13);
+    const ENODEV: Option<i32> = Some(19);
     match error.kind() {
+        _ if error.raw_os_error() == EACCES => {
+            "this user may not open /dev/net/tun; run as root, or let all open it (chmod a+rw /dev/net/tun)".to_owned()
+        }
+        _ if error.raw_os_error() == ENODEV => "the kernel has no TAP devices; load the kernel module `tun`".to_owned(),
         io::ErrorKind::NotFound => "/dev/net/tun is missing; load the kernel module `tun`".to_owned(),
         io::ErrorKind::PermissionDenied => "it needs CAP_NET_ADMIN; run as root, or in a user and network namespace \
                                             of your own (unshare -rn)"

@@ -58,3 +58,19 @@ fn frames_that_were_never_read_are_offered_and_lost_by_fault() {
     assert_eq!((forward.offered, forward.dropped_by_fault), (42, 40));
     assert_eq!((reverse.offered, reverse.dropped_by_fault), (3, 3));
 }
+
+#[test]
+fn a_device_that_cannot_be_made_says_what_would_help() {
+    let why = |code| explain(&io::Error::from_raw_os_error(code));
+    // EPERM, EACCES, ENOENT, ENODEV and EBUSY (errno(3)).
+    for (code, help) in [
+        (1, "unshare -rn"),
+        (13, "chmod a+rw /dev/net/tun"),
+        (2, "load the kernel module"),
+        (19, "load the kernel module"),
+        (16, "choose another name"),
+    ] {
+        assert!(why(code).contains(help), "{code}: {}", why(code));
+    }
+    assert!(!why(13).contains("unshare"), "a namespace of one's own opens no device file");
+}
