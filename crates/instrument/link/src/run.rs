@@ -108,7 +108,11 @@ impl Link {
         let mut devices = Vec::new();
         for name in &config.devices {
             let refused = |source| LinkError::Device { name: name.clone(), why: explain(&source), source };
-            devices.push(Device { tap: Tap::open(name, offload).map_err(refused)?, drops: Some(0) });
+            let mut tap = Tap::open(name, offload).map_err(refused)?;
+            // A device that was there before has drops of its own. What cannot be read now is told
+            // as the link begins.
+            let drops = tap.transmit_drops().unwrap_or(0);
+            devices.push(Device { tap, drops: Some(drops) });
         }
         let epoll = Epoll::new(devices.len() + 2)?;
         for (number, device) in devices.iter().enumerate() {

@@ -146,6 +146,31 @@ fn the_links_counts_are_those_of_the_hosts_own_devices() {
     }
 }
 
+#[test]
+fn what_a_device_dropped_before_the_link_began_is_not_the_links() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    for device in ["one", "other"] {
+        host.output("ip", &["tuntap", "add", "dev", device, "mode", "tap"]);
+    }
+    host.output("ip", &["link", "set", "one", "up"]);
+    // Nobody holds the device, so that it drops whatever is sent.
+    let send = "from socket import *\n\
+                raw = socket(AF_PACKET, SOCK_RAW); raw.bind((\"one\", 0))\n\
+                for _ in range(100): raw.send(bytes(100))";
+    host.output("python3", &["-c", send]);
+    let config = Scratch::new(".json");
+    let json = r#"{"devices": ["one", "other"], "links": [{"ends": ["one", "other"]}]}"#;
+    std::fs::write(&config.0, json).expect("it can be written");
+    let mut command = host.command(PLIMSOLL);
+    let summary = Running::start(command.args(["link", "--json", "--config", config.path()])).stop();
+    let rows = host.output("cat", &["/proc/net/dev"]);
+    let row = rows.lines().find_map(|line| line.trim().strip_prefix("one:")).expect("the device is still there");
+    let dropped = row.split_whitespace().nth(11).and_then(|count| count.parse::<u64>().ok());
+    assert!(dropped >= Some(100), "{rows}");
+    assert_eq!(summary["links"][0]["dropped_by_fault"], 0, "{summary}");
+}
+
 /// CPU time of a process's first thread, and its wait for a CPU, in seconds (proc_pid_schedstat).
 fn schedule(process: u32) -> Option<[f64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
