@@ -55,12 +55,12 @@ fn open_to_write(path: &Path, how: OFlags) -> io::Result<std::fs::File> {
     Ok(descriptor.into())
 }
 
-/// What to do about an error of [`append`] or [`create`].
+/// What to do about an error of [`append`] or [`create`], or of writing to what they return.
 pub fn write_remedy(error: &io::Error) -> &'static str {
-    if error.raw_os_error() == Some(libc::ENXIO) {
-        "nobody reads this FIFO: start its reader first"
-    } else {
-        "name a file in a folder that you can write to"
+    match error.raw_os_error() {
+        Some(libc::ENXIO) => "nobody reads this FIFO: start its reader first",
+        Some(libc::ENOSPC | libc::EDQUOT) => "make room on its disk, or name a file on another one",
+        _ => "name a file in a folder that you can write to",
     }
 }
 

@@ -49,7 +49,7 @@ pub enum CaptureError {
         source: io::Error,
     },
     /// The packets cannot be written.
-    #[error("cannot write `{}`: {error}", path.display())]
+    #[error("cannot write `{}`: {error}; {}", path.display(), remedy(.error))]
     File {
         /// The file.
         path: PathBuf,
@@ -201,6 +201,14 @@ impl PacketSink {
         if let Some(writer) = &mut self.writer {
             self.failure = writer.packet(time, bytes, length).err();
         }
+    }
+}
+
+/// What to do about packets that cannot be written.
+fn remedy(error: &FileError) -> &'static str {
+    match error {
+        FileError::Io(source) => file::write_remedy(source),
+        _ => "leave --write out for the figures alone",
     }
 }
 

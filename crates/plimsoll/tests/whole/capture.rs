@@ -85,6 +85,18 @@ fn a_result_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
+fn a_capture_whose_disk_is_full_fails_and_says_what_to_do() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    // What it has to write goes to the disk at its end, where /dev/full has no room.
+    let output = host.command(PLIMSOLL).args(["capture", "-i", "lo", "-w", "/dev/full", "-d", "100ms"]).output();
+    let output = output.expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("`/dev/full`: No space left") && error.contains("make room on its disk"), "{error}");
+}
+
+#[test]
 fn every_packet_between_two_hosts_is_captured_once() {
     skip_without_namespaces!();
     let pair = Pair::new("");
