@@ -1,5 +1,6 @@
 //! `plimsoll link`: emulated links and switches between TAP devices until it is told to stop.
 
+mod devices;
 mod kernel;
 
 use std::io::Write;

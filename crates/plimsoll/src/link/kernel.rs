@@ -2,21 +2,19 @@
 //! needs, counts, and removes at the end what it made, and nothing else.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use plimsoll_link::config::Config;
-use plimsoll_link::kernel::{self, Command, Direction, NETEM_HANDLE, Passage, Step};
+use plimsoll_link::kernel::{self, Direction, NETEM_HANDLE, Passage};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::{Deserialize, Serialize};
 
+use super::devices::{Devices, output_of};
 use super::unix_s;
 use crate::outcome::Environment;
 
@@ -55,33 +53,6 @@ const UNCOUNTED: &str = "the interfaces cannot be counted";
 pub(super) struct Made {
     directions: Vec<Direction>,
     _devices: Devices,
-}
-
-/// Removes the devices that succeeded steps made, the last first.
-#[derive(Default)]
-struct Devices(Vec<Command>);
-
-impl Devices {
-    /// Carries out a step, and notes how to remove what it made.
-    fn carry_out(&mut self, step: Step) -> Result<(), String> {
-        carry_out(&step.command)?;
-        self.0.extend(step.undo);
-        Ok(())
-    }
-}
-
-impl Drop for Devices {
-    fn drop(&mut self) {
-        for command in self.0.iter().rev() {
-            // A device goes with its peer, and with the namespace of the host that it was moved to.
-            if let Err(why) = carry_out(command)
-                && !why.contains("Cannot find device")
-            {
-                // Where standard error is closed there is nobody to tell.
-                let _ = writeln!(std::io::stderr(), "plimsoll: a device of the link is not removed: {why}");
-            }
-        }
-    }
 }
 
 impl Made {
@@ -269,33 +240,6 @@ fn refuse_what_is_missing(config: &Config) -> anyhow::Result<()> {
          --backend out for the emulator over TAP devices",
         missing.join("; ")
     ))))
-}
-
-fn carry_out(command: &Command) -> Result<(), String> {
-    output_of(command).map(drop)
-}
-
-/// Runs a command, and returns what it printed.
-fn output_of(command: &[String]) -> Result<String, String> {
-    let (program, arguments) = command.split_first().ok_or("an empty command")?;
-    // A group of its own: an interrupt from the terminal must not end what makes or removes a
-    // device.
-    let output = Process::new(program)
-        .args(arguments)
-        .process_group(0)
-        .output()
-        .map_err(|error| format!("`{program}` does not run ({error}); install iproute2"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mend = if said.contains("File exists") {
-        "; remove the device of this name (ip link delete), or name the link's otherwise"
-    } else {
-        ""
-    };
-    Err(format!("`{}` said: {said}{mend}", command.join(" ")))
 }
 
 #[cfg(test)]

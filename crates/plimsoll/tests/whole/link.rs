@@ -352,6 +352,21 @@ fn an_interrupt_while_a_kernel_link_is_removed_leaves_no_device() {
 }
 
 #[test]
+fn a_killed_kernel_link_leaves_no_device() {
+    skip_without_namespaces!();
+    let host = KernelHost::new();
+    let mut running = Running::start(host.link().arg("--json"));
+    assert!(!host.devices().is_empty());
+    running.child.kill().expect("it can be killed");
+    running.child.wait().expect("it can be waited for");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !host.devices().is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", host.devices());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_kernel_link_says_of_a_device_that_is_gone_only_that_it_is() {
     skip_without_namespaces!();
     let host = KernelHost::new();
