@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod capture;
+mod capture_random;
 mod command_line;
 mod forward;
 mod forward_accept;
