@@ -13,6 +13,7 @@ from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.program_output import LoadSummary
+from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.trial import window as trial_window
 from plimsoll_lab.trial.generators import (
@@ -24,6 +25,7 @@ from plimsoll_lab.trial.generators import (
     give_start,
     may_wait,
     process_events,
+    windows_record,
 )
 from plimsoll_lab.trial.window import Window
 
@@ -46,7 +48,7 @@ def generator(name: str, *, clock_offset_s: float = 0.0, awaits_start: bool = Tr
     return Generator(
         name=name,
         role=None,
-        host=cast("Host", SimpleNamespace(clock_offset_s=clock_offset_s)),
+        host=cast("Host", SimpleNamespace(name=name, clock_offset_s=clock_offset_s)),
         command=[],
         measured=awaits_start,
         may_wait=awaits_start,
@@ -113,11 +115,16 @@ def test_windows_that_opened_a_little_apart_are_a_doubt(opened: float, *, doubte
     one, other = generator("load"), generator("load-2")
     for each, at in ((one, 10.0), (other, opened)):
         each.command = ["plimsoll", "load", "--duration", "2s"]
-        each.window = {"window_opened": at, "window_closed": at + 2.0}
+        each.summary = {"window": {"opened_unix_s": at, "closed_unix_s": at + 2.0}}
+        # A busy machine noticed one much later than it was.
+        each.window = {"window_opened": at, "window_closed": at + 2.0 + 0.2 * (each is other)}
     found = apart_warnings([one, other])
     assert [each.code for each in found] == (["windows_apart"] if doubted else [])
     if doubted:
         assert "together for 1.900 s of 2.100 s" in found[0].message
+    told = windows_record([one, other])
+    assert told["start_spread_s"] == pytest.approx(opened - 10.0)
+    assert [row["closed_unix_s"] for row in cast("list[Json]", told["windows"])] == [12.0, opened + 2.0]
 
 
 class Talker:

@@ -384,18 +384,28 @@ def windows_record(generators: Sequence[Generator]) -> Json:
     """When each measured generator's window opened and closed, by the lab's clock, and how far
     apart they opened.
     """
-    with_window = [each for each in generators if each.measured and each.window]
-    opened = [each.window["window_opened"] for each in with_window if "window_opened" in each.window]
+    ends = [(each, _own_window(each)) for each in generators if each.measured and each.window]
+    opened = [window["opened_unix_s"] for _, window in ends if "opened_unix_s" in window]
     rows = [
         {
             "generator": each.name,
             "host": each.host.name,
-            "opened_unix_s": each.window.get("window_opened"),
-            "closed_unix_s": each.window.get("window_closed"),
+            "opened_unix_s": window.get("opened_unix_s"),
+            "closed_unix_s": window.get("closed_unix_s"),
         }
-        for each in with_window
+        for each, window in ends
     ]
     return {"windows": rows, "start_spread_s": max(opened) - min(opened)} if len(opened) > 1 else {}
+
+
+def _own_window(generator: Generator) -> dict[str, float]:
+    """The ends of a generator's window: those of its summary, as its figures are over them. Its
+    events are told once they are noticed, on a busy machine much later.
+    """
+    told = _in_own_time(generator.summary or {}, generator.host).get("window")
+    if isinstance(told, dict) and told.keys() >= {"opened_unix_s", "closed_unix_s"}:
+        return {key: float(told[key]) for key in ("opened_unix_s", "closed_unix_s")}
+    return {f"{kind.removeprefix('window_')}_unix_s": at for kind, at in generator.window.items()}
 
 
 def _merge(binary: str, summaries: Sequence[Json]) -> Json:
@@ -416,11 +426,10 @@ def apart_warnings(generators: Sequence[Generator]) -> list[ResultWarning]:
     """A doubt about windows of one length that did not open together: their rate counts time in
     which some of them were not measured.
     """
-    timed = [each.window for each in generators if each.measured and "--duration" in each.command]
-    whole = [each for each in timed if each.keys() >= set(WINDOW)]
-    if len(whole) < 2 or len(whole) < len(timed):  # noqa: PLR2004 - one is never apart
+    timed = [_own_window(each) for each in generators if each.measured and "--duration" in each.command]
+    opened, closed = ([each[end] for each in timed if end in each] for end in ("opened_unix_s", "closed_unix_s"))
+    if len(timed) < 2 or not len(opened) == len(closed) == len(timed):  # noqa: PLR2004 - one is never apart
         return []
-    opened, closed = ([each[kind] for each in whole] for kind in WINDOW)
     union_s = max(closed) - min(opened)
     apart = 1 - (min(closed) - max(opened)) / union_s if union_s > 0 else 0.0
     if not APART_TOLERATED < apart <= APART_TOLD:
