@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plimsoll_lab.suite import shipped, units
+from plimsoll_lab.suite.checks import setting_at
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import contender_path, expand
 from plimsoll_lab.suite.expect import missed, read_expectation
@@ -144,6 +145,14 @@ REFUSALS = {
     "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
     "a status of an echo": (GOOD + '[limits]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
     "an expected status of an echo": (GOOD + '[expect]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
+    "an expectation of a setting that there is not": (
+        GOOD + '[expect]\n"connections.established" = "== load.conections"\n',
+        "[expect] connections.established: load.conections is no number at every point",
+    ),
+    "an expectation of a setting that is no number": (
+        GOOD + '[expect]\n"connections.established" = "== server.protocol"\n',
+        "[expect] connections.established: server.protocol is no number at every point",
+    ),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),
     "command without ready": (GOOD.replace('protocol = "echo"\n[load]', 'command = ["x"]\n[load]'), "ready"),
     "command as a text": (
@@ -383,6 +392,15 @@ def test_an_expectation_is_an_expression_over_the_settings(
     said = missed(expectation, {"x": seen}.get, {"load.connections": 100.0}.get)
     assert (said is None) == (told is None)
     assert told is None or told in str(said)
+
+
+def test_an_expectation_may_name_what_a_search_varies_and_what_a_role_has() -> None:
+    expected = '[expect]\n"connections.established" = "== load.connections"\n'
+    assert plan(SEARCH.replace("[search]", expected + "[search]")).points
+    role = '[[role]]\nname = "second"\nkind = "load"\nconnections = 4\nduration = "1s"\ntarget = "role:server"\n'
+    (point,) = plan(GOOD + role + expected.replace('"\n', ' + role.second.connections"\n')).points
+    assert setting_at(point, "role.second.connections") == 4
+    assert setting_at(point, "load.connections") == 64
 
 
 @pytest.mark.parametrize(

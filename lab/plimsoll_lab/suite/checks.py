@@ -12,6 +12,7 @@ from plimsoll_lab.suite.claims import check_paths, settings_of
 from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.drawn import check_drawn
 from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.expect import as_number
 from plimsoll_lab.suite.figures import status_figure, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND
@@ -93,6 +94,31 @@ def check_point(suite: Suite, point: Point) -> None:
     # A role that takes no part in this point may keep to its CPUs in another one.
     check_cpus(point.place, point.server, suite.roles, source=suite.source)
     start_order(point.server, point.roles, source=suite.source)
+    _check_expectations(suite, point)
+
+
+DEFAULTS = {"load.connections": 64.0}
+"""Settings that a generator has without being told (`plimsoll load --help`)."""
+
+
+def setting_at(point: Point, path: str) -> object:
+    """The setting of a point at a dotted path; None where it has none."""
+    table, _, key = path.rpartition(".")
+    own: dict[str, Mapping[str, object]] = {f"role.{role.name}": role.settings for role in point.roles}
+    own |= {"server": point.server, "load": point.load}
+    return point.setting.get(path, own.get(table, {}).get(key, DEFAULTS.get(path)))
+
+
+def _check_expectations(suite: Suite, point: Point) -> None:
+    """Refuse an expression that no trial of a point could meet, for it has no value."""
+    over = suite.search.over if suite.search is not None else None
+    for each in suite.expectations:
+        for path in each.paths:
+            if path != over and as_number(setting_at(point, path), each.figure) is None:
+                raise SuiteError(
+                    f"{suite.source}: [expect] {each.figure}: {path} is no number at every point; state it there, or "
+                    "name another setting"
+                )
 
 
 def _check_server(source: str, table: str, server: Settings) -> None:

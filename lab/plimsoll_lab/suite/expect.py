@@ -41,6 +41,11 @@ class Expectation:
     text: str
     """The condition as it was written."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The settings that the expression names."""
+        return tuple(operand for _, operand in self.terms if isinstance(operand, str))
+
 
 def read_expectation(figure: str, condition: object, *, source: str) -> Expectation:
     """Type one line."""
@@ -70,7 +75,7 @@ def missed(expectation: Expectation, figures: Figures, settings: Settings) -> st
         return f"{said}, but the trial has no such figure"
     total, product = 0.0, 0.0
     for joined, operand in expectation.terms:
-        value = _as_number(settings(operand), expectation.figure) if isinstance(operand, str) else operand
+        value = as_number(settings(operand), expectation.figure) if isinstance(operand, str) else operand
         if value is None:
             return f"{said}, but {operand} has no value here"
         if joined == "*":
@@ -83,7 +88,7 @@ def missed(expectation: Expectation, figures: Figures, settings: Settings) -> st
     return f"{said}: it is {seen:g}, and the expression is {wanted:g}"
 
 
-def _as_number(value: object, figure: str) -> float | None:
+def as_number(value: object, figure: str) -> float | None:
     """A setting as a number: a time in the figure's unit, bytes, a part of one or a count, as its
     unit says.
     """
@@ -100,7 +105,7 @@ def _as_number(value: object, figure: str) -> float | None:
 
 
 def _number(text: str, figure: str, where: str) -> float:
-    found = _as_number(text.replace("_", ""), figure)
+    found = as_number(text.replace("_", ""), figure)
     if found is None:
         raise SuiteError(f"{where}: '{text}' is not a number; write such as 100, 4KiB or 5s")
     return found

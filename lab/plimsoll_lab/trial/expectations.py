@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from plimsoll_lab.store.records import ResultWarning
+from plimsoll_lab.suite.checks import setting_at
 from plimsoll_lab.suite.expect import missed
 from plimsoll_lab.suite.spec import Point, Suite
-
-DEFAULTS = {"load.connections": 64.0}
-"""Settings that a generator has without being told (`plimsoll load --help`)."""
 
 
 def first_unmet(
@@ -34,12 +33,7 @@ def first_unmet(
         places = (records.get("load"), records, records.get("capture"))
         return next((value for place in places if (value := _at(place, path)) is not None), None)
 
-    def set_to(path: str) -> object:
-        table, _, key = path.partition(".")
-        own: Mapping[str, Mapping[str, object]] = {"server": point.server, "load": point.load}
-        return point.setting.get(path, own.get(table, {}).get(key, DEFAULTS.get(path)))
-
-    unmet = (missed(each, seen, set_to) for each in suite.expectations if is_known(each.figure))
+    unmet = (missed(each, seen, partial(setting_at, point)) for each in suite.expectations if is_known(each.figure))
     return next((each for each in unmet if each is not None), None)
 
 
