@@ -4,17 +4,21 @@ read.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FAKE, Done, Lab, run_lab
+from conftest import FAKE, Done, Lab, lab_environment, run_lab
 
 SUITE = """
 name = "api"
@@ -266,11 +270,58 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     assert "--build of HEAD ended with exit code 1" in broken.stderr
 
 
-def test_a_build_may_say_why_it_failed_in_bytes_that_are_no_text(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "api.toml").write_text(SUITE + '[server]\ncommand = ["x", "{port}"]\nready = "tcp:{port}"\n')
+def make_repository(folder: Path) -> None:
+    """A repository with one commit of what the folder holds."""
     for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "one")):
         told = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *command]
-        subprocess.run(told, cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run(told, cwd=folder, check=True, capture_output=True)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and no zombie that waits for its parent."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(") ")[2][0] != "Z"
+
+
+def test_a_build_ends_with_all_that_it_has_started_where_the_gate_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE + '[server]\ncommand = ["x", "{port}"]\nready = "tcp:{port}"\n')
+    make_repository(tmp_path)
+    told = tmp_path / "compiler"
+    building = (
+        "import pathlib, subprocess; compiler = subprocess.Popen(['sleep', '600']); "
+        f"pathlib.Path('{told}.half').write_text(str(compiler.pid)); "
+        f"pathlib.Path('{told}.half').rename('{told}'); compiler.wait()"
+    )
+    build = shlex.join([sys.executable, "-c", building])
+    gate = [sys.executable, "-m", "plimsoll_lab", "gate", "api.toml", "--base", "git:HEAD", "--new", "x"]
+    with subprocess.Popen(
+        [*gate, "--build", build], cwd=tmp_path, env=lab_environment(), stderr=subprocess.PIPE
+    ) as lab:
+        try:
+            while not told.exists():
+                assert lab.poll() is None
+                time.sleep(0.01)
+            compiler = int(told.read_text())
+            lab.send_signal(signal.SIGTERM)
+            lab.communicate(timeout=300)
+            deadline = time.monotonic() + 60
+            while is_running(compiler) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert not is_running(compiler)
+        finally:
+            lab.kill()
+            if told.exists():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(told.read_text()), signal.SIGKILL)
+    assert not list(tmp_path.glob(".git/worktrees/*"))
+
+
+def test_a_build_may_say_why_it_failed_in_bytes_that_are_no_text(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE + '[server]\ncommand = ["x", "{port}"]\nready = "tcp:{port}"\n')
+    make_repository(tmp_path)
     failing = "import sys; sys.stderr.buffer.write(bytes([110, 239]) + b've.c: no'); sys.exit(1)"
     build = shlex.join([sys.executable, "-c", failing])
     done = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", build)

@@ -5,8 +5,10 @@ afterwards.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,8 +78,25 @@ def _build(command: Sequence[str], tree: Path, revision: str) -> None:
 
 
 def _run(command: Sequence[str], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; a compiler may print bytes that are no text."""
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
+    """Run a command to its end; a compiler may print bytes that are no text. What the command has
+    started ends with it, where the lab is interrupted.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            told, said = process.communicate()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, told, said)
 
 
 def _last_line(text: str) -> str:
