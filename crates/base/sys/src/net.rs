@@ -197,6 +197,11 @@ pub fn read(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::empty()))?.0)
 }
 
+/// Reads what has arrived, and does not wait on a blocking socket either (MSG_DONTWAIT, recv(2)).
+pub fn read_at_once(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::DONTWAIT))?.0)
+}
+
 /// Reads what has arrived and leaves it there (MSG_PEEK, recv(2)); 0 is the end of the stream.
 pub fn peek(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::recv(&socket, &mut *buffer, net::RecvFlags::PEEK))?.0)
@@ -270,6 +275,23 @@ pub fn set_send_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Res
 /// Bounds how long a blocking read waits (SO_RCVTIMEO); past it the call returns `WouldBlock`.
 pub fn set_receive_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?)
+}
+
+/// Has reads and writes that begin from now on wait for a tick of the kernel's clock at most, then
+/// return `WouldBlock`. One that waits already goes on until a signal interrupts it, and begins
+/// anew. Unlike the end of a half, this changes nothing for the peer: a socket both of whose halves
+/// are ended answers every byte with a reset (tcp_rcv_state_process in the kernel's tcp_input.c).
+/// Async-signal-safe: it makes two system calls.
+pub fn end_waits(socket: impl AsFd, half: Half) {
+    /// None at all would mean for ever.
+    const TICK: Option<Duration> = Some(Duration::from_millis(1));
+    // Both can only fail where the connection is no more.
+    if half != Half::Write {
+        let _ = set_receive_timeout(&socket, TICK);
+    }
+    if half != Half::Read {
+        let _ = set_send_timeout(&socket, TICK);
+    }
 }
 
 /// Bounds the bytes that wait here to be read (SO_RCVBUF, socket(7); the kernel doubles it for its

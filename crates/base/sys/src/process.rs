@@ -3,11 +3,11 @@
 use std::io;
 use std::num::NonZeroI32;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::{descriptor, signal};
+use crate::{descriptor, net, signal};
 
 /// A child process of ours, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,44 +90,40 @@ pub fn run_first() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) == 0 }
 }
 
-/// The socket that signals end.
-static ENDS_ON_SIGNAL: AtomicI32 = AtomicI32::new(-1);
-/// Whether both its halves have been ended.
-static CUT: AtomicBool = AtomicBool::new(false);
+/// The socket whose waits signals end.
+static INTERRUPTED: AtomicI32 = AtomicI32::new(-1);
+/// What signals have asked for.
+static ASKED: AtomicU8 = AtomicU8::new(0);
 
-/// From now on signals, even those that arrived while they were blocked, end `socket` in place of
-/// this process. SIGTERM and SIGINT end its reading half: a read that waits returns what has
-/// arrived and then the end of the stream, so that the process finishes its work and ends by
-/// itself. SIGUSR1, which [`End::Cut`] sends, ends both halves: a write that waits fails too.
-pub fn end_socket_on_signals(socket: BorrowedFd<'_>) -> io::Result<()> {
-    extern "C" fn shut_down(signal: libc::c_int) {
-        let half = if signal == libc::SIGUSR1 {
-            CUT.store(true, Ordering::Relaxed);
-            libc::SHUT_RDWR
-        } else {
-            libc::SHUT_RD
-        };
-        // SAFETY: shutdown(2) is async-signal-safe (signal-safety(7)); a closed descriptor only
-        // makes it fail.
-        unsafe { libc::shutdown(ENDS_ON_SIGNAL.load(Ordering::Relaxed), half) };
+/// From now on signals, even those that arrived while they were blocked, end what waits for
+/// `socket` in place of this process (see [`net::end_waits`]), and [`asked`] tells of them. SIGTERM
+/// and SIGINT end reads; SIGUSR1, which [`End::Cut`] sends, ends writes too. A time-out that is set
+/// on the socket has to be set before [`asked`] is looked at: it may take the place of the
+/// signal's.
+pub fn end_waits_on_signals(socket: BorrowedFd<'_>) -> io::Result<()> {
+    extern "C" fn interrupt(signal: libc::c_int) {
+        let (asked, half) = if signal == libc::SIGUSR1 { (2, net::Half::Both) } else { (1, net::Half::Read) };
+        ASKED.fetch_max(asked, Ordering::SeqCst);
+        // SAFETY: the number is that of a socket which was open when it was stored, and is not -1;
+        // a number that is closed by now only makes the calls fail.
+        let socket = unsafe { BorrowedFd::borrow_raw(INTERRUPTED.load(Ordering::SeqCst)) };
+        net::end_waits(socket, half);
     }
-    ENDS_ON_SIGNAL.store(socket.as_raw_fd(), Ordering::Relaxed);
+    INTERRUPTED.store(socket.as_raw_fd(), Ordering::SeqCst);
     for number in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
-        // SAFETY: the action is zeroed, then given a handler of the right type that makes
-        // async-signal-safe calls only. SA_RESTART: the read goes on, and finds the end of the
-        // stream.
-        let outcome = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = shut_down as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(number, &raw const action, std::ptr::null_mut())
-        };
-        if outcome != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        signal::handle(number, interrupt)?;
     }
     signal::release_all();
     Ok(())
+}
+
+/// What signals have asked this process for, since [`end_waits_on_signals`].
+pub fn asked() -> Option<End> {
+    match ASKED.load(Ordering::SeqCst) {
+        0 => None,
+        1 => Some(End::Finish),
+        _ => Some(End::Cut),
+    }
 }
 
 /// Collects one child that has ended, without waiting: its number and how it ended; `None` where
@@ -161,18 +157,13 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// Whether [`End::Cut`] has ended this process's socket.
-pub fn was_cut() -> bool {
-    CUT.load(Ordering::Relaxed)
-}
-
 /// How a child is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It finishes its work (SIGTERM).
     Finish,
     /// It leaves its work as it stands, and says what it did (SIGUSR1; see
-    /// [`end_socket_on_signals`]).
+    /// [`end_waits_on_signals`]).
     Cut,
     /// The kernel ends it (SIGKILL).
     Kill,

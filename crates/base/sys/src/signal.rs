@@ -3,6 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 
 /// The signals that Plimsoll answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,45 @@ pub fn release_all() {
         libc::sigemptyset(&raw mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
+}
+
+/// Lets threads that start from now on be interrupted by [`interrupt`]. Without it they would end
+/// the process.
+pub fn make_interruptible() -> io::Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    handle(INTERRUPT, nothing)?;
+    // SAFETY: the set is initialised by sigemptyset before use and lives for the call.
+    let outcome = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, INTERRUPT);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut())
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(outcome)) }
+}
+
+/// The signal that interrupts a thread: nothing else uses it.
+const INTERRUPT: libc::c_int = libc::SIGUSR1;
+
+/// Interrupts the call in which a thread waits, if it waits: the call looks at its socket's
+/// time-outs anew, or fails with EINTR and is made again (signal(7)).
+pub fn interrupt<T>(thread: &JoinHandle<T>) {
+    // SAFETY: a thread's handle, until it is joined or dropped, keeps the thread's number its own,
+    // even after the thread has ended (pthread_kill(3)).
+    unsafe { libc::pthread_kill(thread.as_pthread_t() as libc::pthread_t, INTERRUPT) };
+}
+
+/// Has `handler`, which must be async-signal-safe (signal-safety(7)), run at a signal. A call that
+/// is interrupted goes on afterwards where that is possible (SA_RESTART).
+pub(crate) fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
+    // SAFETY: the action is zeroed, then given a handler of the right type.
+    let outcome = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(number, &raw const action, std::ptr::null_mut())
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {

@@ -16,6 +16,7 @@ for_every_model!(
     a_peer_that_never_reads_cannot_make_memory_grow,
     rude_ends_leave_it_serving,
     sigterm_finishes_what_has_arrived,
+    sigterm_leaves_a_peer_that_still_sends_all_that_was_sent_to_it,
     a_second_sigterm_ends_it_at_once,
     too_few_descriptors_neither_crash_nor_spin_it,
     every_closed_connection_has_a_row_in_the_log,
@@ -162,6 +163,23 @@ fn sigterm_finishes_what_has_arrived(model: &str) {
     assert_eq!(summary["bytes_sent"], summary["bytes_received"]);
     assert_eq!(summary["errors"], serde_json::json!({}));
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+}
+
+fn sigterm_leaves_a_peer_that_still_sends_all_that_was_sent_to_it(model: &str) {
+    let server = Server::echo(model, &["--drain", "60s"]);
+    let mut stream = server.connect();
+    // Until all buffers are full, both ways: the peer's kernel sends the rest when there is room.
+    stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a timeout can be set");
+    while stream.write(&[7; 1 << 16]).is_ok() {}
+    let address = server.address();
+    server.terminate();
+    until("it stops listening", || TcpStream::connect(address).is_err());
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("all that was sent comes, and then the end");
+    let (status, summary) = server.wait();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(summary["bytes_sent"], answer.len());
+    assert_eq!(summary["errors"], serde_json::json!({}));
 }
 
 fn a_second_sigterm_ends_it_at_once(model: &str) {

@@ -1,6 +1,7 @@
 //! Until when each model waits for a peer over HTTP, and for its own end.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::support::server::{Server, for_every_model, until};
@@ -14,6 +15,9 @@ for_every_model!(and every strategy:
     a_reader_that_takes_a_little_now_and_then_is_served,
     a_peer_that_sends_and_takes_nothing_is_given_up,
     sigterm_finishes_the_answer_that_is_under_way,
+    a_peer_that_still_sends_gets_its_last_answer_however_slowly_it_reads,
+    sigterm_leaves_a_peer_that_still_sends_its_last_answer,
+    a_second_sigterm_resets_the_answers_that_are_under_way,
 );
 
 fn who_takes_too_long_is_closed(model: &str) {
@@ -107,4 +111,70 @@ fn sigterm_finishes_the_answer_that_is_under_way(model: &str) {
     assert_eq!(rest.len(), 50_000_000);
     let (status, _) = server.wait();
     assert_eq!(status.code(), Some(0));
+}
+
+/// Asks for a last answer that a socket's buffer holds, and sends more behind the request: the
+/// server ends its half and discards what comes.
+fn ask_for_the_last(server: &Server) -> Client {
+    let mut client = Client::new(server);
+    client.send("GET /bytes/1000000 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\nmore");
+    assert_eq!(client.head().expect("an answer").field("content-length"), Some("1000000"));
+    until("the server has ended its half", || server.has_ended(&client.writer));
+    client
+}
+
+fn a_peer_that_still_sends_gets_its_last_answer_however_slowly_it_reads(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let mut client = ask_for_the_last(&server);
+    let start = Instant::now();
+    // Longer than a server waits whose answer has arrived.
+    while start.elapsed() < Duration::from_secs(3) {
+        std::thread::sleep(Duration::from_millis(20));
+        client.send("more");
+    }
+    let mut answer = Vec::new();
+    client.reader.read_to_end(&mut answer).expect("all of it comes");
+    assert_eq!(answer.len(), 1_000_000);
+    assert_eq!(server.stop()["errors"], json!({}));
+}
+
+fn sigterm_leaves_a_peer_that_still_sends_its_last_answer(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--drain", "60s"]);
+    let mut client = ask_for_the_last(&server);
+    let address = server.address();
+    server.terminate();
+    until("it stops listening", || TcpStream::connect(address).is_err());
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
+        std::thread::sleep(Duration::from_millis(10));
+        client.send("more");
+    }
+    let mut answer = Vec::new();
+    client.reader.read_to_end(&mut answer).expect("all of it comes");
+    assert_eq!(answer.len(), 1_000_000);
+    let (status, summary) = server.wait();
+    assert_eq!((status.code(), &summary["errors"]), (Some(0), &json!({})));
+}
+
+fn a_second_sigterm_resets_the_answers_that_are_under_way(model: &str) {
+    let site = Site::new();
+    site.write("file", &vec![1; 50_000_000]);
+    let server = site.serve(model, &["--synthetic", "--drain", "1h"]);
+    let mut clients = ["/file", "/bytes/50000000"].map(|target| {
+        let mut client = Client::new(&server);
+        client.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        assert_eq!(client.head().expect("an answer").field("content-length"), Some("50000000"));
+        client
+    });
+    let address = server.address();
+    server.terminate();
+    until("it stops listening", || TcpStream::connect(address).is_err());
+    server.terminate();
+    let (status, summary) = server.wait();
+    assert_eq!((status.code(), &summary["errors"]), (Some(0), &json!({})));
+    for client in &mut clients {
+        let end = client.reader.read_to_end(&mut Vec::new());
+        let error = end.expect_err("an end of the stream would say that all was sent");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
 }

@@ -31,13 +31,20 @@ pub(super) struct Shared {
     pub(super) workers: Vec<Worker>,
 }
 
-impl Shared {
-    pub(super) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
+impl Phase {
+    /// The phase that this is the number of (`phase as u8`).
+    pub fn from_number(number: u8) -> Phase {
+        match number {
             0 => Phase::Run,
             1 => Phase::Drain,
             _ => Phase::Stop,
         }
+    }
+}
+
+impl Shared {
+    pub(super) fn phase(&self) -> Phase {
+        Phase::from_number(self.phase.load(Ordering::Acquire))
     }
 }
 

@@ -185,6 +185,18 @@ impl Ring {
         self.push(request.user_data(Kind::Receive.tag(slot.0)))
     }
 
+    /// Receives once what has arrived at a socket, into a buffer of the pool; `WouldBlock` where
+    /// nothing has.
+    pub fn receive_arrived(&mut self, slot: Slot) -> io::Result<()> {
+        // Of no length of its own, it takes the buffer's.
+        let request = opcode::Recv::new(Fixed(slot.0), std::ptr::null_mut(), 0)
+            .buf_group(GROUP)
+            .flags(libc::MSG_DONTWAIT)
+            .build()
+            .flags(squeue::Flags::BUFFER_SELECT);
+        self.push(request.user_data(Kind::Receive.tag(slot.0)))
+    }
+
     /// Ends a socket's receive; what it received before comes first.
     pub fn cancel_receive(&mut self, slot: Slot) -> io::Result<()> {
         self.cancel(Kind::Receive.tag(slot.0))

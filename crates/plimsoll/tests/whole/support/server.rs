@@ -85,15 +85,26 @@ impl Server {
         self.0.kill();
     }
 
-    /// Whether the server's end of a connection of this test is still established, as /proc/net/tcp
-    /// has it (proc_net_tcp(5)).
+    /// Whether the server's end of a connection of this test is still established.
     pub(crate) fn holds(&self, stream: &TcpStream) -> bool {
+        self.state(stream).is_some_and(|state| state == "01")
+    }
+
+    /// Whether the server has ended its half of a connection of this test, while its peer has not
+    /// acknowledged that yet (FIN_WAIT1) or has not ended the other half (FIN_WAIT2).
+    pub(crate) fn has_ended(&self, stream: &TcpStream) -> bool {
+        self.state(stream).is_some_and(|state| matches!(state.as_str(), "04" | "05"))
+    }
+
+    /// The state of the server's end of a connection of this test, as /proc/net/tcp has it
+    /// (proc_net_tcp(5)).
+    fn state(&self, stream: &TcpStream) -> Option<String> {
         let port = |address: SocketAddr| format!(":{:04X}", address.port());
         let (here, there) = (port(self.address()), port(stream.local_addr().expect("it was connected")));
         let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
-        table.lines().any(|line| {
+        table.lines().find_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            fields[1].ends_with(&here) && fields[2].ends_with(&there) && fields[3] == "01"
+            (fields[1].ends_with(&here) && fields[2].ends_with(&there)).then(|| fields[3].to_owned())
         })
     }
 

@@ -4,12 +4,17 @@
 //! where the one in place is another by a good part: a wait that ends too early looks at the limit
 //! and waits on. A send waits for a part of its time-out, so that what the peer has taken is looked
 //! up in between.
+//!
+//! Whoever ends the server sets its phase first, then makes the socket's waits end at once
+//! (`plimsoll_sys::net::end_waits`). So the phase is looked at after a time-out is set and before a
+//! wait begins: the time-out may have taken the place of the other.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
+use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::net;
 
 use super::conversation::{Conversation, Stage};
@@ -26,15 +31,17 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Serves a blocking socket until it is over, adding to `exchange` as it goes. A peer that takes
 /// nothing for too long is an error of kind `TimedOut` without a number of the kernel's. After an
-/// error the close of the socket is a reset.
+/// error or a panic the close of the socket is a reset.
 pub(crate) fn serve<P: Service>(
     socket: impl AsFd,
     prototype: &P,
     mut workspace: Workspace,
+    phase: impl Fn() -> Phase,
     exchange: &mut Exchange,
 ) -> io::Result<()> {
+    let _reset = ResetOnPanic(&socket);
     let mut conversation = Conversation::new(prototype, &workspace.environment);
-    let outcome = converse(&socket, &mut conversation, &mut workspace);
+    let outcome = converse(&socket, &mut conversation, &mut workspace, &phase);
     if let Err(error) = &outcome {
         reset_after(&socket, error);
     }
@@ -42,33 +49,77 @@ pub(crate) fn serve<P: Service>(
     outcome
 }
 
+/// The peer would take an end of the stream for the end of all that is sent to it.
+struct ResetOnPanic<S: AsFd>(S);
+
+impl<S: AsFd> Drop for ResetOnPanic<S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // It can only fail where the connection is no more.
+            let _ = net::reset_on_close(&self.0);
+        }
+    }
+}
+
+/// The error of a connection that is ended while some of its output is not in the kernel yet.
+fn stopped() -> io::Error {
+    io::ErrorKind::Interrupted.into()
+}
+
 fn converse<P: Service>(
     socket: &impl AsFd,
     conversation: &mut Conversation<P>,
     workspace: &mut Workspace,
+    phase: &impl Fn() -> Phase,
 ) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
-    let sender = Sender::new(socket, conversation.send_timeout())?;
+    let sender = Sender::new(socket, conversation.send_timeout(), phase)?;
     let mut send = |input: &[u8], output: &mut Output, environment: &Environment, exchange: &mut Exchange| {
         sender.send(input, output, environment, exchange).map(|()| true)
     };
     let mut in_place = None;
     loop {
         workspace.environment.end_turn();
+        let now_in = phase();
+        if now_in != Phase::Run && !workspace.environment.is_draining() {
+            workspace.environment.drain();
+            conversation.hasten(workspace.environment.now());
+        }
+        let draining = workspace.environment.is_draining();
         match conversation.stage {
+            Stage::Resuming if now_in == Phase::Stop => return Err(stopped()),
+            _ if now_in == Phase::Stop => return Ok(()),
             Stage::Receiving | Stage::Discarding => {}
             Stage::Resuming => {
                 conversation.serve(&[], workspace, &mut send)?;
                 continue;
             }
-            Stage::Closing => return Ok(()),
+            Stage::Closing => {
+                if draining {
+                    conversation.close_at_drain(net::unacknowledged(socket)?);
+                }
+                if conversation.stage == Stage::Closing {
+                    return Ok(());
+                }
+                continue;
+            }
             Stage::Lingering => {
                 net::shutdown(socket, net::Half::Write);
-                conversation.discard(Instant::now());
+                conversation.discard(Instant::now(), draining);
             }
         }
-        set_receive_timeout(socket, conversation.until, workspace.environment.now(), &mut in_place)?;
-        let read = net::read(socket, &mut input);
+        // What has arrived is there: the read waits for nothing else.
+        let at_once = draining && conversation.stage == Stage::Receiving;
+        let read = if at_once {
+            net::read_at_once(socket, &mut input)
+        } else {
+            set_receive_timeout(socket, conversation.until, workspace.environment.now(), &mut in_place)?;
+            if phase() != now_in {
+                in_place = None;
+                continue;
+            }
+            net::read(socket, &mut input)
+        };
         workspace.environment.look();
         match read {
             Ok(0) => return Ok(()),
@@ -76,18 +127,33 @@ fn converse<P: Service>(
                 conversation.exchange.bytes_received += length as u64;
                 if conversation.stage != Stage::Discarding {
                     conversation.serve(&input[..length], workspace, &mut send)?;
-                } else if conversation.until.is_some_and(|until| Instant::now() >= until) {
-                    return Ok(());
+                } else {
+                    look_when_due(socket, conversation, draining)?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if conversation.until.is_none_or(|until| Instant::now() >= until) {
+                if conversation.stage == Stage::Discarding {
+                    look_when_due(socket, conversation, draining)?;
+                } else if at_once {
+                    conversation.nothing_arrives();
+                } else if phase() != now_in {
+                    in_place = None;
+                } else if conversation.until.is_none_or(|until| Instant::now() >= until) {
                     conversation.expire(workspace, &mut send)?;
                 }
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Looks at what the peer has acknowledged while input is discarded, if it is time to.
+fn look_when_due<P: Service>(socket: &impl AsFd, conversation: &mut Conversation<P>, draining: bool) -> io::Result<()> {
+    let now = Instant::now();
+    if conversation.until.is_some_and(|until| now < until) {
+        return Ok(());
+    }
+    conversation.look(now, net::unacknowledged(socket)?, draining)
 }
 
 /// Has a read wait until then, or so, given how long it would wait so far.
@@ -107,17 +173,18 @@ fn set_receive_timeout(
 }
 
 /// Sends a turn's output whole, for as long as the peer takes it.
-struct Sender<'a, S> {
+struct Sender<'a, S, F> {
     socket: &'a S,
     timeout: Option<Duration>,
+    phase: &'a F,
 }
 
-impl<S: AsFd> Sender<'_, S> {
-    fn new(socket: &S, timeout: Option<Duration>) -> io::Result<Sender<'_, S>> {
+impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
+    fn new(socket: &'a S, timeout: Option<Duration>, phase: &'a F) -> io::Result<Sender<'a, S, F>> {
         if let Some(timeout) = timeout {
             net::set_send_timeout(socket, Some((timeout / LOOKS).max(SHORTEST)))?;
         }
-        Ok(Sender { socket, timeout })
+        Ok(Sender { socket, timeout, phase })
     }
 
     fn send(
@@ -138,6 +205,9 @@ impl<S: AsFd> Sender<'_, S> {
             (progress, timeout, progress.next_look(now, timeout))
         });
         while !unsent.is_empty() {
+            if (self.phase)() == Phase::Stop {
+                return Err(stopped());
+            }
             exchange.bytes_sent += unsent.flush(self.socket, Room::Told)?;
             let Some((progress, timeout, look_at)) = &mut waiting else { continue };
             let now = Instant::now();

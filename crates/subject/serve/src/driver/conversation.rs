@@ -1,15 +1,18 @@
 //! A conversation: what one connection's service has answered, what of its input is left, and what
 //! happens next. It moves no bytes itself.
+//!
+//! A connection of a server that is ending closes in the same way in every model: see
+//! [`Conversation::nothing_arrives`] and [`Conversation::close_at_drain`].
 
 use std::io;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::progress::Sent;
+
 use super::environment::{Environment, Workspace, burn};
+use super::linger::{Linger, Looked};
 use crate::service::{Next, Output, Service, Turn};
 use crate::totals::Exchange;
-
-/// How long a peer may go on sending what nobody reads, after the last answer.
-pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 /// What happens next on a connection, once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +33,23 @@ pub(crate) struct Conversation<P> {
     service: P,
     pub(crate) exchange: Exchange,
     pub(crate) stage: Stage,
-    /// Until when something must arrive.
+    /// Until when something must arrive; while input is discarded, when to look at what the peer
+    /// has acknowledged.
     pub(crate) until: Option<Instant>,
     /// Input that the service has left; there is a buffer only while there is some. Boxed: few
     /// connections have one at a time.
     #[expect(clippy::box_collection, reason = "a pointer a connection, not a vector")]
     held: Option<Box<Vec<u8>>>,
+    /// While input is discarded.
+    linger: Option<Box<Linger>>,
 }
 
 impl<P: Service> Conversation<P> {
     pub(crate) fn new(prototype: &P, environment: &Environment) -> Conversation<P> {
         let mut service = prototype.clone();
         let until = service.opened(environment);
-        Conversation { service, exchange: Exchange::default(), stage: Stage::Receiving, until, held: None }
+        let exchange = Exchange::default();
+        Conversation { service, exchange, stage: Stage::Receiving, until, held: None, linger: None }
     }
 
     /// Keeps bytes that come while the service cannot take them.
@@ -135,10 +142,48 @@ impl<P: Service> Conversation<P> {
         Ok(())
     }
 
-    /// Everything is sent and the writing half is ended: what still comes is for nobody, and not
-    /// for long.
-    pub(crate) fn discard(&mut self, now: Instant) {
+    /// The server is ending, and what has arrived is read: nothing more is answered.
+    pub(crate) fn nothing_arrives(&mut self) {
+        if self.stage == Stage::Receiving {
+            self.stage = Stage::Closing;
+        }
+    }
+
+    /// The server is ending, and the connection is to be closed while the kernel holds so many
+    /// bytes that the peer has not acknowledged. A byte that the peer sends to a closed socket
+    /// resets the connection, and the reset destroys them. So the writing half is ended first, and
+    /// input is discarded until the peer has them.
+    pub(crate) fn close_at_drain(&mut self, unacknowledged: usize) {
+        if unacknowledged > 0 {
+            self.stage = Stage::Lingering;
+        }
+    }
+
+    /// Everything is sent and the writing half is ended: input is discarded from now on.
+    pub(crate) fn discard(&mut self, now: Instant, draining: bool) {
+        let linger = Linger::begin(now);
         self.stage = Stage::Discarding;
-        self.until = Some(now + LINGER);
+        self.until = Some(linger.first_look(draining));
+        self.linger = Some(Box::new(linger));
+    }
+
+    /// The server is ending while input is discarded: the next look is now.
+    pub(crate) fn hasten(&mut self, now: Instant) {
+        if self.stage == Stage::Discarding {
+            self.until = Some(now);
+        }
+    }
+
+    /// Looks at what the peer has acknowledged while input is discarded. A peer that acknowledges
+    /// nothing for too long is an error of kind `TimedOut` without a number of the kernel's.
+    pub(crate) fn look(&mut self, now: Instant, unacknowledged: usize, draining: bool) -> io::Result<()> {
+        let sent = Sent::new(self.exchange.bytes_sent, unacknowledged);
+        let timeout = self.service.send_timeout();
+        match self.linger.as_mut().map(|linger| linger.look(now, sent, timeout, draining)) {
+            Some(Looked::LookAgain(at)) => self.until = Some(at),
+            Some(Looked::GiveUp) => return Err(io::ErrorKind::TimedOut.into()),
+            Some(Looked::Over) | None => self.stage = Stage::Closing,
+        }
+        Ok(())
     }
 }

@@ -57,9 +57,16 @@ impl Environment {
         self.moment.now
     }
 
-    /// From now on the server is ending.
+    /// From now on the server is ending, and how its connections end depends on the time.
     pub(crate) fn drain(&mut self) {
         self.moment.draining = true;
+        self.timed = true;
+        self.look();
+    }
+
+    /// Whether the server is ending.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.moment.draining
     }
 
     /// The file that was found last.

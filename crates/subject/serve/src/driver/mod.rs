@@ -3,11 +3,13 @@
 //! completes instead of reporting, and has a way of its own (`model::uring`).
 //!
 //! What they share: the conversation with the service ([`conversation`]), what it can ask
-//! ([`environment`]), what could not be sent yet ([`unsent`]), and time limits ([`limit`]).
+//! ([`environment`]), what could not be sent yet ([`unsent`]), time limits ([`limit`]), and how
+//! long input is discarded before a connection is closed ([`linger`]).
 
 pub(crate) mod blocking;
 pub(crate) mod conversation;
 pub(crate) mod environment;
 pub(crate) mod limit;
+pub(crate) mod linger;
 pub(crate) mod readiness;
 pub(crate) mod unsent;

@@ -70,7 +70,11 @@ pub(crate) fn run<S: Selector, P: Service>(
         draining: false,
         totals: Totals::default(),
     };
-    table.serve()?;
+    let outcome = table.serve();
+    if outcome.is_err() {
+        table.close_all();
+    }
+    outcome?;
     let EventLoop { mut totals, connections, wheel, .. } = table;
     totals.leaked.slots += connections.len() as u64;
     totals.leaked.timers += wheel.len() as u64;
@@ -272,7 +276,6 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         // that finds nothing.
         let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
         let outcome = match connection.exchange(&mut self.input, &mut self.workspace, reads) {
-            Ok(Outcome::Waits) if self.draining && connection.unsent.is_empty() => Outcome::Closes,
             Ok(Outcome::Unread) if !S::EDGE && !self.draining => Outcome::Waits,
             Ok(outcome) => outcome,
             Err(error) => {
@@ -343,7 +346,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         self.intake.connection_ended();
     }
 
-    /// Serves what has arrived, and closes each connection that has nothing under way.
+    /// Serves what has arrived, and closes each connection once its peer has what was sent.
     fn drain(&mut self) {
         while let Some((socket, peer)) = self.intake.take_last_handed() {
             self.open(socket, peer);
@@ -351,12 +354,20 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         self.draining = true;
         self.workspace.environment.drain();
         for key in self.connections.keys().collect::<Vec<_>>() {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.conversation.hasten(self.workspace.environment.now());
+            }
             self.advance(key, Ready { key: key.to_raw(), readable: true, writable: true, ended: false });
         }
     }
 
+    /// Ends every connection at once. One whose output is not all in the kernel is reset.
     fn close_all(&mut self) {
         for key in self.connections.keys().collect::<Vec<_>>() {
+            if let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.is_cut_short()) {
+                // It can only fail where the connection is no more.
+                let _ = net::reset_on_close(&connection.socket);
+            }
             self.close(key);
         }
     }

@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::file::Root;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::process::{self, Child, End, Ended};
@@ -150,14 +151,23 @@ impl<P: Service> Spawner for Fork<P> {
 fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut report_to: &PipeWriter) -> i32 {
     let workspace = Workspace::new(root, service.is_timed());
     let mut exchange = Exchange::default();
-    let outcome = process::end_socket_on_signals(socket.as_fd())
-        .and_then(|()| blocking::serve(socket, service, workspace, &mut exchange));
-    // What a socket says that we have ended ourselves is no fault of the connection's.
-    let error = outcome.err().filter(|_| !process::was_cut()).map_or(0, |error| encode(&error));
+    let outcome = process::end_waits_on_signals(socket.as_fd())
+        .and_then(|()| blocking::serve(socket, service, workspace, phase, &mut exchange));
+    // What a connection says that was ended at once is no fault of its own.
+    let error = outcome.err().filter(|_| phase() != Phase::Stop).map_or(0, |error| encode(&error));
     let report = Report { child: std::process::id() as i32, error, exchange };
     match report_to.write_all(&report.encode()) {
         Ok(()) => 0,
         Err(_) => 1,
+    }
+}
+
+/// How far the server's end has come, as the parent's signals tell it.
+fn phase() -> Phase {
+    match process::asked() {
+        None => Phase::Run,
+        Some(End::Finish) => Phase::Drain,
+        Some(End::Cut | End::Kill) => Phase::Stop,
     }
 }
 

@@ -12,13 +12,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use plimsoll_reactor::slab::{Key, Slab};
+use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::event::Event;
-use plimsoll_sys::net;
+use plimsoll_sys::{net, signal};
 
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
@@ -33,13 +34,19 @@ const STACK_BYTES: usize = 128 * 1024;
 /// What the connections' threads share with the one that accepts.
 struct Shared {
     state: Arc<ServerState>,
-    /// Each open connection's socket, so that the acceptor can end what a thread waits for.
-    open: Mutex<Slab<Arc<OwnedFd>>>,
+    /// The open connections, so that the acceptor can end what their threads wait for.
+    open: Mutex<Slab<Open>>,
     totals: Mutex<Totals>,
-    /// Whether all were ended at once: what their sockets say then is no fault of theirs.
-    stopped: AtomicBool,
+    /// A [`Phase`].
+    phase: AtomicU8,
     /// Raised when a connection has ended.
     ended: Event,
+}
+
+struct Open {
+    socket: Arc<OwnedFd>,
+    /// Once it is known.
+    thread: Option<JoinHandle<()>>,
 }
 
 pub(crate) struct Threads<P> {
@@ -49,11 +56,12 @@ pub(crate) struct Threads<P> {
 
 impl<P: Service> Threads<P> {
     pub(crate) fn new(prototype: P, state: Arc<ServerState>) -> io::Result<Threads<P>> {
+        signal::make_interruptible()?;
         let shared = Shared {
             state,
             open: Mutex::default(),
             totals: Mutex::default(),
-            stopped: AtomicBool::new(false),
+            phase: AtomicU8::new(Phase::Run as u8),
             ended: Event::new()?,
         };
         Ok(Threads { prototype, shared: Arc::new(shared) })
@@ -63,23 +71,33 @@ impl<P: Service> Threads<P> {
 impl<P: Service> Spawner for Threads<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError> {
         let socket = Arc::new(socket);
-        let key = lock(&self.shared.open).insert(Arc::clone(&socket));
+        let key = lock(&self.shared.open).insert(Open { socket: Arc::clone(&socket), thread: None });
         let (shared, service, held) = (Arc::clone(&self.shared), self.prototype.clone(), Arc::clone(&socket));
         let thread = thread::Builder::new().name("connection".to_owned()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             shared.state.opened(&mut lock(&shared.totals));
             let mut exchange = Exchange::default();
             let workspace = Workspace::new(shared.state.root(), service.is_timed());
-            let serving = || blocking::serve(&*held, &service, workspace, &mut exchange);
+            let serving = || blocking::serve(&*held, &service, workspace, || shared.phase(), &mut exchange);
             // A connection that panics must end like any other, or the server would wait for it for
             // ever.
             let outcome = panic::catch_unwind(AssertUnwindSafe(serving));
             shared.end(key, held, peer, &exchange, outcome);
         });
-        spawned.map(drop).map_err(|error| {
-            lock(&self.shared.open).remove(key);
-            SpawnError { socket: Arc::into_inner(socket).expect("the thread that would share it was not made"), error }
-        })
+        match spawned {
+            Ok(thread) => {
+                // Its connection may have ended already.
+                if let Some(open) = lock(&self.shared.open).get_mut(key) {
+                    open.thread = Some(thread);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                lock(&self.shared.open).remove(key);
+                let socket = Arc::into_inner(socket).expect("the thread that would share it was not made");
+                Err(SpawnError { socket, error })
+            }
+        }
     }
 
     fn ended(&self) -> BorrowedFd<'_> {
@@ -96,12 +114,11 @@ impl<P: Service> Spawner for Threads<P> {
     }
 
     fn drain(&mut self) {
-        self.shared.shut_down(net::Half::Read);
+        self.shared.enter(Phase::Drain, net::Half::Read);
     }
 
     fn stop(&mut self) {
-        self.shared.stopped.store(true, Ordering::Relaxed);
-        self.shared.shut_down(net::Half::Both);
+        self.shared.enter(Phase::Stop, net::Half::Both);
     }
 
     fn totals(self) -> Totals {
@@ -127,7 +144,8 @@ impl Shared {
             let mut totals = lock(&self.totals);
             match outcome {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) if self.stopped.load(Ordering::Relaxed) => {}
+                // What a connection says that was ended at once is no fault of its own.
+                Ok(Err(_)) if self.phase() == Phase::Stop => {}
                 Ok(Err(error)) => totals.count_io_error(&error),
                 Err(_) => totals.count_error("panic"),
             }
@@ -142,10 +160,20 @@ impl Shared {
         self.ended.raise();
     }
 
-    fn shut_down(&self, half: net::Half) {
+    fn phase(&self) -> Phase {
+        Phase::from_number(self.phase.load(Ordering::SeqCst))
+    }
+
+    /// Has every thread learn of the server's end, by ending what it waits for.
+    fn enter(&self, phase: Phase, half: net::Half) {
+        self.phase.store(phase as u8, Ordering::SeqCst);
         let open = lock(&self.open);
         for key in open.keys() {
-            net::shutdown(open.get(key).expect("its key was just listed").as_fd(), half);
+            let Open { socket, thread } = open.get(key).expect("its key was just listed");
+            net::end_waits(socket, half);
+            if let Some(thread) = thread {
+                signal::interrupt(thread);
+            }
         }
     }
 }
@@ -157,7 +185,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::time::Instant;
 
@@ -204,5 +232,7 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(threads.totals().errors.get("panic"), Some(&1));
+        let error = client.read(&mut [0]).expect_err("an end of the stream would say that all was sent");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 }

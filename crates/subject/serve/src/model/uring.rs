@@ -94,7 +94,11 @@ pub(crate) fn run<P: Service>(
         installs: true,
         totals: Totals::default(),
     };
-    table.serve()?;
+    let outcome = table.serve();
+    if outcome.is_err() {
+        let _ = table.stop();
+    }
+    outcome?;
     table.finish()
 }
 
@@ -169,9 +173,12 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    /// Ends every connection at once.
+    /// Ends every connection at once. One whose output is not all in the kernel is reset.
     fn stop(&mut self) -> io::Result<()> {
         for connection in self.connections.drain() {
+            if connection.is_cut_short() {
+                self.ring.reset(connection.slot)?;
+            }
             connection.limit.cancel(&mut self.wheel);
             self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
             self.intake.source().left();
@@ -268,7 +275,8 @@ impl<P: Service> EventLoop<'_, P> {
             && connection.conversation.stage == Stage::Lingering
             && connection.life == Lifecycle::Open
         {
-            connection.conversation.discard(self.workspace.environment.now());
+            let environment = &self.workspace.environment;
+            connection.conversation.discard(environment.now(), environment.is_draining());
             self.ring.end_writing(slot)?;
         }
         if self.workspace.environment.timed() {
@@ -284,6 +292,9 @@ impl<P: Service> EventLoop<'_, P> {
             Lifecycle::Ended => !connection.sending,
             Lifecycle::Failed => true,
         };
+        if over && self.draining && connection.life == Lifecycle::Open && !connection.delivered {
+            return self.ask(slot);
+        }
         let unwanted = over && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {
@@ -292,7 +303,11 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Receive::Off if connection.life == Lifecycle::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
-                self.ring.receive(slot)
+                if self.draining && connection.conversation.stage == Stage::Receiving {
+                    self.ring.receive_arrived(slot)
+                } else {
+                    self.ring.receive(slot)
+                }
             }
             Receive::Off | Receive::AwaitingBuffer if over && !connection.sending && !connection.asking => {
                 self.close(slot)
@@ -321,13 +336,29 @@ impl<P: Service> EventLoop<'_, P> {
         self.ring.close(slot)
     }
 
-    /// Has each connection end when it has answered what has arrived.
+    /// Asks what the peer has acknowledged: see [`EventLoop::look`].
+    fn ask(&mut self, slot: Slot) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        if std::mem::replace(&mut connection.asking, true) {
+            return Ok(());
+        }
+        self.ring.ask_unacknowledged(slot)
+    }
+
+    /// Has each connection end when it has answered what has arrived, and its peer has the answers.
     fn drain(&mut self) -> io::Result<()> {
         self.take_what_was_handed()?;
         self.draining = true;
         self.workspace.environment.drain();
-        for connection in self.connections.values() {
-            self.ring.end_reading(connection.slot)?;
+        for slot in self.connections.values().map(|connection| connection.slot).collect::<Vec<_>>() {
+            let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+            connection.conversation.hasten(self.workspace.environment.now());
+            // A receive that waits ends, and one that does not wait takes its place.
+            if connection.receive == Receive::Armed && connection.conversation.stage != Stage::Discarding {
+                connection.receive = Receive::Ending;
+                self.ring.cancel_receive(slot)?;
+            }
+            self.drive(slot)?;
         }
         Ok(())
     }

@@ -70,13 +70,26 @@ impl<P: Service> Connection<P> {
             match self.conversation.stage {
                 Stage::Receiving | Stage::Discarding => {}
                 Stage::Resuming => return Ok(Outcome::Yields),
-                Stage::Closing => return Ok(Outcome::Closes),
+                Stage::Closing => {
+                    if workspace.environment.is_draining() {
+                        self.conversation.close_at_drain(net::unacknowledged(&self.socket)?);
+                    }
+                    if self.conversation.stage == Stage::Closing {
+                        return Ok(Outcome::Closes);
+                    }
+                    continue;
+                }
                 Stage::Lingering => {
                     net::shutdown(&self.socket, net::Half::Write);
-                    self.conversation.discard(workspace.environment.now());
+                    let environment = &workspace.environment;
+                    self.conversation.discard(environment.now(), environment.is_draining());
                 }
             }
             if !self.readable {
+                if workspace.environment.is_draining() && self.conversation.stage == Stage::Receiving {
+                    self.conversation.nothing_arrives();
+                    continue;
+                }
                 return Ok(Outcome::Waits);
             }
             if reads == 0 {
@@ -88,7 +101,7 @@ impl<P: Service> Connection<P> {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
-                    return Ok(Outcome::Waits);
+                    continue;
                 }
                 Err(error) => return Err(error),
             };
@@ -134,8 +147,19 @@ impl<P: Service> Connection<P> {
         reset_after(&self.socket, error);
     }
 
+    /// Whether an end of the stream would tell the peer that it has all, while something waits
+    /// here.
+    pub(super) fn is_cut_short(&self) -> bool {
+        !self.unsent.is_empty() || self.conversation.stage == Stage::Resuming
+    }
+
     pub(super) fn expire(&mut self, workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
+        if conversation.stage == Stage::Discarding {
+            let environment = &workspace.environment;
+            let unacknowledged = net::unacknowledged(&*socket)?;
+            return conversation.look(environment.now(), unacknowledged, environment.is_draining());
+        }
         conversation.expire(workspace, |input, output, environment, exchange| {
             exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())

@@ -150,23 +150,22 @@ impl<P: Service> EventLoop<'_, P> {
             self.state.force();
         }
         self.state.opened(&mut self.totals);
-        let mut connection = Connection {
+        let connection = Connection {
             slot,
             peer,
             conversation: Conversation::new(self.prototype, &self.workspace.environment),
             limit: Limit::default(),
-            receive: Receive::Armed,
+            receive: Receive::Off,
             sending: false,
             asking: false,
+            delivered: false,
             has_unprocessed_input: false,
             life: Lifecycle::Open,
             unsent: Vec::new(),
             body: None,
             file_transfer: None,
         };
-        connection.limit.receive_until(connection.conversation.until, &mut self.wheel, slot.index() as u64);
         self.connections.insert(slot.index(), connection);
-        self.ring.receive(slot)?;
-        if self.draining { self.ring.end_reading(slot) } else { Ok(()) }
+        self.drive(slot)
     }
 }

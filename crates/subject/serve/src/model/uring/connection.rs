@@ -21,6 +21,8 @@ pub(super) struct Connection<P> {
     pub(super) sending: bool,
     /// The ring was asked what the peer has acknowledged.
     pub(super) asking: bool,
+    /// The server is ending, and the peer has acknowledged everything.
+    pub(super) delivered: bool,
     /// The conversation holds bytes that came during a send.
     pub(super) has_unprocessed_input: bool,
     pub(super) life: Lifecycle,
@@ -69,6 +71,12 @@ impl<P: Service> Connection<P> {
     /// Whether something is being sent, or waits to be.
     pub(super) fn sends(&self) -> bool {
         self.sending || !self.unsent.is_empty() || self.body.is_some()
+    }
+
+    /// Whether an end of the stream would tell the peer that it has all, while something waits
+    /// here.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.sends() || self.conversation.stage == Stage::Resuming
     }
 
     /// Whether it is the service's turn, and nothing is in its way.

@@ -8,6 +8,7 @@ use plimsoll_sys::ring::Slot;
 use super::connection::{Connection, Lifecycle};
 use super::leaving::collect_output;
 use super::{EventLoop, OUTSTANDING};
+use crate::driver::conversation::Stage;
 use crate::service::Service;
 use crate::totals::SEND_TIMEOUT;
 
@@ -19,7 +20,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         let slot = connection.slot;
-        if connection.limit.is_sending() {
+        if connection.limit.is_sending() || connection.conversation.stage == Stage::Discarding {
             if connection.life == Lifecycle::Failed || std::mem::replace(&mut connection.asking, true) {
                 return Ok(());
             }
@@ -39,8 +40,29 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Looks at what the peer has acknowledged, and gives it up where that is nothing for too long.
     pub(super) fn look(&mut self, slot: Slot, unacknowledged: io::Result<usize>) -> io::Result<()> {
+        let draining = self.workspace.environment.is_draining();
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.asking = false;
+        match connection.conversation.stage {
+            _ if connection.sending => {}
+            // Before Linux 6.7 a ring cannot tell: there, it is closed as if all had arrived.
+            Stage::Closing if draining => {
+                let unacknowledged = unacknowledged.unwrap_or(0);
+                connection.conversation.close_at_drain(unacknowledged);
+                connection.delivered = unacknowledged == 0;
+                return self.drive(slot);
+            }
+            Stage::Discarding => {
+                let now = self.workspace.environment.now();
+                let outcome = connection.conversation.look(now, unacknowledged.unwrap_or(0), draining);
+                connection.delivered = connection.conversation.stage == Stage::Closing;
+                if let Err(error) = outcome {
+                    self.fail(slot, &error)?;
+                }
+                return self.drive(slot);
+            }
+            _ => {}
+        }
         let (now, key) = (self.workspace.environment.now(), slot.index() as u64);
         // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds
         // something, as output waits.

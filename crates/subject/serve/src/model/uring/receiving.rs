@@ -26,6 +26,8 @@ impl<P: Service> EventLoop<'_, P> {
                 self.awaiting_buffer.push(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
+            // Only a server that is ending receives without waiting.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.conversation.nothing_arrives(),
             Err(error) => self.fail(slot, &error)?,
         }
         self.drive(slot)
