@@ -9,6 +9,7 @@
 //! (`plimsoll_sys::net::end_waits`). So the phase is looked at after a time-out is set and before a
 //! wait begins: the time-out may have taken the place of the other.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -176,15 +177,18 @@ fn set_receive_timeout(
 struct Sender<'a, S, F> {
     socket: &'a S,
     timeout: Option<Duration>,
+    /// The socket's time-out of sending.
+    in_place: Cell<Duration>,
     phase: &'a F,
 }
 
 impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
     fn new(socket: &'a S, timeout: Option<Duration>, phase: &'a F) -> io::Result<Sender<'a, S, F>> {
+        let sender = Sender { socket, timeout, in_place: Cell::new(Duration::MAX), phase };
         if let Some(timeout) = timeout {
-            net::set_send_timeout(socket, Some((timeout / LOOKS).max(SHORTEST)))?;
+            sender.wait_at_most(timeout / LOOKS)?;
         }
-        Ok(Sender { socket, timeout, phase })
+        Ok(sender)
     }
 
     fn send(
@@ -200,27 +204,80 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
             return Ok(());
         }
         let mut waiting = self.timeout.map(|timeout| {
-            let now = Instant::now();
-            let progress = SendProgress::begin(now);
-            (progress, timeout, progress.next_look(now, timeout))
+            // Output began to wait before the call above, which waits too.
+            let progress = SendProgress::begin(environment.now());
+            (progress, timeout, progress.next_look(environment.now(), timeout))
         });
-        while !unsent.is_empty() {
+        loop {
+            if let Some((progress, timeout, look_at)) = &mut waiting {
+                let now = Instant::now();
+                if now >= *look_at {
+                    let sent = Sent::new(exchange.bytes_sent, net::unacknowledged(self.socket)?);
+                    match progress.look(now, sent, *timeout) {
+                        Verdict::LookAgain(at) => *look_at = at,
+                        // The peer does not take what the kernel holds for it either: it is reset.
+                        Verdict::GiveUp => return Err(io::ErrorKind::TimedOut.into()),
+                    }
+                }
+                self.wait_at_most(look_at.saturating_duration_since(now))?;
+            }
             if (self.phase)() == Phase::Stop {
                 return Err(stopped());
             }
             exchange.bytes_sent += unsent.flush(self.socket, Room::Told)?;
-            let Some((progress, timeout, look_at)) = &mut waiting else { continue };
-            let now = Instant::now();
-            if now < *look_at {
-                continue;
-            }
-            let sent = Sent::new(exchange.bytes_sent, net::unacknowledged(self.socket)?);
-            match progress.look(now, sent, *timeout) {
-                Verdict::LookAgain(at) => *look_at = at,
-                // The peer does not take what the kernel holds for it either: it is reset.
-                Verdict::GiveUp => return Err(io::ErrorKind::TimedOut.into()),
+            if unsent.is_empty() {
+                return Ok(());
             }
         }
+    }
+
+    /// Has a send wait no longer than this, unless what is in place is about as long.
+    fn wait_at_most(&self, longest: Duration) -> io::Result<()> {
+        let wait = send_wait(longest, self.in_place.get());
+        if wait != self.in_place.replace(wait) {
+            net::set_send_timeout(self.socket, Some(wait))?;
+        }
         Ok(())
+    }
+}
+
+/// The time-out of a send that is to wait no longer than `longest`: the one in place where that
+/// will do. The kernel's timers are late by up to an eighth (kernel/time/timer.c).
+fn send_wait(longest: Duration, in_place: Duration) -> Duration {
+    let wait = (longest * 8 / 9).max(SHORTEST);
+    if (wait / 2..=wait).contains(&in_place) { in_place } else { wait }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When a peer is given up that acknowledges a last byte right after a send begins, where the
+    /// kernel ends each wait an eighth late.
+    fn given_up_after(timeout: Duration) -> Duration {
+        let start = Instant::now();
+        let mut in_place = send_wait(timeout / LOOKS, Duration::MAX);
+        let mut now = start + in_place + in_place / 8;
+        let mut progress = SendProgress::begin(start);
+        let mut look_at = progress.next_look(start, timeout);
+        loop {
+            if now >= look_at {
+                match progress.look(now, Sent { acknowledged: 1, unacknowledged: 1 }, timeout) {
+                    Verdict::LookAgain(at) => look_at = at,
+                    Verdict::GiveUp => return now - start,
+                }
+            }
+            in_place = send_wait(look_at.saturating_duration_since(now), in_place);
+            now += in_place + in_place / 8;
+        }
+    }
+
+    #[test]
+    fn a_peer_is_given_up_in_time_although_the_kernel_is_late() {
+        for timeout in [1, 60, 3600].map(Duration::from_secs) {
+            let after = given_up_after(timeout);
+            let latest = timeout + timeout / LOOKS + 10 * SHORTEST;
+            assert!(after >= timeout && after <= latest, "{after:?} of {timeout:?}");
+        }
     }
 }
