@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -14,7 +16,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from laboratory import environment, lab_command
+from laboratory import environment, lab_command, run_lab
 
 CHROMIUM = shutil.which("chromium")
 HANGS_MS = 300_000
@@ -68,8 +70,8 @@ def run(folder: Path, *, repeat: int, duration: str) -> subprocess.Popen[bytes]:
     )
 
 
-def opened(browser: Browser, address: str, path: str) -> tuple[Page, list[str]]:
-    page = browser.new_context(viewport={"width": 375, "height": 900}).new_page()
+def opened(browser: Browser, address: str, path: str, *, width: int = 375) -> tuple[Page, list[str]]:
+    page = browser.new_context(viewport={"width": width, "height": 900}).new_page()
     page.set_default_timeout(HANGS_MS)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -117,3 +119,43 @@ def test_the_live_page_shows_the_trial_under_way_and_survives_the_run_s_death(
     assert page.locator(".badge.killed").inner_text() == "killed"
     grave = [each for each in Axe().run(page).response["violations"] if each["impact"] in {"serious", "critical"}]
     assert not grave, [(each["id"], each["nodes"][0]["html"][:200]) for each in grave]
+
+
+@contextlib.contextmanager
+def under_way(folder: Path, *told: dict[str, object]) -> Iterator[None]:
+    """A run that has ended goes on, as far as anybody can see: its lock is held, and more has
+    happened.
+    """
+    (folder / "suite.toml").write_text(SUITE.replace("{repeat}", "1").replace("{duration}", "20ms"))
+    done = run_lab(folder, "run", "suite.toml", "--quiet")
+    assert done.returncode in {0, 4}, done.stderr
+    descriptor = os.open(folder / "runs/0001", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with (folder / "runs/0001/events.jsonl").open("a") as events:
+            events.writelines(json.dumps(each) + "\n" for each in told)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+LETTERS = """() => [...document.querySelectorAll(".live-charts text")].map((each) => {
+  const letters = each.getBoundingClientRect(), chart = each.ownerSVGElement.getBoundingClientRect();
+  const whole = letters.left >= chart.left && letters.right <= chart.right && letters.bottom <= chart.bottom;
+  return [each.textContent, letters.height, whole, chart.right - letters.right];
+})"""
+
+
+def test_the_letters_of_live_charts_are_whole_and_can_be_read(browser: Browser, address: str, tmp_path: Path) -> None:
+    begun = {"event": "trial_started", "number": 2, "of": 3, "point": {}, "next": []}
+    second = {"event": "second", "part": "load", "phase": "window", "failed": 0, "p50_us": 80.0, "p99_us": 2_345_678.0}
+    seconds = [second | {"at_s": at_s, "completed": 1_234_567} for at_s in range(100)]
+    with under_way(tmp_path, {"event": "run", "done": 1, "trials": 3}, begun, *seconds):
+        page, complaints = opened(browser, address, "/runs/1/live")
+        for width in (375, 1280):  # the same page, turned: it is drawn anew
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_function(f"({LETTERS})().at(-1)?.[3] < 8")
+            letters = page.evaluate(LETTERS)
+            assert [text for text, *_ in letters] == ["0", "1,230,000", "0 s", "99 s", "0", "2,350", "0 s", "99 s"]
+            assert all(height >= 13 and whole for _, height, whole, _ in letters), (width, letters)
+        assert complaints == []

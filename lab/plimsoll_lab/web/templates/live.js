@@ -5,6 +5,8 @@
   const at = (id) => document.getElementById(id);
   const say = (id, text) => { at(id).textContent = text; };
   const SVG = "http://www.w3.org/2000/svg";
+  const TOP = 12, BOTTOM = 130; // of a chart of 150 pixels: room for letters above and below
+  const drawn = new Map(); // what each chart shows, for another width of the window
   let run = null, done = 0, seconds = [], costs = [], rows = 0;
 
   const number = (value) => value.toLocaleString("en-GB", { maximumSignificantDigits: 3 });
@@ -13,30 +15,35 @@
   const words = (point) => Object.entries(point).map(([path, value]) => `${path.split(".").pop()} ${value}`).join(", ") || "the suite's one point";
 
   function draw(id, points) {
+    drawn.set(id, points);
     const chart = at(id);
     chart.replaceChildren();
-    if (points.length === 0) return;
-    const most = Math.max(...points.map(({ y }) => y), 1e-9);
-    const from = points[0].x, to = Math.max(points.at(-1).x, from + 1);
-    const place = ({ x, y }) => [50 + ((x - from) / (to - from)) * 540, 130 - (y / most) * 115];
+    const width = chart.getBoundingClientRect().width;
+    if (points.length === 0 || width === 0) return; // nothing to draw, or nobody sees it
     const add = (name, attributes, text = "") => {
       const made = document.createElementNS(SVG, name);
       for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
       made.textContent = text;
       chart.append(made);
+      return made;
     };
-    for (const part of [0, 1]) {
-      add("line", { x1: 50, x2: 590, y1: 130 - part * 115, y2: 130 - part * 115 });
-      add("text", { x: 44, y: 134 - part * 115, "text-anchor": "end" }, part ? number(most) : "0");
-    }
-    add("text", { x: 50, y: 148 }, `${number(from)} s`);
-    add("text", { x: 590, y: 148, "text-anchor": "end" }, `${number(to)} s`);
+    // A unit is a pixel of the page, so that letters keep their size, and the plot begins where the longest of them ends.
+    const most = Math.max(...points.map(({ y }) => y), 1e-9);
+    const labels = [["0", BOTTOM], [number(most), TOP]].map(([text, y]) => add("text", { x: 0, y: y + 4, "text-anchor": "end" }, text));
+    const left = 6 + Math.max(...labels.map((each) => each.getComputedTextLength())), right = width - 6;
+    labels.forEach((each) => each.setAttribute("x", left - 6));
+    const from = points[0].x, to = Math.max(points.at(-1).x, from + 1);
+    const place = ({ x, y }) => [left + ((x - from) / (to - from)) * (right - left), BOTTOM - (y / most) * (BOTTOM - TOP)];
+    for (const y of [BOTTOM, TOP]) add("line", { x1: left, x2: right, y1: y, y2: y });
+    add("text", { x: left, y: BOTTOM + 16 }, `${number(from)} s`);
+    add("text", { x: right, y: BOTTOM + 16, "text-anchor": "end" }, `${number(to)} s`);
     add("path", { d: points.map((each, i) => `${i ? "L" : "M"}${place(each).map((v) => v.toFixed(1)).join(" ")}`).join("") });
     for (const each of points) {
       const [cx, cy] = place(each);
       add("circle", { cx, cy, r: 3.5, class: each.warm ? "warm" : "" });
     }
   }
+  addEventListener("resize", () => drawn.forEach((points, id) => draw(id, points)));
 
   function second(event) {
     // Several generators share a second, and so do the warm-up and the window where one ends within it: counts add up,
@@ -91,7 +98,7 @@
       case "trial_started":
         seconds = []; costs = [];
         for (const id of ["rate", "p50", "p99", "failed", "cpu", "memory"]) say(id, "-");
-        for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) at(id).replaceChildren();
+        for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) draw(id, []);
         at("now").hidden = false;
         say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again: ${event.again}` : ""}`);
         say("next", event.next.length ? `Next: ${event.next.map(words).join("; ")}.` : "");
@@ -118,7 +125,7 @@
       ending.textContent = "The run has ended. ";
     } else {
       const why = word === "killed" ? "The run's program ended without recording why: it was killed, or the machine stopped." : `The run ended: ${word}.`;
-      ending.textContent = `${why} Its ${done} finished trials are on disk; "plimsoll lab resume runs/${String(known.number).padStart(4, "0")}" goes on with it. `;
+      ending.textContent = `${why} ${done ? `Finished trials on disk: ${done}` : "No trial is on disk"}; "plimsoll lab resume runs/${String(known.number).padStart(4, "0")}" goes on with it. `;
     }
     if (word !== "killed") {
       const link = document.createElement("a");
