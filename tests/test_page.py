@@ -31,9 +31,10 @@ question = "Which of two models <b>is</b> cheaper?"
 duration = "1300ms"
 think = "5ms"
 threads = 1
+per_connection = true
 [matrix]
 "server.model" = ["epoll", "threads"]
-"load.connections" = [5, 20]
+"load.connections" = [5, 10, 20, 40]
 [run]
 repeat = 2
 warm_up = "20ms"
@@ -70,7 +71,7 @@ def seen(browser: Browser, report: Path, *, width: int = WIDE, scripts: bool = T
     context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts)
     page = context.new_page()
     complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: complaints.append(message.text) if message.type in {"error", "warning"} else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith("file:") else complaints.append(request.url))
     page.goto(report.as_uri())
@@ -87,7 +88,7 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for(browser: Browser, report:
     assert charts.count() >= 8
     assert page.locator("[data-chart] .vega-embed svg.marks").count() == charts.count()
     for name in ("timelines", "heat"):
-        assert page.locator(f"[data-chart^='{name}'] .vega-embed svg.marks").count() == 2
+        assert page.locator(f"[data-chart^='{name}'] .vega-embed svg.marks").count() == 3
     assert complaints == []
 
 
@@ -103,6 +104,21 @@ def test_with_scripts_off_every_chart_is_a_still_picture(browser: Browser, repor
 def test_the_page_does_not_scroll_sideways(browser: Browser, report: Path, width: int) -> None:
     page, _ = seen(browser, report, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_no_chart_is_wider_than_its_place(browser: Browser, report: Path, width: int) -> None:
+    page, _ = seen(browser, report, width=width)
+    wider = "[...document.querySelectorAll('[data-chart]')].filter((each) => each.scrollWidth > each.clientWidth)"
+    assert page.evaluate(f"{wider}.map((each) => each.dataset.chart)") == []
+
+
+def test_panels_below_each_other_have_their_own_names_and_unit(browser: Browser, report: Path) -> None:
+    page, _ = seen(browser, report, width=NARROW)
+    names = page.locator("[data-chart='clients-0'] svg.marks text", has_text="threads")
+    assert names.count() == 3, "connect time, exchange time and failures"
+    units = page.locator("[data-chart='completed_rate-contenders'] svg.marks text", has_text="requests/s")
+    assert units.count() == 4, "one a load"
 
 
 def test_panels_beside_each_other_stand_below_each_other_on_a_phone(browser: Browser, report: Path) -> None:
@@ -136,7 +152,7 @@ def test_a_column_sorts_and_the_contents_lead_to_their_sections(browser: Browser
     table.get_by_role("button", name="trial", exact=True).click()
     numbers = [int(text) for text in table.locator("tbody th").all_inner_texts()]
     assert numbers == sorted(numbers, reverse=True)
-    assert len(numbers) == 8
+    assert len(numbers) == 16
 
 
 def test_paper_shows_what_is_folded(browser: Browser, report: Path) -> None:

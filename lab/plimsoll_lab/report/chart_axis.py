@@ -117,7 +117,7 @@ def x_axis(over: ChartAxis) -> Json:
         "field": over.column,
         "type": "quantitative",
         "title": over.title,
-        "scale": {"type": "log" if wide else "linear", "nice": False, "zero": False, "padding": 14},
+        "scale": {"nice": False, "padding": 14} | ({"type": "log"} if wide else {"type": "linear", "zero": False}),
         "axis": {"grid": False, "format": ".3~s", "values": shown, "labelOverlap": True},
     }
 

@@ -119,7 +119,8 @@ def _spec(strips: Sequence[Strip], layout: MatrixLayout) -> Json:
                         "field": "clients",
                         "type": "quantitative",
                         "title": "clients",
-                        "legend": {"values": sorted({min(sizes), max(sizes)})},
+                        # The one legend of all panels: below them, so that it takes none of their width.
+                        "legend": {"values": sorted({min(sizes), max(sizes)}), "orient": "bottom"},
                     },
                     "tooltip": [{"field": each} for each in ("contender", "failures", "clients")],
                 },

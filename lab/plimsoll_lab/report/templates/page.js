@@ -17,12 +17,15 @@
   }
 
   let loading = null; // what load() promises, once a chart needs it
-  const MARGIN = 130; // pixels that labels and titles take beside a plot
+  const MARGIN = 130; // pixels that labels and titles take beside a plot, unless drawing tells otherwise
   const MOST = 760; // pixels: a wider plot says no more
-  const NARROW = 480; // pixels: panels beside each other have no room
+  const LEAST = 110; // pixels of a plot in which something can be seen
+  const LABELS = 90; // pixels that the labels of a panel take, and the space to the next
+  const SHRUNK = 0.7; // of its width, what a panel keeps beside others
+  const NARROW = 480; // pixels: a legend has no room for its entries in one row
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-  function look() {
+  function look(narrow) {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     const text = {
@@ -37,38 +40,56 @@
       title: { color: colour("--ink"), font: "system-ui, sans-serif" },
       text: { color: colour("--ink") },
       axis: { ...text, gridColor: colour("--line"), domainColor: colour("--line"), tickColor: colour("--line") },
-      legend: text,
+      legend: narrow ? { ...text, columns: 3 } : text,
       range: { category: [0, 1, 2, 3, 4, 5, 6].map((place) => colour(`--c${place}`)) },
     };
   }
 
+  // A chart whose plots take so much room.
+  function fitted(spec, room) {
+    const width = Math.min(MOST, Math.max(LEAST, room - MARGIN));
+    if (spec.vconcat) return { ...spec, vconcat: spec.vconcat.map((each) => ({ ...each, width })) };
+    if (!spec.hconcat) return typeof spec.width === "number" ? { ...spec, width } : spec;
+    const { hconcat, bounds, align, ...rest } = spec;
+    const own = Math.max(...hconcat.map((each) => each.width));
+    const between = spec.spacing + (bounds === "flush" ? 4 : 60); // pixels, with the labels of a panel
+    const beside = Math.min(own, room / hconcat.length - between);
+    if (beside >= SHRUNK * own) return { ...spec, hconcat: hconcat.map((each) => ({ ...each, width: beside })) };
+    const columns = Math.max(1, Math.floor(room / (LEAST + LABELS)));
+    const alone = Math.max(LEAST, Math.min(own, room / columns - LABELS));
+    const { title } = (hconcat[0].layer?.[0] ?? hconcat[0]).encoding.y;
+    return { ...rest, columns, concat: hconcat.map((each) => named({ ...each, width: alone }, title)) };
+  }
+
+  // A panel that does not stand in line with others, whose names and unit it would share.
+  function named(panel, title) {
+    if (panel.layer) return { ...panel, layer: panel.layer.map((each) => named(each, title)) };
+    const { y } = panel.encoding;
+    if (!y?.field) return panel;
+    return { ...panel, encoding: { ...panel.encoding, y: { ...y, title, axis: { ...y.axis, labels: true, ticks: true } } } };
+  }
+
   async function draw(element) {
     const { rows, specs } = await (loading ??= load());
-    let spec = specs.get(element.dataset.chart);
-    const canvas = document.createElement("div");
-    const room = Math.max(160, element.clientWidth - MARGIN);
-    const fitted = { width: Math.min(MOST, room) };
-    if (spec.hconcat && element.clientWidth < NARROW) {
-      const { hconcat, bounds, align, ...rest } = spec;
-      spec = { ...rest, vconcat: hconcat };
+    let canvas = null;
+    // What labels and a legend take is known once they are drawn: where it was too much, the plots give way.
+    for (let room = element.clientWidth, over = 1, attempt = 0; over > 0 && attempt < 3; room -= over, attempt += 1) {
+      canvas = document.createElement("div");
+      await vegaEmbed(canvas, { ...fitted(specs.get(element.dataset.chart), room), datasets: rows }, {
+        ast: true, // no eval: the page's Content-Security-Policy forbids it
+        config: look(element.clientWidth < NARROW),
+        renderer: "svg",
+        logLevel: 1, // errors: a point with too few trials for an interval is not worth a warning
+        actions: { export: true, source: false, compiled: false, editor: false },
+        downloadFileName: element.dataset.chart,
+      });
+      over = canvas.querySelector("svg.marks").width.baseVal.value - element.clientWidth;
     }
-    const width = spec.vconcat
-      ? { vconcat: spec.vconcat.map((each) => ({ ...each, ...fitted })) }
-      : typeof spec.width === "number" ? fitted : {};
-    const drawn = await vegaEmbed(canvas, { ...spec, ...width, datasets: rows }, {
-      ast: true, // no eval: the page's Content-Security-Policy forbids it
-      config: look(),
-      renderer: "svg",
-      logLevel: 1, // errors: a point with too few trials for an interval is not worth a warning
-      actions: { export: true, source: false, compiled: false, editor: false },
-      downloadFileName: element.dataset.chart,
-    });
     // The region around a chart has its name, and a table its numbers: a screen reader skips the shapes.
     canvas.querySelector("svg.marks").setAttribute("aria-hidden", "true");
     canvas.querySelector("summary").setAttribute("aria-label", "Save this chart as a picture");
     element.dataset.drawn = "yes";
     element.replaceChildren(canvas);
-    return drawn;
   }
 
   // A chart is drawn when it comes near the screen: a page of fifty opens at once.
