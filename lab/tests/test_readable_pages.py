@@ -4,8 +4,10 @@ five hundred trials.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +96,15 @@ def run_over_loads(path: Path) -> RunFolder:
 
 def answer_of(page: str) -> list[str]:
     return re.findall(r'<p class="answer">(.+?)</p>', page)
+
+
+def test_a_page_is_the_same_with_another_zlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=3)
+    page, compress = page_of(folder), zlib.compress
+    monkeypatch.setattr(zlib, "compress", lambda data, level=-1, wbits=15: compress(data, 1))  # noqa: ARG005 - another
+    assert page_of(folder) == page
+    packed = re.findall(r'<script type="application/zlib" id="data">([^<]*)</script>', page)
+    assert {"rows", "charts"} == set(json.loads(zlib.decompress(base64.b64decode(packed[0]))))
 
 
 @pytest.mark.parametrize("window_s", [1.0, 10.0], ids=["one second", "one trial"])
