@@ -71,7 +71,7 @@ def seen(browser: Browser, report: Path, *, width: int = WIDE, scripts: bool = T
     context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts)
     page = context.new_page()
     complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith("file:") else complaints.append(request.url))
     page.goto(report.as_uri())

@@ -29,6 +29,7 @@ from plimsoll_lab.report.gate import bounded, markdown
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.percentile_charts import percentile_charts
+from plimsoll_lab.report.scores import COUNTED
 from plimsoll_lab.report.templating import with_code
 from plimsoll_lab.report.terminal import render
 from plimsoll_lab.store.folder import RunFolder
@@ -152,6 +153,8 @@ def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp
         folder.write_trial(replace(told, outcome="generator_limited", reason="it was late") if late else told)
     page = page_of(folder)
     assert "no valid result" not in page[page.index('data-chart="headline"') :].partition("</figure>")[0]
+    assert COUNTED in page, "the median of the scores is not that of the point"
+    assert COUNTED not in page_of(stored_run(tmp_path / "0002", ("epoll", "threads"), repeat=6))
 
 
 def test_contenders_that_are_no_texts_are_named_by_what_they_set(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def _spec(strips: Sequence[Strip], layout: MatrixLayout) -> Json:
                         "field": "clients",
                         "type": "quantitative",
                         "title": "clients",
-                        # The one legend of all panels: below them, so that it takes none of their width.
+                        # Of all panels, below them, so that it takes none of their width.
                         "legend": {"values": sorted({min(sizes), max(sizes)}), "orient": "bottom"},
                     },
                     "tooltip": [{"field": each} for each in ("contender", "failures", "clients")],

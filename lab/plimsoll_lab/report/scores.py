@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.stops import contender_cell
-from plimsoll_lab.report.view import Cell, Fold, Part, Table
+from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ControlRecord, RunSummary, ScoreRecord
 
 OPEN_UP_TO = 3
 """Tables that a page shows unasked."""
+COUNTED = (
+    "Verdicts and scores count the trials that the generator limited: their rates as lower bounds, and what the server "
+    "used as it is. The medians of points, further below, leave these trials out."
+)
+"""Why a score's median may differ from its point's."""
 
 
 def scores_tables(summary: RunSummary, layout: MatrixLayout, run: RunRecord) -> list[Part]:
@@ -23,9 +28,11 @@ def scores_tables(summary: RunSummary, layout: MatrixLayout, run: RunRecord) -> 
     for cell in summary.scores:
         places.setdefault(formatting.setting(cell.at), []).append(cell)
     tables = tuple(_table(place, here, layout, run) for place, here in places.items())
+    limited = any(row.outcome == "generator_limited" for row in summary.left_out)
+    told = [Text(text=COUNTED)] if tables and limited else []
     if len(tables) <= OPEN_UP_TO:
-        return list(tables)
-    return [Fold(title="The scores at each setting", parts=tables)]
+        return [*told, *tables]
+    return [*told, Fold(title="The scores at each setting", parts=tables)]
 
 
 def _table(place: str, cells: Sequence[ScoreRecord], layout: MatrixLayout, run: RunRecord) -> Table:
