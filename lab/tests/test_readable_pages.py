@@ -230,6 +230,21 @@ def test_a_comparison_tells_a_shared_reason_once_and_a_digest_by_its_beginning(t
     assert told.count("1 run a side is too few") == 1
 
 
+def test_curves_of_another_load_are_not_drawn_over_each_other(tmp_path: Path) -> None:
+    sides = [stored_run(tmp_path / name, ("epoll", "poll")) for name in ("0001", "0002")]
+    times = {"count": 10_000, "p50": 100.0, "p75": 150.0, "p90": 200.0, "p99": 400.0}
+    for folder in sides:
+        for trial in folder.read_trials():
+            folder.write_trial(replace(trial, load={"summary": {"response_time_us": times}}))
+    run = sides[1].read_run()
+    poll = run.points[1].model_copy(update={"load": {"connections": 10, "think": "1s"}})
+    run.points = (run.points[0], poll)
+    sides[1].write_run(run)
+    page = render_compare_page(sides[:1], sides[1:])
+    drawn = re.findall(r"<figcaption>Response time by percentile, ([^;]*);", page)
+    assert drawn == ["model epoll"], "of poll the second run paused for a second"
+
+
 @pytest.mark.parametrize(
     ("given", "shown"),
     [

@@ -285,11 +285,12 @@ def _by_place(run: _Run) -> dict[str, _PointResult]:
             repr((_asked(run.record, each.point, varied), limits)): _searched(each) for each in run.summary.capacities
         }
     seen = {point.number: point for point in run.summary.points}
-    return {
-        repr((sorted(point.setting.items()), asked_at(point))): _measured(seen[point.number])
-        for point in run.record.points
-        if point.number in seen
-    }
+    return {place_of(point): _measured(seen[point.number]) for point in run.record.points if point.number in seen}
+
+
+def place_of(point: PointRecord) -> str:
+    """What was asked of the server at a point: the same in two runs that can be compared there."""
+    return repr((sorted(point.setting.items()), asked_at(point)))
 
 
 def _asked(record: RunRecord, setting: Settings, varied: Sequence[str]) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.comparison import compare_runs
+from plimsoll_lab.analysis.comparison import compare_runs, place_of
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.charts import SCHEMA
@@ -195,11 +195,16 @@ def _forest(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Secti
 
 
 def _curves(a: RunFolder, b: RunFolder) -> Section:
-    """The first run of each side."""
+    """The first run of each side, where both asked the same of the server."""
+    asked = [{point.number: place_of(point) for point in folder.read_run().points} for folder in (a, b)]
+    shared = set(asked[0].values()) & set(asked[1].values())
     merged = [
         replace(each, point={**each.point, "side": name})
-        for name, folder in zip(SIDES, (a, b), strict=True)
-        for each in curves(summarise_run(folder).points, folder.read_trials())
+        for name, folder, places in zip(SIDES, (a, b), asked, strict=True)
+        for each in curves(
+            [point for point in summarise_run(folder).points if places.get(point.number) in shared],
+            folder.read_trials(),
+        )
     ]
     levels = dict.fromkeys(
         formatting.setting({path: value for path, value in each.point.items() if path != "side"}) for each in merged
@@ -214,5 +219,5 @@ def _curves(a: RunFolder, b: RunFolder) -> Section:
         ]
         parts.append(Gallery(drawings=tuple(drawings)))
     if len(drawn) > MOST_CURVES:
-        parts.append(Text(text=f"{len(drawn) - MOST_CURVES} more settings are in the table above, and not drawn."))
+        parts.append(Text(text=f"The curves of {len(drawn) - MOST_CURVES} more settings are not drawn."))
     return Section(name="curves", title="Response time by percentile", parts=parts)
