@@ -27,6 +27,8 @@ pub(crate) struct Ledger {
     recorder: Recorder,
     /// Requests under way that the span counts.
     under_way: u64,
+    /// Requests of the window that will not be sent, as was known before it opened.
+    missing: u64,
     /// Connections that are wanted and cannot be used, and since when that number has been so.
     unusable: u64,
     unusable_since: u64,
@@ -90,6 +92,7 @@ impl Ledger {
             connections: Connections::default(),
             recorder,
             under_way: 0,
+            missing: 0,
             // Where each request has a connection of its own, none is wanted before.
             unusable: if config.opening.reconnect { 0 } else { connections as u64 },
             unusable_since: 0,
@@ -128,6 +131,8 @@ impl Ledger {
         self.tally.requests.scheduled = self.under_way;
         self.warm_up = Some(warm_up);
         self.phase = Phase::Window;
+        let missing = std::mem::take(&mut self.missing);
+        self.never_sent(missing);
         self.connections.unavailable_ns = 0;
         self.unusable_since = at;
     }
@@ -199,8 +204,13 @@ impl Ledger {
         }
     }
 
-    /// Requests of a counted run that are never sent.
+    /// Requests of a counted run that are never sent. A count is of the window, so they are its own
+    /// though it has yet to open.
     pub(crate) fn never_sent(&mut self, count: u64) {
+        if self.phase == Phase::WarmUp {
+            self.missing += count;
+            return;
+        }
         self.tally.requests.scheduled += count;
         self.tally.requests.unsent += count;
     }

@@ -152,14 +152,15 @@ fn what_is_never_answered_is_in_flight_at_the_end_of_the_window() {
 #[test]
 fn nobody_listening_is_said_with_its_name_and_remedy() {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
-    for arguments in ["-c 3 -d 30s", "-c 3 -n 10", "-c 3 --each 5", "-c 3 -n 10 --barrier"] {
+    let each = ["-c 3 --each 5", "-c 3 --each 5 --barrier", "-c 3 --each 5 -R 100", "-c 3 --each 5 --warm-up 5s"];
+    for arguments in ["-c 3 -d 30s", "-c 3 -n 10", "-c 3 -n 10 --barrier"].into_iter().chain(each) {
         let run = load(address, arguments);
         assert_eq!((run.code, run.count("connections.failed"), run.count("requests.completed")), (Some(1), 3, 0));
         let warnings = run.summary()["warnings"].to_string();
         assert!(warnings.contains("ECONNREFUSED") && warnings.contains("start the server"), "{warnings}");
         let due = match arguments {
             "-c 3 -d 30s" => 0,
-            "-c 3 --each 5" => 15,
+            _ if arguments.contains("--each") => 15,
             _ => 10,
         };
         assert_eq!(run.count("requests.unsent"), due, "{arguments}");

@@ -285,6 +285,24 @@ fn connections_bytes_and_what_is_never_sent_are_counted_as_they_are_told() {
 }
 
 #[test]
+fn what_a_count_asks_for_and_is_never_sent_is_the_windows_though_it_was_known_before() {
+    for opened in [true, false] {
+        let mut ledger = ledger(&Config { extent: Extent::Each(8), ..closed() });
+        carry(&mut ledger, 10, 20);
+        ledger.never_sent(8);
+        if opened {
+            ledger.open(100, 0);
+        }
+        ledger.close(200, std::iter::empty());
+        let books = ledger.finish();
+        let (warm_up, window) = (books.warm_up.expect("there was one").requests, books.window.requests);
+        assert_eq!((warm_up.scheduled, warm_up.unsent), (1, 0));
+        assert_eq!((window.scheduled, window.unsent), (8, 8));
+        assert!(warm_up.balance() && window.balance());
+    }
+}
+
+#[test]
 fn a_request_that_was_due_before_the_end_and_is_sent_after_it_is_in_flight_with_its_lag() {
     let mut ledger = ledger(&open());
     ledger.open(0, 0);
