@@ -164,7 +164,7 @@ const PROGRESS: &str = "progress";
 
 /// Listens until every process has said all it has to say.
 fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
-    let mut interrupted = None;
+    let (mut interrupted, mut asked) = (None, 0);
     let (mut opened, mut closed) = (0, 0);
     let begun = Instant::now();
     while members.iter().any(|member| member.pipe.is_some()) {
@@ -175,8 +175,10 @@ fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer
             break;
         }
         if let Some(signal) = signals.next() {
-            // A terminal tells the children itself; `kill` tells only us.
-            let how = if interrupted.is_some() { End::Kill } else { End::Finish };
+            // A terminal tells the children itself; `kill` tells only us. The second time they end
+            // at once, and still say what they counted.
+            asked += 1;
+            let how = if asked > 2 { End::Kill } else { End::Finish };
             members.iter().for_each(|member| process::end(member.child, how));
             interrupted = interrupted.or(Some(signal));
         }

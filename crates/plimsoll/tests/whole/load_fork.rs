@@ -107,3 +107,25 @@ fn what_processes_cannot_do_is_refused() {
         assert!(!output.stderr.is_empty());
     }
 }
+
+#[test]
+fn a_run_that_is_interrupted_twice_still_says_what_it_counted() {
+    let silent = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        let arguments = format!("--engine {engine} -c 4 -d 1h");
+        let mut child = command("echo", &silent.to_string(), &arguments).spawn().expect("the binary runs");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut lines = String::new();
+        for event in ["window_opened", "window_closed"] {
+            stdout.read_line(&mut lines).expect("a line");
+            assert!(lines.contains(event), "{engine}: {lines}");
+            let kill = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+            assert!(kill.expect("kill runs").success(), "{engine}");
+        }
+        stdout.read_to_string(&mut lines).expect("text");
+        let mut output = child.wait_with_output().expect("it ends");
+        output.stdout = lines.into_bytes();
+        let run = outcome(&output);
+        assert_eq!((run.code, run.count("requests.in_flight")), (Some(130), 4), "{engine}: {}", run.stderr);
+    }
+}
