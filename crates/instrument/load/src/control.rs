@@ -115,6 +115,11 @@ impl Control {
         self.closes.set(now);
     }
 
+    /// Whether the window closes as it opens, as after a signal in the warm-up: nothing is of it.
+    pub(crate) fn has_no_window(&self) -> bool {
+        self.closes.get().is_some_and(|closes| self.opens.get() == Some(closes))
+    }
+
     /// Claims a request of the run's count, if one is left. One at a time: a loop that claimed more
     /// would keep them from another loop's free connections.
     pub(crate) fn claim(&self) -> bool {
@@ -238,6 +243,7 @@ mod tests {
             control.closes.set(closes);
             control.interrupt(now);
             assert_eq!((control.opens.get(), control.closes.get()), want, "{opens} {closes} {now}");
+            assert_eq!(control.has_no_window(), want.0 == want.1, "{opens} {closes} {now}");
         }
     }
 }

@@ -3,10 +3,11 @@
 
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::peer::{Run, command, delayed, echo, freeze, load, load_while, outcome, serve};
+use crate::support::peer::{Run, answer, command, delayed, echo, freeze, load, load_while, outcome, serve};
 use crate::support::server::Server;
 
 #[test]
@@ -150,6 +151,29 @@ fn what_is_due_just_before_the_end_is_sent_where_a_connection_is_free() {
         let run = self::load(echo(), &format!("--engine {engine} --arrivals fixed {load}"));
         let counts = [run.count("requests.scheduled"), run.count("requests.unsent")];
         assert_eq!(counts, [scheduled, 0], "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_in_its_warm_up_has_nothing_in_its_window() {
+    for engine in ["epoll", "uring", "threads"] {
+        let answered = Arc::new(AtomicUsize::new(0));
+        let books = Arc::clone(&answered);
+        let target = answer(move |bytes| {
+            books.fetch_add(1, Ordering::SeqCst);
+            Some(bytes.to_vec())
+        });
+        let arguments = format!("--engine {engine} -R 5k -c 64 -d 1s --warm-up 1h");
+        let child = command("echo", &target.to_string(), &arguments).spawn().expect("the binary runs");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while answered.load(Ordering::SeqCst) < 100 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let kill = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+        assert!(kill.expect("kill runs").success());
+        let run = outcome(&child.wait_with_output().expect("it ends"));
+        let counts = (run.code, run.figure("elapsed_s") > 0.0, run.count("requests.completed"));
+        assert_eq!(counts, (Some(130), false, 0), "{engine}: {}", run.summary());
     }
 }
 

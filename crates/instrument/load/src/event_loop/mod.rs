@@ -259,6 +259,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.ledger.wrote(self.sockets.take_sent());
         let now = self.now();
         self.pass_openings(now);
+        if self.shared.control.has_no_window() {
+            self.close_window_by(now);
+        }
         if self.is_closed() || !self.shared.control.closes.has_come(now) {
             self.ledger.record(now);
         }
