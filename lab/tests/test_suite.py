@@ -14,6 +14,7 @@ from plimsoll_lab.suite.checks import setting_at
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import contender_path, expand
 from plimsoll_lab.suite.expect import missed, read_expectation
+from plimsoll_lab.suite.figures import named_figures
 from plimsoll_lab.suite.flags import MODELS, as_arguments
 from plimsoll_lab.suite.read import read_file, read_text
 from plimsoll_lab.suite.sample_size import windows_too_short
@@ -152,6 +153,10 @@ REFUSALS = {
     "an expectation of a setting that is no number": (
         GOOD + '[expect]\n"connections.established" = "== server.protocol"\n',
         "[expect] connections.established: server.protocol is no number at every point",
+    ),
+    "an expected status of an echo's load": (
+        GOOD + '[expect]\n"load.statuses.404" = "== 0"\n',
+        "only HTTP has statuses",
     ),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),
     "command without ready": (GOOD.replace('protocol = "echo"\n[load]', 'command = ["x"]\n[load]'), "ready"),
@@ -392,6 +397,13 @@ def test_an_expectation_is_an_expression_over_the_settings(
     said = missed(expectation, {"x": seen}.get, {"load.connections": 100.0}.get)
     assert (said is None) == (told is None)
     assert told is None or told in str(said)
+
+
+@pytest.mark.parametrize("name", ["statuses.404", "load.statuses.404"])
+def test_an_expected_status_is_a_figure_by_either_of_its_names(name: str) -> None:
+    """By the longer one, a server without such an answer failed every trial."""
+    pages = GOOD.replace('"echo"', '"http"').replace("[load]", '[load]\nprotocol = "http"')
+    assert named_figures(suite(pages + f'[expect]\n"{name}" = "== 0"\n')) == ("statuses.404",)
 
 
 def test_an_expectation_may_name_what_a_search_varies_and_what_a_role_has() -> None:

@@ -217,5 +217,5 @@ def check_statuses(suite: Suite) -> None:
     stated = [("limits", each.figure, each.text) for each in suite.limits]
     stated += [("expect", each.figure, f"{each.figure} {each.text}") for each in suite.expectations]
     for table, figure, text in stated:
-        if status_figure(figure) is not None:
+        if status_figure(figure.removeprefix("load.")) is not None:
             raise SuiteError(f"{suite.source}: [{table}] {text}: only HTTP has statuses; set [load] protocol")

@@ -186,8 +186,11 @@ def figures_of(suite: Suite, points: Iterable[Point] = ()) -> tuple[Figure, ...]
 
 
 def named_figures(suite: Suite) -> tuple[str, ...]:
-    """The figures that the limits and the expectations of a suite name."""
-    return (*(limit.figure for limit in suite.limits), *(each.figure for each in suite.expectations))
+    """The figures that the limits and the expectations of a suite name. An expectation may name one
+    of the generator's summary by `load.` too.
+    """
+    expected = (each.figure.removeprefix("load.") for each in suite.expectations)
+    return (*(limit.figure for limit in suite.limits), *expected)
 
 
 CAPACITY = "capacity"
