@@ -200,6 +200,28 @@ fn a_signal_to_the_old_process_leaves_the_listeners_to_one_that_is_taking_over()
 }
 
 #[test]
+fn while_a_process_that_was_told_to_end_drains_another_one_starts_at_the_same_place() {
+    for accept in ["exclusive", "handoff"] {
+        let (folder, address) = (Folder::new(), free_address());
+        let mapping = format!("{address}={}", echo());
+        let arguments = [&mapping, "--workers", "2", "--accept", accept, &upgrade_at(&folder)];
+        let old = Forwarder::start(&arguments);
+        let mut held = connect(address);
+        exchange(&mut held);
+        old.signal("TERM");
+        until("it drains", || TcpStream::connect(address).is_err());
+        let new = Forwarder::start(&arguments);
+        exchange(&mut connect(address));
+        exchange(&mut held);
+        drop(held);
+        let (status, ..) = old.wait();
+        assert_eq!(status.code(), Some(0));
+        assert!(folder.path("upgrade").exists(), "the new process waits there");
+        new.stop();
+    }
+}
+
+#[test]
 fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
     let folder = Folder::new();
     let upgrade = upgrade_at(&folder);

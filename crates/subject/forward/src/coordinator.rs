@@ -148,7 +148,7 @@ impl Coordinator {
                 self.reload_if_wanted()?;
             } else if self.shared.swept.load(Ordering::Acquire) >= self.group.table_count() {
                 // What was queued has been taken: only now nobody is lost by closing.
-                self.listeners.close();
+                self.close_listeners();
             }
             self.writer.say_drops(&self.say);
         }
@@ -189,10 +189,18 @@ impl Coordinator {
             return acceptor.accept(&self.listeners, &self.shared);
         }
         if !acceptor.is_swept() && acceptor.sweep(&self.listeners, &self.shared) {
-            self.listeners.close();
+            self.close_listeners();
             self.group.set_phase(Phase::Drain);
         }
         Ok(())
+    }
+
+    /// Closes the listeners, and then the place where a process that takes over asks: there is
+    /// nothing to take over, so that it need not wait for an answer, and can listen itself.
+    fn close_listeners(&mut self) {
+        self.listeners.close();
+        // One that has asked already has the sockets, and still says that it accepts.
+        self.entrance.take_if(|entrance| !entrance.is_asked());
     }
 
     /// Has the event loops take what is queued and end, but for what another process accepts.

@@ -38,20 +38,32 @@ pub(crate) struct Predecessor {
 impl Predecessor {
     /// Takes the sockets of the process that waits at `path`. None where nobody does.
     pub(crate) fn find(path: &Path, inherited: &mut Inherited) -> io::Result<Option<Predecessor>> {
-        let socket = match unix::connect_for_messages(path) {
-            Ok(socket) => socket,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-                return Ok(None);
+        loop {
+            let socket = match unix::connect_for_messages(path) {
+                Ok(socket) => socket,
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            match Predecessor::ask(socket, inherited) {
+                // It no longer waits there, and has not accepted this connection (unix_release_sock
+                // in the kernel's af_unix.c): perhaps another process waits there by now.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+                outcome => return outcome.map(Some),
             }
-            Err(error) => return Err(error),
-        };
+        }
+    }
+
+    /// Takes the sockets that come over a connection to the process that has them.
+    fn ask(socket: OwnedFd, inherited: &mut Inherited) -> io::Result<Predecessor> {
         let (mut sent, mut message, mut sockets) = (Vec::new(), [0; passing::MOST], Vec::new());
         loop {
             let length = receive(&socket, &mut message, &mut sockets)?;
             if sockets.is_empty() {
                 // The end, and no end of the connection.
                 return match &message[..length] == END {
-                    true => Ok(Some(Predecessor { socket, sent, taken: Vec::new() })),
+                    true => Ok(Predecessor { socket, sent, taken: Vec::new() }),
                     false => Err(io::ErrorKind::UnexpectedEof.into()),
                 };
             }
