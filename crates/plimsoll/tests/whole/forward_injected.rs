@@ -24,12 +24,18 @@ fn injected(call: &str, error: &str, number: usize, arguments: &[&str]) -> Forwa
 
 #[test]
 fn a_connection_that_a_full_table_cannot_take_keeps_its_place_until_another_takes_it() {
+/// The table of a rule to an echo server, with so many connections at most, and its folder.
+fn table_of(most: usize) -> (Folder, String) {
+    let folder = Folder::new();
+    let table = format!("[defaults]\nmax_connections = {most}\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let config = folder.write("forward.toml", &table);
+    (folder, config)
+}
+
     if !may_trace() {
         return;
     }
-    let folder = Folder::new();
-    let table = format!("[defaults]\nmax_connections = 4\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
-    let config = folder.write("forward.toml", &table);
+    let (_folder, config) = table_of(4);
     // What asks whether there is room for a descriptor is the first of these calls.
     for error in ["EMFILE", "ENOMEM"] {
         let forwarder = injected("fcntl", error, 1, &["--config", &config, "--accept", "handoff", "--workers", "1"]);
@@ -46,9 +52,7 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
     if !may_trace() {
         return;
     }
-    let folder = Folder::new();
-    let table = format!("[defaults]\nmax_connections = 1\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
-    let config = folder.write("forward.toml", &table);
+    let (_folder, config) = table_of(1);
     // Of a worker's calls the first two are about its wake-up and its mailbox. The third is about
     // the listener, two more about each connection; past the limit the listener is taken out (6)
     // and put back (7).
