@@ -43,6 +43,22 @@ fn listens(address: SocketAddr) {
     until("the peer listens", || std::net::TcpStream::connect(address).is_ok());
 }
 
+/// Waits for a peer without connecting to it: one that serves one client at a time would take that
+/// for its client.
+fn listens_unasked(address: SocketAddr) {
+    let SocketAddr::V4(address) = address else { panic!("an IPv4 address") };
+    // Address and port in hexadecimal, and the state LISTEN (proc_net_tcp in the kernel's
+    // documentation).
+    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port());
+    until("the peer listens", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("there is one");
+        table.lines().skip(1).any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[1] == local && fields[3] == "0A"
+        })
+    });
+}
+
 fn said(output: &Output) -> String {
     assert!(
         output.status.success(),
@@ -113,31 +129,22 @@ fn nginx_answers_every_request() {
 #[test]
 fn iperf3_moves_bytes_both_ways() {
     let Some(iperf3) = find("iperf3") else { return };
-    let address = free();
-    let _server = Peer::start(Command::new(&iperf3).args([
-        "-s",
-        "-B",
-        &address.ip().to_string(),
-        "-p",
-        &address.port().to_string(),
-    ]));
-    listens(address);
-    let forwarder = Forwarder::to(address, &[]);
-    let port = forwarder.address().port().to_string();
     for direction in [&[][..], &["-R"]] {
+        // A server for each: between two clients it is busy with the first, and then closes its
+        // listener for a while.
+        let address = free();
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let _server = Peer::start(Command::new(&iperf3).args(["-s", "-1", "-B", &host, "-p", &port]));
+        listens_unasked(address);
+        let forwarder = Forwarder::to(address, &[]);
+        let port = forwarder.address().port().to_string();
         let arguments = [&["-c", "127.0.0.1", "-p", &port, "-n", "500M", "-J"], direction].concat();
-        // The server may still be busy with the connection that asked whether it listens.
-        let mut text = String::new();
-        until("the server is free", || {
-            let output = Command::new(&iperf3).args(&arguments).output().expect("it runs");
-            text = String::from_utf8_lossy(&output.stdout).into_owned();
-            !text.contains("busy")
-        });
-        let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let output = Command::new(&iperf3).args(&arguments).output().expect("it runs");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let (sent, received) = (&report["end"]["sum_sent"]["bytes"], &report["end"]["sum_received"]["bytes"]);
         assert!(sent.as_u64() >= Some(500 << 20) && received.as_u64() > Some(0), "{}", report["error"]);
+        drop(forwarder);
     }
-    drop(forwarder);
 }
 
 #[test]
