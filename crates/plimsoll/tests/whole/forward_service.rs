@@ -1,7 +1,7 @@
 //! The forwarder as a service: its admin address, its service manager, its user.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::support::forwarder::{Folder, Forwarder, PATIENCE, command, connect, echo, exchange, listener, until};
@@ -90,6 +90,23 @@ fn the_admin_address_shows_metrics_health_and_the_table() {
     let (status, summary, said) = forwarder.wait();
     assert_eq!(status.code(), Some(0), "{said}");
     assert_eq!(summary["connections"], 2);
+}
+
+#[test]
+fn a_silent_client_of_the_admin_address_keeps_no_other_waiting() {
+    let folder = Folder::new();
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let admin: SocketAddr = forwarder.ready["admin"].as_str().expect("an address").parse().expect("an address");
+    // One that was served before another is served would be closed by then. On a busy machine its
+    // time may be over meanwhile.
+    until("another is served while one is silent", || {
+        let silent = connect(admin);
+        assert!(get(admin, "/healthz").starts_with("HTTP/1.1 200"));
+        silent.set_nonblocking(true).expect("a socket takes it");
+        silent.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    });
+    forwarder.stop();
 }
 
 #[test]

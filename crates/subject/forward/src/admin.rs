@@ -1,29 +1,31 @@
 //! What `[admin]` shows by HTTP: `/metrics` (Prometheus' text format), `/healthz`, `/readyz`, and
 //! the table as a page.
 //!
-//! It reads what event loops count anyway, in a thread of its own, one request after another:
-//! nothing here can delay a connection. A request may take two seconds.
+//! It reads what event loops count anyway, in a thread of its own: nothing here can delay a
+//! connection.
+
+mod clients;
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::{Failure, Pause};
 use plimsoll_sys::event::Event;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 
+use self::clients::Clients;
 use crate::inherited::Inherited;
 use crate::route::Route;
 use crate::shared::Shared;
 
-/// A request may take this long, to be read and to be answered.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest head of a request.
-const LONGEST_HEAD: usize = 8 * 1024;
+/// A wait that the kernel refused is tried again after this.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// The listener of the page and the metrics.
 pub(crate) struct Admin {
@@ -69,44 +71,43 @@ impl Admin {
         Ok(Running { end, asked, listener })
     }
 
-    fn answer_all(&self, shared: &Weak<Shared>, ended: &Event) {
-        loop {
-            let mut places = [
-                Place::new(ended.as_fd().as_raw_fd(), Interest::READ),
-                Place::new(self.listener.as_raw_fd(), Interest::READ),
-            ];
-            let waited = poll::wait(&mut places, None);
-            let accepted = self.listener.accept();
-            let Some(shared) = shared.upgrade().filter(|_| !places[0].readable()) else { return };
-            match (waited, accepted) {
-                // A client that goes away has nobody to be told.
-                (Ok(_), Ok((stream, _))) => drop(answer(&stream, &shared)),
-                (Ok(_), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // No descriptor is left, perhaps: the listener stays ready, and waiting for it
-                // would spin.
-                _ => std::thread::sleep(Duration::from_millis(50)),
+    /// Answers until the end, and then those who have connected before it.
+    fn answer_all(self, shared: &Weak<Shared>, ended: &Event) {
+        let (mut clients, mut pause) = (Clients::default(), Pause::default());
+        let mut listener = Some(self.listener);
+        while listener.is_some() || !clients.is_empty() {
+            let mut places: Vec<Place> = clients.places().collect();
+            if let Some(listener) = &listener {
+                places.extend((!pause.is_on()).then(|| Place::new(listener.as_raw_fd(), Interest::READ)));
+                places.push(Place::new(ended.as_fd().as_raw_fd(), Interest::READ));
             }
+            let until = clients.until().into_iter().chain(pause.until()).min();
+            let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if poll::wait(&mut places, timeout).is_err() {
+                std::thread::sleep(RETRY);
+            }
+            let now = Instant::now();
+            if listener.is_some() && places.last().is_some_and(Place::readable) {
+                listener = None;
+            }
+            pause.ends(now);
+            if let Some(listener) = listener.as_ref().filter(|_| !pause.is_on()) {
+                match listener.accept().and_then(|(stream, _)| stream.set_nonblocking(true).map(|()| stream)) {
+                    Ok(stream) => clients.add(stream, now),
+                    Err(error) if matches!(Failure::of(&error), Failure::Empty | Failure::Connection) => {}
+                    // What waits stays in the queue, as where no descriptor is left: waiting for it
+                    // would spin.
+                    Err(_) => pause.begin(now),
+                }
+            }
+            let Some(shared) = shared.upgrade() else { return };
+            clients.serve(now, |head| answer(head, &shared));
         }
     }
 }
 
-fn answer(mut stream: &TcpStream, shared: &Shared) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() > LONGEST_HEAD {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        let mut part = [0; 1024];
-        match stream.read(&mut part)? {
-            0 => return Ok(()),
-            length => head.extend_from_slice(&part[..length]),
-        }
-    }
+/// The answer to a request with this head.
+fn answer(head: &[u8], shared: &Shared) -> Vec<u8> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
@@ -126,15 +127,14 @@ fn answer(mut stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         _ => ("405 Method Not Allowed", "text/plain", "only GET and HEAD\n".to_owned()),
     };
     let length = body.len();
-    let head = format!(
+    let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\nAllow: \
          GET, HEAD\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(head.as_bytes())?;
     if method != "HEAD" {
-        stream.write_all(body.as_bytes())?;
+        answer += &body;
     }
-    Ok(())
+    answer.into_bytes()
 }
 
 /// The routes in the order of their listening addresses.

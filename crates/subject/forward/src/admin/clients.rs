@@ -1,0 +1,204 @@
+//! The clients of the admin address, served together: one that is silent, or that does not read,
+//! keeps no other waiting. It knows no pages: what answers a request is handed in.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use plimsoll_sys::poll::Place;
+use plimsoll_sys::readiness::Interest;
+
+/// A client may take this long for its request, and as long until it reads more of the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest head of a request.
+const LONGEST_HEAD: usize = 8 * 1024;
+/// Clients that are served together; beyond it the first one that came is closed. Prometheus and a
+/// few people are the clients to expect, and the answer of a large table has megabytes.
+const MOST: usize = 16;
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) struct Clients(VecDeque<Client>);
+
+struct Client {
+    stream: TcpStream,
+    stage: Stage,
+    /// When it has taken too long.
+    until: Instant,
+}
+
+enum Stage {
+    /// Its request has come so far.
+    Asks(Vec<u8>),
+    /// What is left of its answer.
+    Reads { answer: Vec<u8>, sent: usize },
+    /// It has its answer, and has not closed. A close that left bytes of it unread would be a
+    /// reset, and take the answer back.
+    Leaves,
+}
+
+impl Clients {
+    /// Adds one that has just connected. Its stream does not block.
+    pub(super) fn add(&mut self, stream: TcpStream, now: Instant) {
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(Client { stream, stage: Stage::Asks(Vec::new()), until: now + PATIENCE });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What to wait for.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        self.0.iter().map(|client| {
+            let interest = match client.stage {
+                Stage::Asks(_) | Stage::Leaves => Interest::READ,
+                Stage::Reads { .. } => Interest::WRITE,
+            };
+            Place::new(client.stream.as_raw_fd(), interest)
+        })
+    }
+
+    /// Until when to wait for it.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.0.iter().map(|client| client.until).min()
+    }
+
+    /// Goes on with each, as far as it is ready, and closes those that are done or have taken too
+    /// long. `answer` makes the answer to the head of a request.
+    pub(super) fn serve(&mut self, now: Instant, answer: impl Fn(&[u8]) -> Vec<u8>) {
+        self.0.retain_mut(|client| {
+            let goes_on = client.serve(now, &answer);
+            goes_on.is_ok_and(|goes_on| goes_on) && now < client.until
+        });
+    }
+}
+
+impl Client {
+    /// Whether there is more to do once it is ready again. An error is its end: there is nobody to
+    /// be told.
+    fn serve(&mut self, now: Instant, answer: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<bool> {
+        loop {
+            let mut part = [0; 1024];
+            let moved = match &mut self.stage {
+                Stage::Asks(_) | Stage::Leaves => self.stream.read(&mut part),
+                Stage::Reads { answer, sent } => self.stream.write(&answer[*sent..]),
+            };
+            let length = match moved {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                moved => moved?,
+            };
+            match &mut self.stage {
+                Stage::Asks(_) | Stage::Leaves if length == 0 => return Ok(false),
+                Stage::Asks(head) => {
+                    head.extend_from_slice(&part[..length]);
+                    if head.windows(4).any(|end| end == b"\r\n\r\n") {
+                        self.stage = Stage::Reads { answer: answer(head), sent: 0 };
+                        self.until = now + PATIENCE;
+                    } else if head.len() > LONGEST_HEAD {
+                        return Ok(false);
+                    }
+                }
+                Stage::Reads { answer, sent } => {
+                    *sent += length;
+                    self.until = now + PATIENCE;
+                    if *sent == answer.len() {
+                        self.stream.shutdown(Shutdown::Write)?;
+                        self.stage = Stage::Leaves;
+                    }
+                }
+                Stage::Leaves => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A client, and what it has at the other end.
+    fn connected(clients: &mut Clients, now: Instant) -> TcpStream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let far = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        far.set_read_timeout(Some(60 * SECOND)).expect("a timeout can be set");
+        let (near, _) = listener.accept().expect("a connection");
+        near.set_nonblocking(true).expect("a socket takes it");
+        clients.add(near, now);
+        far
+    }
+
+    /// Serves until there are so many.
+    fn serve_until(clients: &mut Clients, left: usize, now: Instant) {
+        let deadline = Instant::now() + 60 * SECOND;
+        while clients.0.len() > left {
+            assert!(Instant::now() < deadline, "{} are left", clients.0.len());
+            clients.serve(now, |head| [b"to ", head].concat());
+        }
+    }
+
+    #[test]
+    fn silent_clients_keep_nobody_waiting_and_are_closed_when_their_time_is_over() {
+        let (start, mut clients) = (Instant::now(), Clients::default());
+        let mut silent: Vec<TcpStream> = (0..3).map(|_| connected(&mut clients, start)).collect();
+        let mut asking = connected(&mut clients, start + SECOND);
+        asking.write_all(b"GET / HTTP/1.1\r\n\r\nmore").expect("there is room");
+        let answers = std::thread::spawn(move || {
+            let mut read = String::new();
+            asking.read_to_string(&mut read).map(|_| read)
+        });
+        serve_until(&mut clients, 3, start + SECOND);
+        assert!(answers.join().expect("no panic").expect("no reset").starts_with("to GET / HTTP/1.1"));
+        clients.serve(start + PATIENCE - SECOND / 10, |_| Vec::new());
+        assert_eq!((clients.0.len(), clients.until()), (3, Some(start + PATIENCE)));
+        serve_until(&mut clients, 0, start + PATIENCE);
+        assert!(silent.iter_mut().all(|stream| stream.read(&mut [0]).expect("the end") == 0));
+    }
+
+    #[test]
+    fn one_that_does_not_read_is_waited_for_as_long_as_it_reads_now_and_then() {
+        let (start, mut clients) = (Instant::now(), Clients::default());
+        let mut slow = connected(&mut clients, start);
+        slow.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
+        let deadline = Instant::now() + 60 * SECOND;
+        while matches!(clients.0[0].stage, Stage::Asks(_)) {
+            assert!(Instant::now() < deadline, "the request does not arrive");
+            clients.serve(start, |_| vec![7; 64 * 1024 * 1024]);
+        }
+        let mut now = start;
+        for _ in 0..4 {
+            let before = clients.0[0].until;
+            now += SECOND + SECOND / 2;
+            while clients.0[0].until == before {
+                assert!(Instant::now() < deadline, "nothing fits any more");
+                slow.read_exact(&mut vec![0; 1 << 20]).expect("it goes on");
+                clients.serve(now, |_| Vec::new());
+            }
+        }
+        // What the kernel still has room for is taken before its time is over.
+        while !clients.is_empty() {
+            assert!(Instant::now() < deadline, "it is waited for without end");
+            now += PATIENCE;
+            clients.serve(now, |_| Vec::new());
+        }
+    }
+
+    #[test]
+    fn beyond_the_most_the_first_one_goes() {
+        let (now, mut clients) = (Instant::now(), Clients::default());
+        let mut all: Vec<TcpStream> = (0..=MOST).map(|_| connected(&mut clients, now)).collect();
+        assert_eq!(clients.0.len(), MOST);
+        assert_eq!(all[0].read(&mut [0]).expect("the end"), 0);
+        all[MOST].write_all(&vec![b'x'; LONGEST_HEAD + 1]).expect("there is room");
+        serve_until(&mut clients, MOST - 1, now);
+    }
+}
