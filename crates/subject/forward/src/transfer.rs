@@ -38,11 +38,13 @@ pub(crate) struct Endpoint {
     pub(crate) urgent: bool,
     /// A TCP connection; otherwise a Unix one.
     pub(crate) tcp: bool,
+    /// Bytes that were read before those that are relayed: a PROXY header.
+    pub(crate) header_bytes: u32,
 }
 
 impl Endpoint {
     pub(crate) fn new(socket: OwnedFd, tcp: bool) -> Endpoint {
-        Endpoint { socket, readable: false, writable: true, ended: false, urgent: false, tcp }
+        Endpoint { socket, readable: false, writable: true, ended: false, urgent: false, tcp, header_bytes: 0 }
     }
 
     /// Whether more may be there to be read after a read of less than there was room for.
@@ -280,7 +282,7 @@ impl Transfer<'_> {
     /// (splice_to_socket in the kernel's splice.c), so that from then on the socket looks as if
     /// its peer had ended it cleanly.
     fn lost_reset(&mut self, error: &io::Error) -> bool {
-        let read = self.relay.from(self.side.other()).read_bytes;
+        let read = self.relay.from(self.side.other()).read_bytes + u64::from(self.sink.header_bytes);
         self.sink.tcp
             && error.kind() == io::ErrorKind::BrokenPipe
             && net::end_has_arrived(&self.sink.socket, read).is_ok_and(|arrived| !arrived)

@@ -69,7 +69,8 @@ impl EventLoop<'_> {
                     Ok(_) => return self.cut(key, Ending::ClientReset),
                     Err(error) => return self.end_unread(key, &error),
                 }
-                client.readable = true;
+                // A header has fewer bytes than the room for a read.
+                (client.readable, client.header_bytes) = (true, length as u32);
                 if let Some((source, reached)) = addresses {
                     connection.client_address = Some(source);
                     connection.reached_address = Some(Box::new(reached));

@@ -105,10 +105,22 @@ fn what_a_sink_does_not_take_of_the_outbox_follows_when_it_has_room() {
     assert_eq!((&read, between.relay.up.bytes), (b"hello", 5));
 }
 
+/// Reads what a side sends before the bytes that are relayed.
+fn read_header(side: &mut Endpoint, length: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while (side.header_bytes as usize) < length {
+        assert!(Instant::now() < deadline, "the header does not arrive");
+        let read = net::read(&side.socket, &mut vec![0; length - side.header_bytes as usize]);
+        side.header_bytes += read.unwrap_or(0) as u32;
+    }
+}
+
 #[test]
 fn a_reset_whose_error_a_splice_has_used_up_is_told_from_a_clean_end() {
-    for clean in [false, true] {
+    for (clean, header) in [(false, &b""[..]), (true, b""), (false, b"a header"), (true, b"a header")] {
         let (mut client, mut server, mut between) = Between::new();
+        server.write_all(header).expect("there is room");
+        read_header(&mut between.server, header.len());
         (between.up.spliced, between.server.writable) = (true, false);
         client.write_all(&[7; 50_000]).expect("there is room");
         server.write_all(b"the last words").expect("there is room");
