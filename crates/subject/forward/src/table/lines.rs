@@ -152,7 +152,8 @@ impl Reader<'_> {
 fn set_option(rule: &mut Rule, option: &str) -> Result<(), String> {
     match option.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
         Some(("src", value)) => {
-            let address = value.parse().map_err(|_| format!("`{value}` is not an IP address of this machine"))?;
+            let address =
+                mapping::address(value)?.ok_or_else(|| format!("`{value}` is not an IP address of this machine"))?;
             rule.source = rule.source.iter().chain([address]).collect();
         }
         // In rinetd's units; there, too, it is silence that counts.

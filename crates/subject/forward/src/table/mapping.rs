@@ -83,7 +83,7 @@ fn destination(text: &str, offset: u16, listened: Option<&RangeInclusive<u16>>) 
         return Err("nothing can be connected to at port 0; give the destination's port".to_owned());
     }
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if let Ok(address) = bare.unwrap_or(host).parse::<IpAddr>() {
+    if let Some(address) = address(bare.unwrap_or(host))? {
         return Ok(Destination::Tcp(SocketAddr::new(address, port)));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -95,12 +95,27 @@ fn destination(text: &str, offset: u16, listened: Option<&RangeInclusive<u16>>) 
 
 fn listen_address(host: &str) -> Result<IpAddr, String> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    match (bare.unwrap_or(host).parse::<IpAddr>(), bare) {
-        (Ok(address), Some(_)) if address.is_ipv6() => Ok(address),
-        (Ok(address), None) if address.is_ipv4() => Ok(address),
-        (Ok(_), None) => Err(format!("write the IPv6 address in brackets: [{host}]")),
+    match (address(bare.unwrap_or(host))?, bare) {
+        (Some(address), Some(_)) if address.is_ipv6() => Ok(address),
+        (Some(address), None) if address.is_ipv4() => Ok(address),
+        (Some(_), None) => Err(format!("write the IPv6 address in brackets: [{host}]")),
         _ => Err(format!("`{host}` is not an address of this machine to listen on; write an IP address, or * for all")),
     }
+}
+
+/// The address that `text` is, if it is one. One that means something on one link alone is refused:
+/// the kernel neither connects nor listens there without the link's interface (EINVAL, ipv6(7)).
+pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {
+    let (bare, zone) = text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)));
+    let address = bare.parse::<IpAddr>().ok();
+    let is_link_local = matches!(address, Some(IpAddr::V6(address)) if address.is_unicast_link_local());
+    if address.is_some() && zone.is_some() || is_link_local {
+        return Err(format!(
+            "`{text}` is an address of one link alone (RFC 4007), and a table cannot name its interface; write a \
+             global or unique local address (`ip -6 address` lists those of a machine)"
+        ));
+    }
+    Ok(address)
 }
 
 /// One port, or a range `FIRST-LAST`.
@@ -177,6 +192,10 @@ mod tests {
             ("127.0.0.1:1=under/way:1", "neither an address nor a name"),
             ("example.org:1=127.0.0.1:2", "not an address of this machine"),
             ("unix:=127.0.0.1:2", "no path"),
+            ("127.0.0.1:1=[fe80::1%eth0]:2", "`fe80::1%eth0` is an address of one link alone"),
+            ("127.0.0.1:1=[fe80::1]:2", "`fe80::1` is an address of one link alone"),
+            ("[fe80::1%2]:1=127.0.0.1:2", "`fe80::1%2` is an address of one link alone"),
+            ("fe80::1%2:1=127.0.0.1:2", "`fe80::1%2` is an address of one link alone"),
         ];
         for (mapping, reason) in cases {
             let fault = lines(mapping).expect_err(mapping);

@@ -325,6 +325,7 @@ idle_timeout = "1s"
             ("[defaults]\nmax_connections = 0\n", "line 2, column 19", "at least 1"),
             ("[defaults]\nmax_connections = -5\n", "line 2, column 19", "at least 1"),
             ("[defaults]\nsource = [\"here\"]\n", "line 2, column 10", "not an IP address"),
+            ("[defaults]\nsource = [\"fe80::1%2\"]\n", "line 2, column 10", "an address of one link alone"),
             ("[log]\nformat = \"xml\"\n", "line 2, column 10", "csv or json"),
             ("[forwards]\n", "line 1, column 2", "`forwards` means nothing here"),
         ];

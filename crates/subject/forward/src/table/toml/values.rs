@@ -7,7 +7,7 @@ use plimsoll_measure::units;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::table::{Fault, Network, Place, Places, Sources};
+use crate::table::{Fault, Network, Place, Places, Sources, mapping};
 
 pub(super) struct Key<'a> {
     pub(super) name: &'a str,
@@ -72,8 +72,9 @@ impl<'a> Reader<'a> {
 
     pub(super) fn addresses(&self, value: &Spanned<DeValue<'a>>, name: &str) -> Result<Sources, Fault> {
         let address = |text: &str| {
-            text.parse()
-                .map_err(|_| self.fault(value, format!("`{name}`: `{text}` is not an IP address of this machine")))
+            let address = mapping::address(text).map_err(|what| self.fault(value, format!("`{name}`: {what}")))?;
+            let wrong = || self.fault(value, format!("`{name}`: `{text}` is not an IP address of this machine"));
+            address.ok_or_else(wrong)
         };
         self.strings(value, name)?.into_iter().map(address).collect()
     }
