@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use plimsoll_sys::{passing, unix};
 
@@ -223,6 +224,38 @@ fn while_a_process_that_was_told_to_end_drains_another_one_starts_at_the_same_pl
 
 #[test]
 fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
+#[test]
+fn a_signal_to_the_old_process_leaves_the_admin_address_to_one_that_is_taking_over() {
+    let (folder, address, admin) = (Folder::new(), free_address(), free_address());
+    let table = format!("[admin]\nlisten = \"{admin}\"\n[forward]\n\"{address}\" = \"{}\"\n", echo());
+    let mut old = Forwarder::start(&["--config", &folder.write("forward.toml", &table), &upgrade_at(&folder)]);
+    let mut held = connect(address);
+    exchange(&mut held);
+    // This test is the process that takes over.
+    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
+    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
+    until("all sockets are sent", || {
+        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
+    });
+    let taken = TcpListener::from(sockets.swap_remove(0));
+    assert_eq!(taken.local_addr().expect("it is bound"), admin);
+    old.signal("TERM");
+    let sentence = old.sentence();
+    assert!(sentence.contains("they are left to it"), "{sentence}");
+    // Its thread may take a moment to end.
+    let mut in_a_row = 0;
+    until("whoever connects there is left to the process that takes over", || {
+        let _late = TcpStream::connect(admin).expect("it listens still");
+        std::thread::sleep(Duration::from_millis(10));
+        in_a_row = if taken.accept().is_ok() { in_a_row + 1 } else { 0 };
+        in_a_row == 20
+    });
+    exchange(&mut held);
+    drop(held);
+    let (status, ..) = old.wait();
+    assert_eq!(status.code(), Some(0));
+}
+
     let folder = Folder::new();
     let upgrade = upgrade_at(&folder);
     let [first, second] = [(); 2].map(|()| free_address());

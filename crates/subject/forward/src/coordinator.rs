@@ -249,6 +249,8 @@ impl Coordinator {
         if !self.is_taken_over() && self.entrance.as_ref().is_some_and(Entrance::is_asked) {
             self.listeners.hand_over_all();
             (self.say)("another process has the listeners, and has not said yet that it accepts: they are left to it");
+            // It answers at the admin address too, or has none.
+            self.admin = None;
         }
     }
 
