@@ -1,20 +1,22 @@
 //! Errors of the kernel that no test can bring about at will, injected into the forwarder by
 //! strace(1): it goes on, counts them, and its books are right.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::process::Command;
 use std::sync::mpsc;
 
+use plimsoll_sys::unix;
 use serde_json::Value;
 
 use crate::support::forwarder::{Folder, Forwarder, accept, command, echo, exchange, listener, text_of, until};
 use crate::support::server::may_trace;
 
-/// A forwarder whose threads each have this call fail, the one of that number.
-fn injected(call: &str, error: &str, number: usize, arguments: &[&str]) -> Forwarder {
-    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={number}"));
+/// A forwarder whose threads each have this call fail, the one of that number, or as strace has it.
+fn injected(call: &str, error: &str, when: impl Display, arguments: &[&str]) -> Forwarder {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={when}"));
     let inner = command(arguments);
     let mut outer = Command::new("strace");
     outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
@@ -22,8 +24,6 @@ fn injected(call: &str, error: &str, number: usize, arguments: &[&str]) -> Forwa
     Forwarder::spawn(outer)
 }
 
-#[test]
-fn a_connection_that_a_full_table_cannot_take_keeps_its_place_until_another_takes_it() {
 /// The table of a rule to an echo server, with so many connections at most, and its folder.
 fn table_of(most: usize) -> (Folder, String) {
     let folder = Folder::new();
@@ -32,6 +32,8 @@ fn table_of(most: usize) -> (Folder, String) {
     (folder, config)
 }
 
+#[test]
+fn a_connection_that_a_full_table_cannot_take_keeps_its_place_until_another_takes_it() {
     if !may_trace() {
         return;
     }
@@ -72,6 +74,23 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
         assert_eq!(summary["connections"], 2, "{accept}: {error} {number}: {summary}");
         assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{accept}: {error} {number}: {summary}");
     }
+}
+
+#[test]
+fn a_process_that_asks_to_take_over_where_no_descriptor_is_left_costs_no_cpu() {
+    if !may_trace() {
+        return;
+    }
+    let (folder, mapping) = (Folder::new(), format!("127.0.0.1:0={}", echo()));
+    let place = folder.path("upgrade");
+    let upgrade = format!("--upgrade={}", text_of(&place));
+    let mut forwarder = injected("accept4", "EMFILE", "1+", &[&mapping, &upgrade, "--workers", "1"]);
+    let asks = unix::connect_for_messages(&place).expect("it waits there");
+    let sentence = forwarder.sentence();
+    assert!(sentence.contains("asked to take over, and this one goes on"), "{sentence}");
+    until("who asks costs no CPU", || forwarder.is_quiet());
+    drop(asks);
+    forwarder.stop();
 }
 
 /// What a forwarder made of the one connection for which a call failed with this error: the books

@@ -165,10 +165,11 @@ impl Coordinator {
             places.extend(acceptor.places());
             until = until.into_iter().chain(acceptor.paused_until()).min();
         }
-        let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         if let Some(entrance) = self.entrance.as_ref().filter(|_| shutdown.is_running()) {
-            places.push(entrance.place());
+            places.extend(entrance.place());
+            until = until.into_iter().chain(entrance.paused_until()).min();
         }
+        let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         // In a drain no table is taken any more: waiting for one that is ready would spin.
         if let Some(reloader) = self.reloader.as_ref().filter(|_| shutdown.is_running()) {
             places.push(Place::new(reloader.ready.as_fd().as_raw_fd(), Interest::READ));
@@ -237,7 +238,8 @@ impl Coordinator {
                 true
             }
             Err(error) => {
-                (self.say)(&format!("another process asked to take over, and this one goes on: {error}"));
+                let what = format!("another process asked to take over, and this one goes on: {error}");
+                self.shared.failures.report(&what, Instant::now());
                 false
             }
         }
@@ -247,10 +249,10 @@ impl Coordinator {
     /// left to it: the end of listening here would end it there.
     fn leave_to_successor(&mut self) {
         if !self.is_taken_over() && self.entrance.as_ref().is_some_and(Entrance::is_asked) {
-            self.listeners.hand_over_all();
-            (self.say)("another process has the listeners, and has not said yet that it accepts: they are left to it");
             // It answers at the admin address too, or has none.
             self.admin = None;
+            self.listeners.hand_over_all();
+            (self.say)("another process has the listeners, and has not said yet that it accepts: they are left to it");
         }
     }
 

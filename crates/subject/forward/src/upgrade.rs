@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use plimsoll_reactor::accept::Pause;
 use plimsoll_sys::passing;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
@@ -89,6 +90,8 @@ pub(crate) struct Entrance {
     listener: OwnedFd,
     name: Name,
     asking: Option<OwnedFd>,
+    /// There is no descriptor for whoever asks.
+    pause: Pause,
     is_left: bool,
 }
 
@@ -96,7 +99,7 @@ impl Entrance {
     /// Waits at a path where nobody waits.
     pub(crate) fn open(path: &Path) -> io::Result<Entrance> {
         let listener = unix::listen_for_messages(path)?;
-        Ok(Entrance { listener, name: Name::of(path), asking: None, is_left: false })
+        Ok(Entrance { listener, name: Name::of(path), asking: None, pause: Pause::default(), is_left: false })
     }
 
     /// Waits there in place of the process that did.
@@ -109,9 +112,15 @@ impl Entrance {
         Ok(entrance)
     }
 
-    /// What to wait for.
-    pub(crate) fn place(&self) -> Place {
-        Place::new(self.asking.as_ref().unwrap_or(&self.listener).as_raw_fd(), Interest::READ)
+    /// What to wait for, but for a pause.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let waits = self.asking.as_ref().or((!self.pause.is_on()).then_some(&self.listener));
+        waits.map(|socket| Place::new(socket.as_raw_fd(), Interest::READ))
+    }
+
+    /// Until when nobody is taken, if it pauses.
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        self.pause.until()
     }
 
     /// Whether somebody has the sockets and has not said yet which of them it accepts at.
@@ -123,10 +132,18 @@ impl Entrance {
     /// says so.
     pub(crate) fn attend(&mut self, sockets: &[(BorrowedFd<'_>, Owner)]) -> io::Result<Option<Vec<bool>>> {
         let Some(asking) = &self.asking else {
+            let now = Instant::now();
+            if self.pause.is_on() && !self.pause.ends(now) {
+                return Ok(None);
+            }
             let asking = match unix::accept(&self.listener) {
                 Ok(asking) => asking,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // It stays in the queue, so that waiting for it would spin.
+                    self.pause.begin(now);
+                    return Err(error);
+                }
             };
             send_all(&asking, sockets)?;
             self.asking = Some(asking);
