@@ -11,7 +11,7 @@ use std::time::Duration;
 use plimsoll_sys::{passing, unix};
 
 use crate::support::forwarder::{Folder, Forwarder, command, connect, echo, exchange, listener, text_of, until};
-use crate::support::running::Running;
+use crate::support::running::{Running, limited};
 
 /// A command that is given its standard input as the one socket of a service manager.
 fn activated(inner: &Command) -> Command {
@@ -59,6 +59,31 @@ fn a_socket_that_its_owner_has_shut_down_costs_no_cpu() {
         until("what is shut down costs no CPU", || forwarder.is_quiet());
         forwarder.stop();
     }
+}
+
+#[test]
+fn an_end_that_waits_for_a_worker_while_a_listener_pauses_costs_no_cpu() {
+    let (own, address) = listener();
+    let copy = OwnedFd::from(own.try_clone().expect("a descriptor is left"));
+    let mappings = [format!("{address}={}", echo()), format!("127.0.0.1:0={}", echo())];
+    let arguments = ["--workers", "1", "--accept", "handoff", "--drain", "1h"];
+    let started = command(&[&[mappings[0].as_str(), &mappings[1]][..], &arguments].concat());
+    // A table of 24 descriptors holds three connections, and only a few tables can be had.
+    let started = limited(&activated(&started), 24);
+    let mut forwarder = Forwarder::of(Running::start_with_input(started, Stdio::from(copy)));
+    // The listener pauses a moment at a time, as nobody can connect there.
+    plimsoll_sys::net::stop_listening(&own);
+    let mut held = vec![connect(forwarder.addresses()[1])];
+    exchange(&mut held[0]);
+    forwarder.signal("STOP");
+    held.extend((0..400).map(|_| connect(forwarder.addresses()[1])));
+    forwarder.signal("TERM");
+    forwarder.signal("CONT");
+    until("no further table can be had", || forwarder.sentence().contains("no descriptor table can be added"));
+    until("waiting for a worker costs no CPU", || forwarder.is_quiet());
+    drop(held);
+    let (status, ..) = forwarder.wait();
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]
@@ -201,30 +226,6 @@ fn a_signal_to_the_old_process_leaves_the_listeners_to_one_that_is_taking_over()
 }
 
 #[test]
-fn while_a_process_that_was_told_to_end_drains_another_one_starts_at_the_same_place() {
-    for accept in ["exclusive", "handoff"] {
-        let (folder, address) = (Folder::new(), free_address());
-        let mapping = format!("{address}={}", echo());
-        let arguments = [&mapping, "--workers", "2", "--accept", accept, &upgrade_at(&folder)];
-        let old = Forwarder::start(&arguments);
-        let mut held = connect(address);
-        exchange(&mut held);
-        old.signal("TERM");
-        until("it drains", || TcpStream::connect(address).is_err());
-        let new = Forwarder::start(&arguments);
-        exchange(&mut connect(address));
-        exchange(&mut held);
-        drop(held);
-        let (status, ..) = old.wait();
-        assert_eq!(status.code(), Some(0));
-        assert!(folder.path("upgrade").exists(), "the new process waits there");
-        new.stop();
-    }
-}
-
-#[test]
-fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
-#[test]
 fn a_signal_to_the_old_process_leaves_the_admin_address_to_one_that_is_taking_over() {
     let (folder, address, admin) = (Folder::new(), free_address(), free_address());
     let table = format!("[admin]\nlisten = \"{admin}\"\n[forward]\n\"{address}\" = \"{}\"\n", echo());
@@ -256,6 +257,30 @@ fn a_signal_to_the_old_process_leaves_the_admin_address_to_one_that_is_taking_ov
     assert_eq!(status.code(), Some(0));
 }
 
+#[test]
+fn while_a_process_that_was_told_to_end_drains_another_one_starts_at_the_same_place() {
+    for accept in ["exclusive", "handoff"] {
+        let (folder, address) = (Folder::new(), free_address());
+        let mapping = format!("{address}={}", echo());
+        let arguments = [&mapping, "--workers", "2", "--accept", accept, &upgrade_at(&folder)];
+        let old = Forwarder::start(&arguments);
+        let mut held = connect(address);
+        exchange(&mut held);
+        old.signal("TERM");
+        until("it drains", || TcpStream::connect(address).is_err());
+        let new = Forwarder::start(&arguments);
+        exchange(&mut connect(address));
+        exchange(&mut held);
+        drop(held);
+        let (status, ..) = old.wait();
+        assert_eq!(status.code(), Some(0));
+        assert!(folder.path("upgrade").exists(), "the new process waits there");
+        new.stop();
+    }
+}
+
+#[test]
+fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
     let folder = Folder::new();
     let upgrade = upgrade_at(&folder);
     let [first, second] = [(); 2].map(|()| free_address());

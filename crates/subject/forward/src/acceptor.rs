@@ -168,6 +168,8 @@ impl Acceptor {
     /// Hands on everything that is queued, for the last time: a listener is closed when nothing is
     /// left there. To be called again until it says that all are.
     pub(crate) fn sweep(&mut self, listeners: &Listeners, shared: &Shared) -> bool {
+        // Listeners that wait are looked at all the same: nothing is due when their wait is over.
+        self.wait = Pause::default();
         let (leaving, now) = (std::mem::take(&mut self.leaving), Instant::now());
         // One that no worker has taken yet is in hand.
         let free = self.is_free(shared, now);
