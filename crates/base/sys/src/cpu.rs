@@ -9,34 +9,48 @@ pub fn current() -> usize {
     sched_getcpu()
 }
 
-/// A thread of this process, with the CPUs that it may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Thread {
-    id: Pid,
-    allowed: CpuSet,
+/// CPUs by the kernel's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpus(CpuSet);
+
+impl Cpus {
+    /// One alone.
+    pub fn only(cpu: usize) -> Cpus {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        Cpus(only)
+    }
+
+    /// Whether it is one of them.
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.0.is_set(cpu)
+    }
+
+    /// All of them but one.
+    pub fn besides(self, other: usize) -> impl Iterator<Item = usize> {
+        (0..CpuSet::MAX_CPU).filter(move |cpu| *cpu != other && self.contains(*cpu))
+    }
 }
+
+/// A thread of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread(Pid);
 
 impl Thread {
     /// The calling thread.
-    pub fn current() -> io::Result<Thread> {
-        Ok(Thread { id: gettid(), allowed: sched_getaffinity(None)? })
+    pub fn current() -> Thread {
+        Thread(gettid())
     }
 
-    /// One of its CPUs that is not `other`, if it has one.
-    pub fn cpu_besides(&self, other: usize) -> Option<usize> {
-        (0..CpuSet::MAX_CPU).find(|cpu| *cpu != other && self.allowed.is_set(*cpu))
+    /// The CPUs that it may use now: others change them too (taskset(1), cpuset(7)), and those that
+    /// are offline are not among them.
+    pub fn cpus(&self) -> io::Result<Cpus> {
+        Ok(Cpus(sched_getaffinity(Some(self.0))?))
     }
 
-    /// Keeps it on one CPU from now on.
-    pub fn keep_on(&self, cpu: usize) -> io::Result<()> {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        Ok(sched_setaffinity(Some(self.id), &only)?)
-    }
-
-    /// Lets it use all of its CPUs again.
-    pub fn release(&self) -> io::Result<()> {
-        Ok(sched_setaffinity(Some(self.id), &self.allowed)?)
+    /// Keeps it to these CPUs from now on. An error (EINVAL) where it may use none of them.
+    pub fn keep_to(&self, cpus: Cpus) -> io::Result<()> {
+        Ok(sched_setaffinity(Some(self.0), &cpus.0)?)
     }
 }
 
@@ -45,15 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_is_kept_on_a_cpu_runs_there_until_it_is_released() {
-        let thread = Thread::current().expect("it has CPUs");
-        let here = current();
-        let there = thread.cpu_besides(here).unwrap_or(here);
-        thread.keep_on(there).expect("it may use it");
-        assert_eq!(current(), there);
-        assert_eq!(Thread::current().expect("it has one").cpu_besides(there), None);
-        thread.release().expect("it may use them");
-        let again = Thread::current().expect("it has CPUs");
-        assert_eq!(again.cpu_besides(there), thread.cpu_besides(there));
+    fn a_thread_that_is_kept_to_a_cpu_runs_there_until_it_may_use_the_others_again() {
+        let thread = Thread::current();
+        let (all, here) = (thread.cpus().expect("it has CPUs"), current());
+        let there = all.besides(here).next().unwrap_or(here);
+        thread.keep_to(Cpus::only(there)).expect("it may use it");
+        assert_eq!((current(), thread.cpus().expect("it has one")), (there, Cpus::only(there)));
+        thread.keep_to(all).expect("it may use them");
+        assert_eq!(thread.cpus().expect("it has CPUs"), all);
+        assert!(thread.keep_to(Cpus::only(CpuSet::MAX_CPU - 1)).is_err() || all.contains(CpuSet::MAX_CPU - 1));
     }
 }

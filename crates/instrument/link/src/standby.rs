@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use plimsoll_sys::cpu::{self, Thread};
+use plimsoll_sys::cpu::{self, Cpus, Thread};
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{clock, process};
 
@@ -59,7 +59,7 @@ impl Standby {
     /// Stands by for the calling thread. There is no thread where it may use one CPU alone, or may
     /// not run first.
     pub(crate) fn start() -> io::Result<Standby> {
-        let emulator = Thread::current()?;
+        let emulator = Thread::current();
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             due: AtomicU64::new(AWAKE),
@@ -67,13 +67,14 @@ impl Standby {
             event: Event::new()?,
             ended: AtomicBool::new(false),
         });
-        let thread = match emulator.cpu_besides(cpu::current()) {
-            None => None,
-            Some(_) => {
-                let shared = Arc::clone(&shared);
-                let run = move || stand_by(&shared, emulator);
-                Some(thread::Builder::new().name("standby".to_owned()).spawn(run)?)
-            }
+        // Refused as where there are more CPUs than this program knows of: then nobody stands by.
+        let is_alone = emulator.cpus().map_or(true, |cpus| cpus.besides(cpu::current()).next().is_none());
+        let thread = if is_alone {
+            None
+        } else {
+            let shared = Arc::clone(&shared);
+            let run = move || stand_by(&shared, emulator);
+            Some(thread::Builder::new().name("standby".to_owned()).spawn(run)?)
         };
         Ok(Standby { shared, thread })
     }
@@ -108,31 +109,46 @@ impl Drop for Standby {
 
 fn stand_by(shared: &Shared, emulator: Thread) {
     // What the emulator starts is ordinary, and so would come too late as well.
-    let Ok(own) = Thread::current() else { return };
     if !process::run_first() {
         return;
     }
     // Refused, this thread looks 50 us later.
     let _ = clock::sharpen_timers();
+    let own = Thread::current();
     let mut here = None;
     while !shared.ended.load(Ordering::Acquire) {
         let there = shared.cpu.load(Ordering::Relaxed);
         if here.is_none_or(|cpu| cpu == there) {
-            here = emulator.cpu_besides(there).filter(|cpu| own.keep_on(*cpu).is_ok());
+            here = settle_beside(there, own, emulator);
         }
         let due = shared.due.load(Ordering::Acquire);
-        match (step(due, shared.begun.elapsed()), here) {
-            (Step::Look { after }, _) => thread::sleep(after),
-            (Step::Wake, None) => thread::sleep(PATIENCE),
-            (Step::Wake, Some(here)) => {
-                // Queued on its CPU it moves at once; asleep it wakes here. Refused, it comes late.
-                let _ = emulator.keep_on(here);
-                shared.event.raise();
-                let _ = emulator.release();
+        match step(due, shared.begun.elapsed()) {
+            Step::Look { after } => thread::sleep(after),
+            Step::Wake => {
+                here = here.filter(|cpu| move_to(*cpu, emulator, || shared.event.raise()).is_ok());
                 thread::sleep(PATIENCE);
             }
         }
     }
+}
+
+/// Keeps the thread `own` to a CPU that the emulator may use besides the one that it is on, and
+/// returns which, if there is any.
+fn settle_beside(there: usize, own: Thread, emulator: Thread) -> Option<usize> {
+    emulator.cpus().ok()?.besides(there).find(|cpu| own.keep_to(Cpus::only(*cpu)).is_ok())
+}
+
+/// Moves the emulator to a CPU, and wakes it there. An error where it cannot go there, or is not to
+/// by now.
+fn move_to(cpu: usize, emulator: Thread, wake: impl FnOnce()) -> io::Result<()> {
+    let allowed = emulator.cpus()?;
+    if !allowed.contains(cpu) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // Queued on its CPU it moves at once; asleep it wakes there.
+    emulator.keep_to(Cpus::only(cpu))?;
+    wake();
+    emulator.keep_to(allowed)
 }
 
 /// What is to be done at `now`, where the emulator waits until `due`.
@@ -167,6 +183,33 @@ mod tests {
         assert_eq!(step(due(500 * MS), 5 * MS), Step::Look { after: IDLE }, "an earlier frame may come meanwhile");
         assert_eq!(step(NOTHING_DUE, 5 * MS), Step::Look { after: IDLE });
         assert_eq!(step(AWAKE, 5 * MS), Step::Look { after: PATIENCE });
+    }
+
+    #[test]
+    fn an_emulator_whose_cpus_are_others_by_now_is_moved_to_none_of_the_former_ones() {
+        let emulator = Thread::current();
+        let all = emulator.cpus().expect("it has CPUs");
+        let Some(other) = all.besides(cpu::current()).next() else {
+            println!("skipped: a second CPU is needed");
+            return;
+        };
+        let is_woken_at = |cpu| {
+            let mut is_woken = false;
+            let moved = move_to(cpu, emulator, || is_woken = cpu::current() == cpu);
+            assert_eq!(moved.is_ok(), is_woken);
+            is_woken
+        };
+        assert!(is_woken_at(other));
+        assert_eq!(emulator.cpus().expect("it has CPUs"), all, "it may use all of them again");
+        // As taskset(1) does to a thread that runs.
+        let others: Vec<usize> = all.besides(other).collect();
+        emulator.keep_to(Cpus::only(others[0])).expect("it may use it");
+        assert!(!is_woken_at(other) && is_woken_at(others[0]));
+        assert_eq!(emulator.cpus().expect("it has one"), Cpus::only(others[0]));
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(settle_beside(others[0], Thread::current(), emulator), None));
+        });
+        emulator.keep_to(all).expect("it may use them");
     }
 
     #[test]

@@ -45,6 +45,19 @@ fn without_precise_timers_a_generator_runs() {
 }
 
 #[test]
+fn a_link_that_is_not_told_its_cpus_goes_on_without_a_second_thread() {
+    skip_without_namespaces!();
+    if !may_trace() {
+        return;
+    }
+    let (config, _) = two_devices();
+    // As where there are more CPUs than this program knows of.
+    let arguments = ["link", "--json", "--config", config.path()];
+    let link = Running::start(&mut injected("sched_getaffinity", "EINVAL", 1, &arguments));
+    assert_eq!(link.stop()["links"][0]["offered"], 0);
+}
+
+#[test]
 fn a_link_without_precise_timers_says_so_and_goes_on() {
     skip_without_namespaces!();
     if !may_trace() {
