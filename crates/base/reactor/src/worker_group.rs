@@ -31,6 +31,10 @@ use loop_handle::{Shared, Worker};
 /// An event loop keeps its big buffers on the heap; its stack holds a few frames.
 const STACK_BYTES: usize = 256 * 1024;
 
+/// Descriptors that the coordinator's table has left after a table was added because others were
+/// full: where tables took the last one, an acceptor there could take no connection any more.
+const SPARE: usize = 4;
+
 /// Whether a worker whose tables are full gets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
@@ -100,6 +104,11 @@ impl<R: Send + 'static> WorkerGroup<R> {
 
     /// Adds a table to a worker and starts its event loop.
     pub fn add_table(&mut self, worker: usize) -> io::Result<()> {
+        self.add_table_and_leave(worker, 0)
+    }
+
+    /// The same, if it leaves so many descriptors of the coordinator's table.
+    fn add_table_and_leave(&mut self, worker: usize, spare: usize) -> io::Result<()> {
         let table = self.tables(worker).count();
         let wake = Arc::new(Event::new()?);
         let room = Arc::new(AtomicBool::new(true));
@@ -107,6 +116,8 @@ impl<R: Send + 'static> WorkerGroup<R> {
             TableInit::Copy | TableInit::Only(_) => (None, None),
             TableInit::Empty => passing::pair().map(|(near, far)| (Some(near), Some(Arc::new(far))))?,
         };
+        // All of them at once, and none is left open for the new table to copy.
+        drop((0..spare).map(|_| Event::new()).collect::<io::Result<Vec<Event>>>()?);
         let handle = LoopHandle {
             worker,
             table,
@@ -172,7 +183,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
                 // asks for attention once more.
                 self.shared.workers[worker].stalled.store(true, Ordering::Release);
                 if self.shared.growth == Growth::AsNeeded {
-                    refused = refused.or(self.add_table(worker).err());
+                    refused = refused.or(self.add_table_and_leave(worker, SPARE).err());
                 }
             }
             if let Some((table, thread)) = self.tables(worker).enumerate().find(|(_, thread)| has_room(thread)) {
