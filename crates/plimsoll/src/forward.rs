@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use plimsoll_forward::table::{self, LogFormat, LogTarget, Sources, Table};
-use plimsoll_forward::{Config, Error, Forwarder, Inherited, Source, Strategy, Totals, Watch};
+use plimsoll_forward::{Config, Error, FileWatch, Forwarder, Inherited, Source, Strategy, Totals};
 use plimsoll_measure::units;
 use plimsoll_sys::signal::{Signal, Signals};
 use plimsoll_sys::{inherited, process};
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return Err(anyhow!(Usage("--watch needs a file to watch: give --config or --table".to_owned())));
     }
     let (workers, accept) = workers(&arguments)?;
-    let watch = file.clone().filter(|_| arguments.watch).map(Watch::begin);
+    let watch = file.clone().filter(|_| arguments.watch).map(FileWatch::begin);
     let toml = arguments.config.is_some();
     let table = match &file {
         Some(path) => read_file(path, toml),

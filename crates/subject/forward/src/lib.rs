@@ -44,7 +44,7 @@ pub use forwarder::{Config, Forwarder};
 pub use inherited::Inherited;
 pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
 pub use plimsoll_reactor::leaked::Leaked;
-pub use reload::{Source, Watch};
+pub use reload::{FileWatch, Source};
 pub use totals::Totals;
 
 /// Whether a table could be: its names resolve, its sources are there, and it leads nothing back to

@@ -55,7 +55,7 @@ pub(crate) enum Step {
     /// Tell the sink that the stream has ended, then [`Relay::told`].
     Tell(End),
     /// Nothing, until the source or the sink is ready, or ever.
-    Rest,
+    Wait,
 }
 
 /// Bytes on their way from one side to the other.
@@ -78,11 +78,11 @@ impl Direction {
     /// something to read, and whether the sink may have room.
     pub(crate) fn next(&self, pending: usize, readable: bool, writable: bool) -> Step {
         match (self.sink, pending, self.source) {
-            (Sink::Told(_) | Sink::Severed, _, _) => Step::Rest,
+            (Sink::Told(_) | Sink::Severed, _, _) => Step::Wait,
             (Sink::Open, 0, Source::Ended(end)) => Step::Tell(end),
             (Sink::Open, 0, _) if readable => Step::Read,
             (Sink::Open, 1.., _) if writable => Step::Write,
-            (Sink::Open, _, _) => Step::Rest,
+            (Sink::Open, _, _) => Step::Wait,
         }
     }
 
@@ -143,7 +143,7 @@ pub(crate) enum Verdict {
     /// One side is gone, and the other has been given everything. It is closed, with a reset where
     /// its stream was cut off, once the kernel has delivered what it holds for it: closing
     /// earlier could drop that.
-    Dismiss {
+    Linger {
         /// The side that is left.
         survivor: Side,
         /// How its stream ended.
@@ -225,11 +225,11 @@ impl Relay {
             return Verdict::Failed(errno);
         }
         match (self.up.sink, self.down.sink) {
-            (Sink::Told(End::Reset), _) => Verdict::Dismiss { survivor: Side::Server, end: End::Reset },
-            (_, Sink::Told(End::Reset)) => Verdict::Dismiss { survivor: Side::Client, end: End::Reset },
+            (Sink::Told(End::Reset), _) => Verdict::Linger { survivor: Side::Server, end: End::Reset },
+            (_, Sink::Told(End::Reset)) => Verdict::Linger { survivor: Side::Client, end: End::Reset },
             (Sink::Told(End::Clean), Sink::Told(End::Clean)) => Verdict::Over,
-            (Sink::Told(End::Clean), Sink::Severed) => Verdict::Dismiss { survivor: Side::Server, end: End::Clean },
-            (Sink::Severed, Sink::Told(End::Clean)) => Verdict::Dismiss { survivor: Side::Client, end: End::Clean },
+            (Sink::Told(End::Clean), Sink::Severed) => Verdict::Linger { survivor: Side::Server, end: End::Clean },
+            (Sink::Severed, Sink::Told(End::Clean)) => Verdict::Linger { survivor: Side::Client, end: End::Clean },
             (Sink::Severed, Sink::Severed) => Verdict::Dead,
             (Sink::Open, _) | (_, Sink::Open) => Verdict::Lives,
         }
@@ -258,7 +258,7 @@ mod tests {
             let mut relay = Relay::NEW;
             relay.up.read(10);
             relay.ended(Side::Client, end);
-            assert_eq!(relay.up.next(10, true, false), Step::Rest);
+            assert_eq!(relay.up.next(10, true, false), Step::Wait);
             assert_eq!(relay.up.next(10, false, true), Step::Write);
             relay.up.wrote(4);
             assert_eq!(relay.up.next(6, true, true), Step::Write);
@@ -286,7 +286,7 @@ mod tests {
         relay.ended(Side::Client, End::Clean);
         relay.told(Side::Client, End::Clean);
         relay.refused(Side::Client, Refusal::Reset);
-        assert_eq!(relay.verdict(), Verdict::Dismiss { survivor: Side::Server, end: End::Clean });
+        assert_eq!(relay.verdict(), Verdict::Linger { survivor: Side::Server, end: End::Clean });
         assert_eq!(relay.cause, Some((Side::Client, End::Reset)));
     }
 
@@ -295,7 +295,7 @@ mod tests {
         let mut relay = Relay::NEW;
         relay.up.read(5);
         relay.refused(Side::Server, Refusal::Reset);
-        assert_eq!(relay.up.next(5, true, true), Step::Rest);
+        assert_eq!(relay.up.next(5, true, true), Step::Wait);
         assert_eq!(relay.down.next(0, true, true), Step::Read);
         relay.down.read(3);
         relay.down.wrote(3);
@@ -303,7 +303,7 @@ mod tests {
         relay.ended(Side::Server, End::Clean);
         assert_eq!(relay.down.next(0, false, true), Step::Tell(End::Reset));
         relay.told(Side::Server, End::Reset);
-        assert_eq!(relay.verdict(), Verdict::Dismiss { survivor: Side::Client, end: End::Reset });
+        assert_eq!(relay.verdict(), Verdict::Linger { survivor: Side::Client, end: End::Reset });
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
         relay.ended(Side::Server, End::Clean);
         assert_eq!(relay.down.next(0, false, true), Step::Tell(End::Clean));
         relay.told(Side::Server, End::Clean);
-        assert_eq!(relay.verdict(), Verdict::Dismiss { survivor: Side::Client, end: End::Clean });
+        assert_eq!(relay.verdict(), Verdict::Linger { survivor: Side::Client, end: End::Clean });
     }
 
     /// What may happen to a connection, in any order.
@@ -383,7 +383,7 @@ mod tests {
                         relay.told(side, end);
                     }
                 }
-                if let Verdict::Dismiss { survivor, end: End::Reset } = relay.verdict() {
+                if let Verdict::Linger { survivor, end: End::Reset } = relay.verdict() {
                     prop_assert_eq!(told[survivor.other() as usize], Some(End::Reset));
                 }
                 if relay.verdict() != Verdict::Lives {

@@ -21,23 +21,23 @@ pub struct Source {
     /// Reads it anew; the error is a sentence.
     pub read: Box<dyn Fn() -> Result<Table, String> + Send + Sync>,
     /// Reload whenever this file has changed.
-    pub watch: Option<Watch>,
+    pub watch: Option<FileWatch>,
 }
 
 /// What a file holds, looked at from time to time.
-pub struct Watch {
+pub struct FileWatch {
     path: PathBuf,
     /// What was in it when a table was last wanted, and at the last look: a hash.
     read: Option<u64>,
     seen: Option<u64>,
 }
 
-impl Watch {
+impl FileWatch {
     /// Begins to watch a file. To be called before it is first read, so that no change falls in
     /// between.
-    pub fn begin(path: PathBuf) -> Watch {
+    pub fn begin(path: PathBuf) -> FileWatch {
         let now = content(&path);
-        Watch { path, read: now, seen: now }
+        FileWatch { path, read: now, seen: now }
     }
 
     /// Whether the file holds something else since this last said so. What is being written changes
@@ -176,7 +176,7 @@ pub(crate) struct Reloader {
     outcomes: Receiver<Outcome>,
     /// Raised when there is an outcome.
     pub(crate) ready: Arc<Event>,
-    watched: Option<Watch>,
+    watched: Option<FileWatch>,
 }
 
 impl Reloader {
@@ -211,7 +211,7 @@ impl Reloader {
 
     /// Asks for it if the file that is watched has changed since this was last called.
     pub(crate) fn look(&mut self) {
-        if self.watched.as_mut().is_some_and(Watch::has_changed) {
+        if self.watched.as_mut().is_some_and(FileWatch::has_changed) {
             self.want();
         }
     }
@@ -360,7 +360,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("plimsoll-watch-{}", std::process::id()));
         let write = |text: &str| std::fs::write(&path, text).expect("the folder can be written to");
         write("one");
-        let mut watch = Watch::begin(path.clone());
+        let mut watch = FileWatch::begin(path.clone());
         assert!(!watch.has_changed());
         write("tw");
         assert!(!watch.has_changed(), "it may be half of it");

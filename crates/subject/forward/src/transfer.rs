@@ -65,18 +65,18 @@ const TURN_SPLICED: usize = 4 * 1024 * 1024;
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TransferOutcome {
     /// A side has to become ready.
     Waits,
-    /// There is more to do that will not be reported again.
+    /// There is more to do, and no event will report it.
     Yields,
     /// There may be more to do after this time, which will not be reported again: the bandwidth is
     /// used up.
     Metered(Duration),
 }
 
-/// Takes note of each read, for a log of transfers.
-pub(crate) trait Watch {
+/// Is told of each read, for a log of transfers.
+pub(crate) trait TransferObserver {
     fn transferred(&mut self, source: &Endpoint, sink: &Endpoint, reads: u64, bytes: u64);
 }
 
@@ -96,7 +96,7 @@ impl Transfer<'_> {
     /// What it can do now.
     pub(crate) fn next(&mut self) -> Step {
         if self.channel.posted().is_some() || self.relay.failure.is_some() {
-            return Step::Rest;
+            return Step::Wait;
         }
         let pending = self.channel.held.length();
         self.relay.from(self.side).next(pending, self.source.readable, self.sink.writable)
@@ -110,13 +110,13 @@ impl Transfer<'_> {
     pub(crate) fn turn(
         &mut self,
         pool: &mut Pool,
-        mut watch: Option<&mut dyn Watch>,
+        mut watch: Option<&mut dyn TransferObserver>,
         meter: Option<(&Meter, Instant)>,
-    ) -> Turn {
+    ) -> TransferOutcome {
         let mut moved = 0;
         loop {
             match self.next() {
-                Step::Rest => break,
+                Step::Wait => break,
                 Step::Write => self.write_held(pool),
                 Step::Tell(end) => {
                     if end == End::Clean {
@@ -126,10 +126,10 @@ impl Transfer<'_> {
                 }
                 Step::Read => {
                     if moved >= if self.channel.spliced { TURN_SPLICED } else { TURN_COPIED } {
-                        return Turn::Yields;
+                        return TransferOutcome::Yields;
                     }
                     if let Some(wait) = meter.and_then(|(meter, now)| meter.wait(now)) {
-                        return Turn::Metered(wait);
+                        return TransferOutcome::Metered(wait);
                     }
                     let before = self.direction().reads;
                     let length = if meter.is_some() { self.copy(pool, false) } else { self.read(pool) };
@@ -154,7 +154,7 @@ impl Transfer<'_> {
                 self.stop_splicing();
             }
         }
-        Turn::Waits
+        TransferOutcome::Waits
     }
 
     fn read(&mut self, pool: &mut Pool) -> usize {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use plimsoll_sys::net;
 
-use super::{Connection, Next, Stage};
+use super::{Action, Connection, ConnectionState};
 use crate::ending::Ending;
 use crate::proxy;
 use crate::relay::Side;
@@ -30,14 +30,14 @@ impl Connection {
     /// is over where the client has reset it and left nothing to be passed on. A client that has
     /// only ended its stream waits for an answer; and bytes that came before a reset are
     /// delivered before it, which a read will find.
-    pub(super) fn client_is_gone(&self) -> Option<Next> {
+    pub(super) fn client_is_gone(&self) -> Option<Action> {
         let client = self.client.as_ref()?;
         match net::peek(&client.socket, &mut [0]) {
             Ok(1..) => None,
-            Ok(0) => net::take_error(&client.socket).is_err().then_some(Next::Aborts(Ending::ClientReset)),
+            Ok(0) => net::take_error(&client.socket).is_err().then_some(Action::Aborts(Ending::ClientReset)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) if transfer::failure(client, &error).is_some() => Some(Next::Fails(error)),
-            Err(_) => Some(Next::Aborts(Ending::ClientReset)),
+            Err(error) if transfer::failure(client, &error).is_some() => Some(Action::Fails(error)),
+            Err(_) => Some(Action::Aborts(Ending::ClientReset)),
         }
     }
 
@@ -58,7 +58,7 @@ impl Connection {
     /// A destination has taken it. The outcome is an error where that was over again at once: it
     /// may still have sent something.
     pub(crate) fn connected(&mut self, outcome: &io::Result<()>, now: Instant) {
-        self.stage = Stage::Relaying;
+        self.state = ConnectionState::Relaying;
         self.active = now;
         if let Some(server) = &self.led_to {
             server.took();

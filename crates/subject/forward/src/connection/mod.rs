@@ -31,7 +31,7 @@ use crate::outbox::Message;
 use crate::pool::Pool;
 use crate::relay::{End, Relay, Side, Step, Verdict};
 use crate::route::{Route, Server, Target};
-use crate::transfer::{self, Channel, Endpoint, Transfer, Turn, Watch};
+use crate::transfer::{self, Channel, Endpoint, Transfer, TransferObserver, TransferOutcome};
 
 pub(crate) use connecting::{Attempts, was_connected};
 use delivery::Delivery;
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     pub(crate) route: Arc<Route>,
     pub(crate) client: Option<Endpoint>,
     pub(crate) server: Option<Endpoint>,
-    pub(crate) stage: Stage,
+    pub(crate) state: ConnectionState,
     pub(crate) relay: Relay,
     up: Channel,
     down: Channel,
@@ -75,7 +75,7 @@ pub(crate) struct Connection {
 
 /// How far a connection has come.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum ConnectionState {
     /// The client is a proxy, whose header has not come yet.
     Header,
     /// No destination has taken it yet.
@@ -83,7 +83,7 @@ pub(crate) enum Stage {
     Relaying,
     /// One side is gone. The other is closed, thus, when the kernel has delivered what it holds for
     /// it, or when it has acknowledged none of it for as long as `half_close`.
-    Dismissing {
+    Lingering {
         survivor: Side,
         end: End,
         since: Instant,
@@ -101,11 +101,11 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Instant,
 }
 
-/// What is to become of a connection.
-pub(crate) enum Next {
+/// What the event loop does next with a connection.
+pub(crate) enum Action {
     /// It waits for readiness, or its timer.
     Waits,
-    /// It has moved bulk a moment ago, and waits for more to come.
+    /// It moves bulk: it is read again a moment later, when more has come.
     Delay,
     /// There may be a header to read.
     ReadsHeader,
@@ -135,7 +135,7 @@ impl Connection {
         now: Instant,
     ) -> Connection {
         Connection {
-            stage: Stage::Header,
+            state: ConnectionState::Header,
             route,
             client: Some(client),
             server: None,
@@ -167,40 +167,40 @@ impl Connection {
 
     /// A side is ready for something. What there is to relay is relayed, unless the connection
     /// is delayed.
-    pub(crate) fn on_event(&mut self, side: Side, event: Ready, urgent: bool, context: &mut Context<'_>) -> Next {
-        let Some(endpoint) = self.endpoint(side) else { return Next::Waits };
+    pub(crate) fn on_event(&mut self, side: Side, event: Ready, urgent: bool, context: &mut Context<'_>) -> Action {
+        let Some(endpoint) = self.endpoint(side) else { return Action::Waits };
         endpoint.readable |= event.readable;
         endpoint.writable |= event.writable;
         endpoint.ended |= event.ended;
         endpoint.urgent |= urgent;
         if event.ended
             && side == Side::Client
-            && matches!(self.stage, Stage::Header | Stage::Connecting(_))
+            && matches!(self.state, ConnectionState::Header | ConnectionState::Connecting(_))
             && let Some(gone) = self.client_is_gone()
         {
             return gone;
         }
-        match (&self.stage, side) {
-            (Stage::Connecting(_), Side::Server) if event.writable => Next::Answered { ended: event.ended },
+        match (&self.state, side) {
+            (ConnectionState::Connecting(_), Side::Server) if event.writable => Action::Answered { ended: event.ended },
             // It is remembered until there is a server.
-            (Stage::Connecting(_), _) => Next::Waits,
-            (Stage::Header, _) => Next::ReadsHeader,
-            (Stage::Relaying | Stage::Dismissing { .. }, _) => {
+            (ConnectionState::Connecting(_), _) => Action::Waits,
+            (ConnectionState::Header, _) => Action::ReadsHeader,
+            (ConnectionState::Relaying | ConnectionState::Lingering { .. }, _) => {
                 if event.ended {
                     self.look_into_end(side);
                 }
-                if self.is_delayed_at(context.now) { Next::Delay } else { self.advance(context) }
+                if self.is_delayed_at(context.now) { Action::Delay } else { self.advance(context) }
             }
         }
     }
 
     /// Does what there is to do, whatever has become ready.
-    pub(crate) fn advance(&mut self, context: &mut Context<'_>) -> Next {
-        match self.stage {
-            Stage::Header => Next::ReadsHeader,
-            Stage::Connecting(_) => Next::Waits,
-            Stage::Relaying => self.relay(context),
-            Stage::Dismissing { .. } => self.check_delivery(context.now),
+    pub(crate) fn advance(&mut self, context: &mut Context<'_>) -> Action {
+        match self.state {
+            ConnectionState::Header => Action::ReadsHeader,
+            ConnectionState::Connecting(_) => Action::Waits,
+            ConnectionState::Relaying => self.relay(context),
+            ConnectionState::Lingering { .. } => self.check_delivery(context.now),
         }
     }
 
@@ -223,10 +223,10 @@ impl Connection {
     }
 
     /// Moves what there is, both ways.
-    fn relay(&mut self, context: &mut Context<'_>) -> Next {
+    fn relay(&mut self, context: &mut Context<'_>) -> Action {
         let Context { key, pool, log, by, now } = context;
         let (key, now) = (*key, *now);
-        let mut watch = log.transfers.then_some(LogWatch { log, by: *by, time: now });
+        let mut watch = log.transfers.then_some(LogObserver { log, by: *by, time: now });
         let (mut yields, mut resumes, before) = (false, None::<Duration>, self.relay);
         let metered = self.route.bandwidth.is_some().then(|| Arc::clone(&self.route));
         // What one direction finds out may give the other something to do: never more often than
@@ -235,15 +235,15 @@ impl Connection {
             let mut busy = false;
             for side in [Side::Client, Side::Server] {
                 let Some(mut transfer) = self.transfer(key, side) else { continue };
-                if transfer.next() != Step::Rest {
+                if transfer.next() != Step::Wait {
                     busy = true;
-                    let watch = watch.as_mut().map(|watch| watch as &mut dyn Watch);
+                    let watch = watch.as_mut().map(|watch| watch as &mut dyn TransferObserver);
                     let meters = metered.as_ref().and_then(|route| route.bandwidth.as_ref());
                     let meter = meters.map(|meters| &meters[side as usize]);
                     match transfer.turn(pool, watch, meter.map(|meter| (meter, now))) {
-                        Turn::Waits => {}
-                        Turn::Yields => yields = true,
-                        Turn::Metered(wait) => {
+                        TransferOutcome::Waits => {}
+                        TransferOutcome::Yields => yields = true,
+                        TransferOutcome::Metered(wait) => {
                             resumes = Some(resumes.map_or(wait, |former| former.min(wait)));
                         }
                     }
@@ -255,11 +255,11 @@ impl Connection {
         }
         self.note_progress(&before, now);
         match self.relay.verdict() {
-            Verdict::Lives if yields => Next::Yields,
-            Verdict::Lives => resumes.map_or(Next::Waits, Next::Resumes),
-            Verdict::Over | Verdict::Dead => Next::Closes(self.ending()),
-            Verdict::Failed(errno) => Next::Fails(io::Error::from_raw_os_error(errno)),
-            Verdict::Dismiss { survivor, end } => self.dismiss(survivor, end, pool, now),
+            Verdict::Lives if yields => Action::Yields,
+            Verdict::Lives => resumes.map_or(Action::Waits, Action::Resumes),
+            Verdict::Over | Verdict::Dead => Action::Closes(self.ending()),
+            Verdict::Failed(errno) => Action::Fails(io::Error::from_raw_os_error(errno)),
+            Verdict::Linger { survivor, end } => self.linger(survivor, end, pool, now),
         }
     }
 
@@ -316,7 +316,7 @@ impl Connection {
         self.note_progress(&before, now);
         let has_more = [Side::Client, Side::Server]
             .into_iter()
-            .any(|side| self.transfer(message.key, side).is_some_and(|mut transfer| transfer.next() != Step::Rest));
+            .any(|side| self.transfer(message.key, side).is_some_and(|mut transfer| transfer.next() != Step::Wait));
         has_more || self.relay.verdict() != Verdict::Lives || self.paced || self.is_spliced()
     }
 
@@ -342,7 +342,7 @@ impl Connection {
 
     /// Whether bytes go through a pipe, in either direction.
     pub(crate) fn is_spliced(&self) -> bool {
-        matches!(self.stage, Stage::Relaying) && (self.up.is_spliced() || self.down.is_spliced())
+        matches!(self.state, ConnectionState::Relaying) && (self.up.is_spliced() || self.down.is_spliced())
     }
 
     /// Whether only one half is left.
@@ -375,13 +375,13 @@ impl Connection {
     }
 }
 
-struct LogWatch<'a> {
+struct LogObserver<'a> {
     log: &'a Log,
     by: LoopNumber,
     time: Instant,
 }
 
-impl Watch for LogWatch<'_> {
+impl TransferObserver for LogObserver<'_> {
     fn transferred(&mut self, source: &Endpoint, sink: &Endpoint, reads: u64, bytes: u64) {
         let (receive, send) = (source.socket.as_raw_fd(), sink.socket.as_raw_fd());
         let (time, by) = (self.time, self.by);

@@ -173,7 +173,7 @@ fn a_paced_connection_whose_message_went_out_in_part_is_asked_after_anew() {
         connection.paced = paced;
         assert!(matches!(
             connection.relay(&mut Context { key, pool: &mut pool, log, by: FIRST_LOOP, now }),
-            Next::Waits
+            Action::Waits
         ));
         let message = pool.outbox.messages()[0];
         assert_eq!(connection.sent(message, Ok(2), &mut pool, now), paced);

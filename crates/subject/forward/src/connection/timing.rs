@@ -6,7 +6,7 @@ use plimsoll_reactor::progress::{LOOKS, Sent};
 use plimsoll_sys::net;
 
 use super::delivery::Finding;
-use super::{Connection, Stage};
+use super::{Connection, ConnectionState};
 use crate::ending::Ending;
 use crate::transfer::Endpoint;
 
@@ -20,17 +20,17 @@ impl Connection {
     /// then.
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
         let limits = &self.route.rule.limits;
-        match &self.stage {
-            Stage::Header => self.opened + limits.connect.min(limits.idle),
-            Stage::Connecting(attempts) => {
+        match &self.state {
+            ConnectionState::Header => self.opened + limits.connect.min(limits.idle),
+            ConnectionState::Connecting(attempts) => {
                 attempts.again_at.unwrap_or(attempts.until).min(attempts.until).min(self.opened + limits.idle)
             }
-            Stage::Relaying => {
+            ConnectionState::Relaying => {
                 let silence = (self.active + self.silence_limit()).max(now);
                 let look = self.delivery.as_ref().and_then(|delivery| delivery.next_look(now, limits.send));
                 look.map_or(silence, |look| look.min(silence))
             }
-            Stage::Dismissing { since, progress, .. } => {
+            ConnectionState::Lingering { since, progress, .. } => {
                 let passed = now.saturating_duration_since(*since);
                 let look = progress.next_look(now, limits.half_close);
                 look.min(now + (passed / 4).clamp(FIRST_LOOK, LATER_LOOKS))

@@ -13,7 +13,7 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net, unix};
 
 use super::{EventLoop, SERVER};
-use crate::connection::{self, Attempts, Connection, Stage};
+use crate::connection::{self, Attempts, Connection, ConnectionState};
 use crate::ending::Ending;
 use crate::listeners::KEEP_ALIVE_AFTER;
 use crate::outbox::READ_BYTES;
@@ -104,7 +104,7 @@ impl EventLoop<'_> {
             return self.cut(key, Ending::Limit);
         }
         let rest = route.attempts(client, self.now);
-        connection.stage = Stage::Connecting(Attempts { rest, until: self.now, again_at: None });
+        connection.state = ConnectionState::Connecting(Attempts { rest, until: self.now, again_at: None });
         self.connect(key, None);
     }
 
@@ -113,7 +113,7 @@ impl EventLoop<'_> {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let give_up_at = connection.opened + connection.route.rule.limits.connect;
-            let Stage::Connecting(attempts) = &mut connection.stage else { return };
+            let ConnectionState::Connecting(attempts) = &mut connection.state else { return };
             let left = give_up_at.saturating_duration_since(self.now);
             let Some(server) = attempts.rest.pop().filter(|_| !left.is_zero() || failed.is_none()) else {
                 return self.give_up(key, failed);
@@ -131,7 +131,7 @@ impl EventLoop<'_> {
     /// Begins to connect to a server.
     fn ask(&mut self, key: Key, server: Arc<Server>) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
-        let Stage::Connecting(attempts) = &mut connection.stage else { return Ok(()) };
+        let ConnectionState::Connecting(attempts) = &mut connection.state else { return Ok(()) };
         attempts.again_at = None;
         let socket = match &server.target {
             Target::Tcp(address) => {
@@ -198,7 +198,7 @@ impl EventLoop<'_> {
     pub(super) fn attempt_is_due(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let silent_until = connection.opened + connection.route.rule.limits.idle;
-        let Stage::Connecting(attempts) = &connection.stage else { return };
+        let ConnectionState::Connecting(attempts) = &connection.state else { return };
         if self.now >= silent_until {
             return self.cut(key, Ending::Idle);
         }

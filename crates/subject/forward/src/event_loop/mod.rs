@@ -29,7 +29,7 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use self::pacing::Delayed;
-use crate::connection::{Connection, Context, Next, Stage};
+use crate::connection::{Action, Connection, ConnectionState, Context};
 use crate::ending::Ending;
 use crate::log::{LoopNumber, Record};
 use crate::outbox::MESSAGES;
@@ -80,7 +80,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         outcomes: Vec::with_capacity(MESSAGES),
         descriptors,
         most_pipes,
-        carried: Vec::new(),
+        ready_list: Vec::new(),
         delayed: Delayed::new(Instant::now()),
         listening: false,
         full: false,
@@ -121,7 +121,7 @@ struct EventLoop<'a> {
     descriptors: usize,
     most_pipes: usize,
     /// Keys with more to do that epoll will not report again.
-    carried: Vec<u64>,
+    ready_list: Vec<u64>,
     delayed: Delayed,
     listening: bool,
     full: bool,
@@ -145,7 +145,7 @@ impl EventLoop<'_> {
             ready.extend(wait);
             let _run_lock = self.handle.run_lock();
             self.now = Instant::now();
-            for key in std::mem::take(&mut self.carried) {
+            for key in std::mem::take(&mut self.ready_list) {
                 self.advance(Key::from_raw(key));
             }
             self.take_delayed_turn();
@@ -182,7 +182,7 @@ impl EventLoop<'_> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.carried.is_empty() {
+        if !self.ready_list.is_empty() {
             return Some(Duration::ZERO);
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
@@ -233,7 +233,7 @@ impl EventLoop<'_> {
     }
 
     /// Gives a connection a turn, and does what it asks for.
-    fn take_turn(&mut self, key: Key, turn: impl FnOnce(&mut Connection, &mut Context<'_>) -> Next) {
+    fn take_turn(&mut self, key: Key, turn: impl FnOnce(&mut Connection, &mut Context<'_>) -> Action) {
         if self.pool.outbox.is_full() {
             self.send();
         }
@@ -242,20 +242,20 @@ impl EventLoop<'_> {
         let by = LoopNumber { worker: self.handle.worker(), table: self.handle.table() };
         let mut context = Context { key, pool: &mut self.pool, log: &self.shared.log, by, now: self.now };
         match turn(connection, &mut context) {
-            Next::Closes(ending) => return self.close(key, ending),
-            Next::Aborts(ending) => return self.cut(key, ending),
-            Next::Fails(error) => return self.fail(key, &error),
-            Next::ReadsHeader => return self.read_header(key),
-            Next::Answered { ended } => return self.answered(key, ended),
-            Next::Delay => return self.delay_turn(key),
-            Next::Yields => self.carried.push(key.to_raw()),
-            Next::Resumes(wait) => {
+            Action::Closes(ending) => return self.close(key, ending),
+            Action::Aborts(ending) => return self.cut(key, ending),
+            Action::Fails(error) => return self.fail(key, &error),
+            Action::ReadsHeader => return self.read_header(key),
+            Action::Answered { ended } => return self.answered(key, ended),
+            Action::Delay => return self.delay_turn(key),
+            Action::Yields => self.ready_list.push(key.to_raw()),
+            Action::Resumes(wait) => {
                 // Its key with the mark tells this timer from the other one.
                 let resume = || self.wheel.set(self.now + wait, key.to_raw() | SERVER);
                 connection.resumes.get_or_insert_with(resume);
             }
-            Next::Waits if connection.paced || connection.is_spliced() => self.pace(key),
-            Next::Waits => {}
+            Action::Waits if connection.paced || connection.is_spliced() => self.pace(key),
+            Action::Waits => {}
         }
         self.follow_deadline(key);
     }
@@ -284,16 +284,16 @@ impl EventLoop<'_> {
         if raw & SERVER != 0 {
             return self.advance(key);
         }
-        match &connection.stage {
-            Stage::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
-            Stage::Header => self.follow_deadline(key),
-            Stage::Connecting(_) => self.attempt_is_due(key),
-            Stage::Relaying => match connection.look(self.now) {
+        match &connection.state {
+            ConnectionState::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
+            ConnectionState::Header => self.follow_deadline(key),
+            ConnectionState::Connecting(_) => self.attempt_is_due(key),
+            ConnectionState::Relaying => match connection.look(self.now) {
                 Err(ending) => self.cut(key, ending),
                 Ok(due) => connection.timer.fire_by(due, &mut self.wheel, key.to_raw()),
             },
-            Stage::Dismissing { .. } => match connection.check_delivery(self.now) {
-                Next::Closes(ending) => self.close(key, ending),
+            ConnectionState::Lingering { .. } => match connection.check_delivery(self.now) {
+                Action::Closes(ending) => self.close(key, ending),
                 _ => self.follow_deadline(key),
             },
         }

@@ -30,7 +30,7 @@ impl EventLoop<'_> {
             let message = self.pool.outbox.messages()[number];
             let Some(connection) = self.connections.get_mut(message.key) else { continue };
             if connection.sent(message, outcome, &mut self.pool, self.now) {
-                self.carried.push(message.key.to_raw());
+                self.ready_list.push(message.key.to_raw());
             }
             if connection.is_watched() {
                 self.follow_deadline(message.key);

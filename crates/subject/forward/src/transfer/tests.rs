@@ -82,7 +82,7 @@ fn what_waits_in_the_outbox_for_a_side_that_is_gone_by_then_is_not_counted() {
     let (mut client, _server, mut between) = Between::new();
     client.write_all(b"hello").expect("there is room");
     let (mut transfer, pool) = between.post(Side::Client);
-    assert_eq!(transfer.next(), Step::Rest);
+    assert_eq!(transfer.next(), Step::Wait);
     transfer.relay.ended(Side::Server, End::Reset);
     transfer.written(Ok(5), pool);
     assert_eq!((transfer.relay.up.bytes, transfer.channel.is_holding()), (0, false));
@@ -97,7 +97,7 @@ fn what_a_sink_does_not_take_of_the_outbox_follows_when_it_has_room() {
     net::write(&transfer.sink.socket, &pool.outbox.bytes(place)[..2]).expect("there is room");
     transfer.written(Ok(2), pool);
     pool.outbox.clear();
-    assert_eq!(transfer.next(), Step::Rest, "the sink has no room");
+    assert_eq!(transfer.next(), Step::Wait, "the sink has no room");
     transfer.sink.writable = true;
     between.move_all(Side::Client);
     let mut read = [0; 5];
@@ -143,7 +143,7 @@ fn a_reset_whose_error_a_splice_has_used_up_is_told_from_a_clean_end() {
         assert_eq!(between.relay.down.bytes, 14, "what it had sent is delivered");
         let end = if clean { End::Clean } else { End::Reset };
         assert_eq!(between.relay.cause, Some((Side::Server, end)));
-        assert_eq!(between.relay.verdict(), crate::relay::Verdict::Dismiss { survivor: Side::Client, end });
+        assert_eq!(between.relay.verdict(), crate::relay::Verdict::Linger { survivor: Side::Client, end });
     }
 }
 
