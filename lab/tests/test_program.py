@@ -66,6 +66,12 @@ def test_every_record_keeps_to_its_schema(finished: tuple[Path, Done]) -> None:
         valid(json.loads(path.read_text()), "trial")
 
 
+@pytest.mark.parametrize("verb", ["", "run", "resume", "report", "compare", "capacity", "gate", "preflight"])
+def test_help_says_what_each_exit_code_means(lab: Lab, verb: str) -> None:
+    told = lab(*verb.split(), "--help").stdout.partition("\nexit codes:\n")[2]
+    assert [line.split("  ")[1] for line in told.splitlines()] == ["0", "1", "2", "3", "4", "5", "130, 143"]
+
+
 def test_terminal_page_and_json_say_the_same(finished: tuple[Path, Done]) -> None:
     folder, done = finished
     summary = last(done.stdout)

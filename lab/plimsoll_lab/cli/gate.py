@@ -104,8 +104,15 @@ VERB = Verb(
     examples="""examples:
   plimsoll lab gate api.toml --base './server-1.4 {port}' --new './server {port}'
   plimsoll lab gate api.toml --base git:v1.4 --new git:HEAD --build 'make server' --summary md --summary junit
-
-exit codes: 0 not worse by the tolerance, 3 worse by more than the tolerance, 4 cannot be told, 1 a server failed
+""",
+    exit_codes="""exit codes:
+  0         not worse by more than the tolerance
+  1         a server failed
+  2         the arguments or the suite are wrong
+  3         worse by more than the tolerance (3 wins over 4)
+  4         it cannot be told
+  5         this machine cannot run it
+  130, 143  interrupted by SIGINT or SIGTERM; 'plimsoll lab resume RUN' continues
 """,
     arguments=_arguments,
     perform=_gate,

@@ -33,7 +33,7 @@ from plimsoll_lab.cli import (
     serve,
     suites,
 )
-from plimsoll_lab.cli.verb import FAILED, USAGE, Parser, refuse
+from plimsoll_lab.cli.verb import EXIT_CODES, FAILED, USAGE, Parser, refuse
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.suite.errors import SuiteError
 
@@ -107,7 +107,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog=PROGRAM,
         description="Turns a question into a run, and a run into a report that can be believed.",
-        epilog=EXAMPLES,
+        epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -118,7 +118,7 @@ def _parser() -> Parser:
             verb.name,
             help=verb.summary,
             description=verb.summary[0].upper() + verb.summary[1:] + ".",
-            epilog=verb.examples,
+            epilog=f"{verb.examples}\n{verb.exit_codes}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

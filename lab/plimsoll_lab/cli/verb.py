@@ -10,6 +10,16 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 DONE, FAILED, USAGE, LIMIT_MISSED, INVALID = 0, 1, 2, 3, 4
+EXIT_CODES = """exit codes:
+  0         done
+  1         failed: a server, a generator or another part of the run
+  2         the arguments or the suite are wrong
+  3         a limit was missed, or what was compared is worse
+  4         measured, but not valid: the generator or the machine was the limit, or it cannot be told
+  5         this machine cannot run it
+  130, 143  interrupted by SIGINT or SIGTERM; 'plimsoll lab resume RUN' continues
+"""
+"""The end of the program's help and of each verb's."""
 RUNS = "runs"
 """The folder of runs, unless --out names another."""
 
@@ -23,11 +33,13 @@ class Verb:
     summary: str
     """One line of help, without a capital or a full stop."""
     examples: str
-    """The end of its help."""
+    """Commands to copy, after its arguments."""
     arguments: Callable[[argparse.ArgumentParser], None]
     """Adds its own arguments to a parser."""
     perform: Callable[[argparse.Namespace], int]
     """Does it, and returns the exit code."""
+    exit_codes: str = EXIT_CODES
+    """The end of its help."""
 
 
 class Parser(argparse.ArgumentParser):
