@@ -166,6 +166,11 @@ impl<T> Dispatcher<T> {
         self.pause.begin(now);
     }
 
+    /// What was short may be free again: a pause, if there is one, is over.
+    pub fn resume(&mut self, now: Instant) {
+        self.pause.end_soon(now);
+    }
+
     /// Closes the connection in hand, and returns whether there was one.
     pub fn discard_pending(&mut self) -> bool {
         self.in_hand.take().is_some()

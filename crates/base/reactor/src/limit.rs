@@ -1,9 +1,13 @@
 //! How many connections are open in a whole server, were at most, and may be.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_sys::event::Event;
 
 /// A limit that all event loops of a server share. A place is taken before a connection is
-/// accepted, so that several loops together never pass the limit.
+/// accepted, so that several loops together never pass the limit. Whoever finds none is told
+/// when another gives one back.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     /// Taken by connections, and by accepts that may bring one.
@@ -11,6 +15,9 @@ pub struct ConnectionLimit {
     most: AtomicU64,
     open: AtomicU64,
     peak: AtomicU64,
+    /// Raised when a place is free.
+    awaiting: Mutex<Vec<Arc<Event>>>,
+    is_awaited: AtomicBool,
 }
 
 impl ConnectionLimit {
@@ -21,6 +28,8 @@ impl ConnectionLimit {
             most: AtomicU64::new(most),
             open: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            awaiting: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
         }
     }
 
@@ -41,11 +50,7 @@ impl ConnectionLimit {
 
     /// Takes a place, if there is one.
     pub fn acquire(&self) -> bool {
-        let acquired = self.places.fetch_add(1, Ordering::Relaxed) < self.most.load(Ordering::Relaxed);
-        if !acquired {
-            self.release();
-        }
-        acquired
+        self.acquire_if(|_| true)
     }
 
     /// Takes a place, if there is one and `allows` agrees: it is asked with the number of places
@@ -53,7 +58,7 @@ impl ConnectionLimit {
     pub fn acquire_if(&self, mut allows: impl FnMut(u64) -> bool) -> bool {
         let most = self.most();
         let take = |places: u64| (places < most && allows(most - places)).then_some(places + 1);
-        self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        self.places.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }
 
     /// Takes a place even where there is none: the connection is there already.
@@ -63,7 +68,32 @@ impl ConnectionLimit {
 
     /// Gives back a place that no connection has.
     pub fn release(&self) {
-        self.places.fetch_sub(1, Ordering::Relaxed);
+        self.places.fetch_sub(1, Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::SeqCst) {
+            self.wake_all();
+        }
+    }
+
+    /// Raises `wake` once, as soon as a place is free. Whoever gives one back raises it, so its
+    /// descriptor has to be in the tables of all.
+    pub fn await_place(&self, wake: &Arc<Event>) {
+        {
+            let mut awaiting = self.awaiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if !awaiting.iter().any(|other| Arc::ptr_eq(other, wake)) {
+                awaiting.push(Arc::clone(wake));
+            }
+        }
+        // Either this finds a place that was given back before, or who gives one back finds this.
+        self.is_awaited.store(true, Ordering::SeqCst);
+        if self.places.load(Ordering::SeqCst) < self.most() {
+            self.wake_all();
+        }
+    }
+
+    fn wake_all(&self) {
+        let mut awaiting = self.awaiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_awaited.store(false, Ordering::SeqCst);
+        awaiting.drain(..).for_each(|wake| wake.raise());
     }
 
     /// A connection has taken its place.
@@ -96,8 +126,12 @@ impl ConnectionLimit {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::thread;
+    use std::time::Duration;
+
+    use plimsoll_sys::poll;
+    use plimsoll_sys::readiness::Interest;
 
     use super::*;
 
@@ -132,6 +166,51 @@ mod tests {
         }) {}
         assert_eq!((asked, limit.taken()), (vec![3, 2, 1], 2));
         assert!(limit.acquire() && !limit.acquire_if(|_| true), "there is none");
+    }
+
+    #[test]
+    fn whoever_finds_no_place_is_woken_once_by_the_next_that_is_given_back() {
+        let (limit, wakes) = (ConnectionLimit::new(1), [0; 2].map(|_| Arc::new(Event::new().expect("an event"))));
+        let raised = |wake: &Arc<Event>| {
+            let mut place = [poll::Place::new(wake.as_fd().as_raw_fd(), Interest::READ)];
+            poll::wait(&mut place, Some(Duration::ZERO)).expect("a wait");
+            wake.lower();
+            place[0].readable()
+        };
+        assert!(limit.acquire() && !limit.acquire());
+        wakes.iter().chain(&wakes).for_each(|wake| limit.await_place(wake));
+        assert_eq!([raised(&wakes[0]), raised(&wakes[1])], [false; 2]);
+        limit.release();
+        assert_eq!([raised(&wakes[0]), raised(&wakes[1])], [true; 2]);
+        assert!(limit.acquire());
+        limit.release();
+        assert_eq!([raised(&wakes[0]), raised(&wakes[1])], [false; 2], "neither waits any more");
+        limit.await_place(&wakes[0]);
+        assert!(raised(&wakes[0]), "one was given back before it waited");
+    }
+
+    #[test]
+    fn nobody_misses_a_place_however_waits_and_ends_follow_each_other() {
+        let limit = ConnectionLimit::new(1);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let wake = Arc::new(Event::new().expect("an event"));
+                    for _ in 0..2_000 {
+                        while !limit.acquire() {
+                            limit.await_place(&wake);
+                            let mut place = [poll::Place::new(wake.as_fd().as_raw_fd(), Interest::READ)];
+                            poll::wait(&mut place, Some(Duration::from_secs(60))).expect("a wait");
+                            assert!(place[0].readable(), "it is not woken");
+                            wake.lower();
+                        }
+                        limit.opened();
+                        limit.closed();
+                    }
+                });
+            }
+        });
+        assert_eq!(limit.taken(), 0);
     }
 
     #[test]

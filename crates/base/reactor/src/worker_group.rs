@@ -83,7 +83,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
         let workers = (0..workers).map(|_| Worker::default()).collect();
         let shared = Shared {
             phase: AtomicU8::new(Phase::Run as u8),
-            request: Event::new()?,
+            request: Arc::new(Event::new()?),
             ended: AtomicUsize::new(0),
             growth,
             workers,
@@ -161,8 +161,8 @@ impl<R: Send + 'static> WorkerGroup<R> {
     }
 
     /// Readable when [`WorkerGroup::process_requests`] is to be called: a table is full, or an
-    /// event loop has ended.
-    pub fn request(&self) -> &Event {
+    /// event loop has ended. The coordinator may have others raise it too.
+    pub fn request(&self) -> &Arc<Event> {
         &self.shared.request
     }
 

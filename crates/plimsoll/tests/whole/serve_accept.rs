@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::support::server::{Noise, Server, assert_echoes, until};
 
@@ -49,6 +50,30 @@ fn every_connection_is_served_and_counted_at_its_worker() {
             assert!(each.iter().all(|count| (66..=67).contains(count)), "{model}: {each:?}");
         }
     });
+}
+
+#[test]
+fn few_places_are_used_as_well_by_several_workers_as_by_one() {
+    // More clients than places, each with a connection per message.
+    let takes = |model: &str, accept: &[&str]| {
+        let server = Server::echo(model, &[&["--max-connections", "2"], accept].concat());
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..250).for_each(|_| assert_echoes(&mut server.connect(), b"x")));
+            }
+        });
+        let elapsed = start.elapsed();
+        assert_eq!(server.stop()["peak_connections"], 2);
+        elapsed
+    };
+    for model in ["epoll", "uring"] {
+        let one = takes(model, &["--accept", "single"]);
+        for strategy in ["handoff", "exclusive", "reuseport"] {
+            let several = takes(model, &["--workers", "2", "--accept", strategy]);
+            assert!(several < 10 * one + Duration::from_secs(2), "{model} {strategy}: {several:?}, one {one:?}");
+        }
+    }
 }
 
 #[test]

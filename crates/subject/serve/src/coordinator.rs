@@ -124,10 +124,19 @@ impl Coordinator<'_> {
                 group.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
                 stop_listening();
             }
+            let requested = places[1].readable();
+            // This lowers the event, so what raises it from now on is met with the next wait.
+            let refused = group.process_requests();
             if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
-                handoff.accept(self.state);
+                if requested {
+                    handoff.on_wake();
+                }
+                handoff.accept(self.state, group.request());
+            } else if requested {
+                // A place may be free that a loop waits for.
+                group.wake();
             }
-            if let Some(error) = group.process_requests() {
+            if let Some(error) = refused {
                 totals.count_io_error(&error);
                 self.state.notify_once(
                     "table",

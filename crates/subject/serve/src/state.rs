@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_reactor::limit::ConnectionLimit;
+use plimsoll_sys::event::Event;
 use plimsoll_sys::file::Root;
 
 use crate::connection_log::ConnectionLog;
@@ -49,6 +50,11 @@ impl ServerState {
     /// Asks for a place for a connection, before it is accepted.
     pub(crate) fn acquire(&self) -> bool {
         self.limit.acquire()
+    }
+
+    /// Has `wake` raised when a place is free that [`ServerState::acquire`] did not find.
+    pub(crate) fn await_place(&self, wake: &Arc<Event>) {
+        self.limit.await_place(wake);
     }
 
     /// Takes a place for a connection that is there already.

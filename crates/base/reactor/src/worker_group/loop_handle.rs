@@ -24,7 +24,7 @@ pub enum Phase {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) phase: AtomicU8,
-    pub(super) request: Event,
+    pub(super) request: Arc<Event>,
     /// How many event loops have ended.
     pub(super) ended: AtomicUsize,
     pub(super) growth: Growth,
@@ -81,10 +81,16 @@ impl LoopHandle {
         self.table
     }
 
-    /// Raised when the phase or the holder of the accept token has changed. The loop waits for it
-    /// beside its connections, and lowers it.
+    /// Raised when the phase or the holder of the accept token has changed, or by the coordinator
+    /// for a reason of its own. The loop waits for it beside its connections, and lowers it.
     pub fn wake(&self) -> &Event {
         &self.wake
+    }
+
+    /// What wakes the coordinator (`WorkerGroup::request`). Every loop may raise it: its descriptor
+    /// is in every table, which another loop's is not.
+    pub fn request(&self) -> &Arc<Event> {
+        &self.shared.request
     }
 
     /// Where messages of the coordinator's arrive (`plimsoll_sys::passing`), for tables that began

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use plimsoll_reactor::accept::{Failure, Turns};
 use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
+use plimsoll_sys::event::Event;
 use plimsoll_sys::net;
 use plimsoll_sys::poll::Place;
 
@@ -25,6 +26,8 @@ pub(crate) struct Handoff {
     turns: Turns,
     dispatcher: Dispatcher<SocketAddr>,
     totals: Totals,
+    /// Accepting pauses as no place was free, and goes on when one is.
+    awaits_place: bool,
 }
 
 impl Handoff {
@@ -32,7 +35,10 @@ impl Handoff {
     pub(crate) fn new(listeners: Vec<OwnedFd>, workers: usize) -> io::Result<(Handoff, Vec<Vec<OwnedFd>>)> {
         let (dispatcher, ends) = Dispatcher::new(workers)?;
         let ends = ends.into_iter().map(|end| vec![end]).collect();
-        Ok((Handoff { listeners, turns: Turns::default(), dispatcher, totals: Totals::default() }, ends))
+        Ok((
+            Handoff { listeners, turns: Turns::default(), dispatcher, totals: Totals::default(), awaits_place: false },
+            ends,
+        ))
     }
 
     pub(crate) fn queues(&self) -> Arc<[HandoffQueue<SocketAddr>]> {
@@ -49,8 +55,16 @@ impl Handoff {
         self.dispatcher.paused_until()
     }
 
-    /// Hands on as much as there is, and as workers take.
-    pub(crate) fn accept(&mut self, state: &ServerState) {
+    /// The coordinator was woken: a place under the limit may be free.
+    pub(crate) fn on_wake(&mut self) {
+        if std::mem::take(&mut self.awaits_place) {
+            self.dispatcher.resume(Instant::now());
+        }
+    }
+
+    /// Hands on as much as there is, and as workers take. `wake` is raised when a place is free
+    /// that it did not find.
+    pub(crate) fn accept(&mut self, state: &ServerState, wake: &Arc<Event>) {
         let now = Instant::now();
         for _ in 0..BATCH {
             match self.dispatcher.is_free(now) {
@@ -67,7 +81,11 @@ impl Handoff {
                     }
                 }
                 Accepted::Nothing => return,
-                Accepted::PastLimit => return self.dispatcher.pause(now),
+                Accepted::PastLimit => {
+                    self.dispatcher.pause(now);
+                    self.awaits_place = true;
+                    return state.await_place(wake);
+                }
                 Accepted::Failed(error) => {
                     self.totals.count_io_error(&error);
                     if Failure::of(&error).pauses() {

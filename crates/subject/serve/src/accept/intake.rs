@@ -35,11 +35,21 @@ pub(crate) struct Intake<'a> {
     turns: Turns,
     /// The table was reported as full.
     full: bool,
+    /// The loop pauses as no place was free, and is woken when one is.
+    awaits_place: bool,
 }
 
 impl<'a> Intake<'a> {
     pub(crate) fn new(handle: &'a LoopHandle, source: ConnectionSource<'a>, state: &'a ServerState) -> Intake<'a> {
-        Intake { handle, source, state, pause: Pause::default(), turns: Turns::default(), full: false }
+        Intake {
+            handle,
+            source,
+            state,
+            pause: Pause::default(),
+            turns: Turns::default(),
+            full: false,
+            awaits_place: false,
+        }
     }
 
     pub(crate) fn source(&self) -> ConnectionSource<'a> {
@@ -69,6 +79,8 @@ impl<'a> Intake<'a> {
             Accepted::Nothing => Taken::Nothing,
             Accepted::PastLimit => {
                 self.pause.begin(Instant::now());
+                self.awaits_place = true;
+                self.state.await_place(self.handle.request());
                 Taken::Nothing
             }
             Accepted::Failed(error) => {
@@ -115,6 +127,13 @@ impl<'a> Intake<'a> {
     pub(crate) fn report_room(&mut self) {
         if std::mem::take(&mut self.full) {
             self.handle.report_room();
+        }
+    }
+
+    /// The loop was woken: a place under the limit may be free.
+    pub(crate) fn on_wake(&mut self) {
+        if std::mem::take(&mut self.awaits_place) {
+            self.pause.end_soon(Instant::now());
         }
     }
 

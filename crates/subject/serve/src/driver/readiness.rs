@@ -152,6 +152,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         match event.key {
             WAKE => {
                 self.handle.wake().lower();
+                self.intake.on_wake();
                 self.update_listening()?;
                 if self.handle.phase() == Phase::Drain && !self.draining {
                     self.drain();

@@ -220,6 +220,7 @@ impl<P: Service> EventLoop<'_, P> {
         match completion {
             Completion::Woken { more } => {
                 self.handle.wake().lower();
+                self.intake.on_wake();
                 if !more {
                     self.ring.watch(self.handle.wake().as_fd())?;
                 }
