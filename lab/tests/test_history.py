@@ -71,3 +71,13 @@ def test_a_chart_of_one_series_says_whose_it_is(tmp_path: Path) -> None:
     history = find_history(runs, "it")
     alone = replace(history, series=[each for each in history.series if "epoll" in each.at])
     assert "Completed rate, model epoll, in each run" in render_history_page(alone)
+
+
+def test_each_chart_has_its_numbers(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2)]
+    history = find_history(runs, "it")
+    page = render_history_page(history)
+    assert page.count("data-chart=") == page.count("The numbers of this chart") == 2, "a chart a figure"
+    rate = next(each for each in history.series if each.figure.name == "completed_rate" and "uring" in each.at)
+    row = '<tr><th scope="row">model uring</th><td>0002</td><td>1,100/s</td><td>1,100/s to 1,110/s</td></tr>'
+    assert row in page, rate.values

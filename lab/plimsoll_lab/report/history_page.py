@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.history import Change, History, HistoryRun, Series
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.compare_page import EVER_CHANGING
@@ -78,7 +79,8 @@ def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], lea
             f"{label[:1].upper()}{label[1:]}{alone}, in each run; {figure.better} is better. The line through a mark "
             "is the median's 95 % interval; a dashed line marks a new level."
         )
-        parts.append(Drawing(name=title, svg=draw(title, _spec(some, figure, runs), {}), caption=caption))
+        svg = draw(title, _spec(some, figure, runs), {})
+        parts.append(Drawing(name=title, svg=svg, caption=caption, data=_table(f"{label}{alone}", some, runs)))
     rows = tuple(
         (Cell(text=each.at, heading=True), Cell(text=_name(runs, change)), Cell(text=_change(change)))
         for each in series
@@ -90,6 +92,25 @@ def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], lea
     elif any(len(each.values) >= least for each in series):
         parts.append(Text(text="No change point."))
     return Section(name=name.replace(".", "-"), title=f"{label[:1].upper()}{label[1:]}", parts=parts)
+
+
+def _table(caption: str, series: Sequence[Series], runs: Sequence[HistoryRun]) -> Table:
+    """A row a point and run: the median and its interval."""
+    rows = tuple(
+        (
+            Cell(text=each.at, heading=True),
+            Cell(text=runs[value.order].run),
+            Cell(text=formatting.number(value.median, each.figure.unit)),
+            Cell(
+                text="-"
+                if value.low is None or value.high is None
+                else " to ".join(formatting.number(end, each.figure.unit) for end in (value.low, value.high))
+            ),
+        )
+        for each in series
+        for value in each.values
+    )
+    return Table(caption=caption, head=("point", "run", "median", "95 % interval"), rows=rows, style="numbers")
 
 
 def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) -> Json:
