@@ -86,6 +86,11 @@ def test_the_events_of_an_ended_run_end_with_how_it_ended(address: str) -> None:
     assert events[-1] == {"event": "closed", "status": "complete"}
 
 
+def test_without_scripts_the_trials_of_a_run_have_their_settings_in_words(address: str) -> None:
+    text = get(address, "/runs/1/live")[1]
+    assert text.count("<td>model uring, 2,000 connections</td><td>ok</td>") == 2
+
+
 def test_a_browser_that_was_cut_off_gets_only_what_it_has_not_seen(address: str) -> None:
     whole = get(address, "/runs/1/events")[1]
     ids = [line.removeprefix("id: ") for line in whole.splitlines() if line.startswith("id: ")]

@@ -28,6 +28,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters["outcome"] = formatting.outcome
+_TEMPLATES.filters["setting"] = formatting.setting
 
 
 def run_list(out: Path, asked: Mapping[str, str]) -> str:
