@@ -26,6 +26,7 @@ from plimsoll_lab.store.network_record import (
     PathRecord,
     PathTargetRecord,
 )
+from plimsoll_lab.store.records import CutRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord
 from plimsoll_lab.suite.spec import Placement
 
@@ -142,6 +143,19 @@ def test_points_of_other_generators_or_another_path_are_not_compared(
     found = compare_runs([a], [b])
     assert {each.at["server.model"] for each in found.verdicts} == ({"epoll", "threads"} if compared else {"epoll"})
     assert any("number of generators" in each.message for each in found.warnings) is not compared
+
+
+def test_runs_whose_network_was_disturbed_unlike_are_not_compared_by_a_percentile(tmp_path: Path) -> None:
+    """As within one run: more of one side's slowest requests were cut out."""
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    cut = CutRecord(
+        moments=4, share=0.4, requests=1, touched=0, completed_rate=None, bounds={}, estimates={}, doubted=()
+    )
+    for trial in b.read_trials():
+        b.write_trial(replace(trial, cut=cut if trial.point == 1 else None))
+    said = {(each.figure, each.at["server.model"]): each.reason for each in compare_runs([a], [b]).verdicts}
+    why = "the emulator disturbed 0.0% of one contender's time and 40.0% of another's"
+    assert [key for key, reason in said.items() if reason.startswith(why)] == [("response_time_us.p50", "threads")]
 
 
 def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plimsoll_lab.analysis.family import UNTOLD_MORE
+from plimsoll_lab.analysis.family import UNTOLD_MORE, cut_share, unlike_shares
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
@@ -17,7 +17,7 @@ from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.comparison_summary import ComparisonSummary, LostPoint
 from plimsoll_lab.store.folder import RunFolder, refuse_twice
-from plimsoll_lab.store.records import Outcome, ResultWarning
+from plimsoll_lab.store.records import Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY
@@ -55,7 +55,10 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     Raises `LabError` where a run is named twice: it would be taken for two.
     """
     refuse_twice([*a, *b])
-    sides = [[_Run(folder.read_run(), summarise_run(folder)) for folder in side] for side in (a, b)]
+    sides = [
+        [_Run(folder.read_run(), summarise_run(folder), _shares(folder.read_trials())) for folder in side]
+        for side in (a, b)
+    ]
     first = sides[0][0].record
     every = [each for side in sides for each in side]
     reasons = [
@@ -114,6 +117,16 @@ class _Run:
 
     record: RunRecord
     summary: RunSummary
+    shares: Mapping[int, float]
+    """By the number of a point: the part of its valid trials' time that was cut out."""
+
+
+def _shares(trials: Sequence[TrialRecord]) -> dict[int, float]:
+    by_point: dict[int, list[TrialRecord]] = {}
+    for trial in trials:
+        by_point.setdefault(trial.point, []).append(trial)
+    found = {number: cut_share(made) for number, made in by_point.items()}
+    return {number: share for number, share in found.items() if share is not None}
 
 
 def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
@@ -137,8 +150,9 @@ def _first_measured(run: _Run, folder: RunFolder) -> _Run:
     trials = folder.read_trials()
     if not any(trial.attempts for trial in trials):
         return run
-    points = points_of(run.record, [as_first_measured(trial) for trial in trials])
-    return _Run(run.record, run.summary.model_copy(update={"points": points}))
+    first = [as_first_measured(trial) for trial in trials]
+    points = points_of(run.record, first)
+    return _Run(run.record, run.summary.model_copy(update={"points": points}), _shares(first))
 
 
 def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Difference]) -> list[ResultWarning]:
@@ -166,6 +180,8 @@ class _PointResult:
     medians: Mapping[str, float]
     told: Mapping[str, float] = field(default_factory=dict)
     """The part of the point's valid trials that tells each figure."""
+    share: float | None = None
+    """The part of their time that was cut out."""
 
 
 def differences_between(one: RunRecord, other: RunRecord) -> list[str]:
@@ -235,7 +251,7 @@ def _pairs(
         for figure in record.family.figures:
             a, b = ([each.medians[figure] for each in side if figure in each.medians] for side in seen)
             better = record.figure(figure).better
-            why = obstacle or _unlike_told(figure, seen)
+            why = obstacle or _unlike_told(figure, seen) or _unlike_cut(figure, seen)
             pairs.append(Pair(figure=figure, better=better, at={**at}, a=a, b=b, obstacle=why))
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
@@ -265,6 +281,12 @@ def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | N
     return f"{a:.0%} of A's trials tell it and {b:.0%} of B's, and those that do not may be the slowest"
 
 
+def _unlike_cut(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | None:
+    """Why a percentile may not be compared: the emulator disturbed more of one side's time."""
+    shares = [[each.share for each in side if each.share is not None] for side in seen]
+    return unlike_shares(figure, [statistics.fmean(each) for each in shares if each])
+
+
 def _mostly(seen: Sequence[_PointResult], outcomes: frozenset[Outcome | None]) -> bool:
     """Whether more than half of the runs ended so at a point: one transient limit decides
     nothing.
@@ -285,7 +307,11 @@ def _by_place(run: _Run) -> dict[str, _PointResult]:
             repr((_asked(run.record, each.point, varied), limits)): _searched(each) for each in run.summary.capacities
         }
     seen = {point.number: point for point in run.summary.points}
-    return {place_of(point): _measured(seen[point.number]) for point in run.record.points if point.number in seen}
+    return {
+        place_of(point): _measured(seen[point.number], run.shares.get(point.number))
+        for point in run.record.points
+        if point.number in seen
+    }
 
 
 def place_of(point: PointRecord) -> str:
@@ -314,7 +340,7 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
     return (load, others, hosts, cpus, *links, network.get("backend", "tap"))
 
 
-def _measured(point: PointSummary) -> _PointResult:
+def _measured(point: PointSummary, share: float | None) -> _PointResult:
     known = point.figures if point.outcome in CARRIED else {}
     return _PointResult(
         point=point.point,
@@ -322,6 +348,7 @@ def _measured(point: PointSummary) -> _PointResult:
         reason=point.reason,
         medians={name: each.median for name, each in known.items()},
         told={name: each.n / point.valid_n for name, each in known.items()},
+        share=share,
     )
 
 

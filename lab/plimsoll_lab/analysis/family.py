@@ -93,21 +93,24 @@ def unlike_cuts(
 
     A contender that disturbs its own network would lose its slowest requests with it.
     """
+    shares = [cut_share(by_point.get(point.number, [])) for point in points]
+    return unlike_shares(figure, [each for each in shares if each is not None])
+
+
+def cut_share(trials: Sequence[TrialRecord]) -> float | None:
+    """The mean part of the window that was cut out of valid trials; None without any."""
+    cuts = [trial.cut.share if trial.cut else 0.0 for trial in trials if trial.outcome == "ok"]
+    return statistics.fmean(cuts) if cuts else None
+
+
+def unlike_shares(figure: str, shares: Sequence[float]) -> str | None:
+    """Why a percentile may not be compared of sides of which so much was cut out each."""
     quantile = QUANTILES.get(figure.rpartition(".")[2]) if figure.startswith("response_time_us.") else None
-    if quantile is None:
-        return None
-    shares = {}
-    for point in points:
-        cuts = [
-            trial.cut.share if trial.cut else 0.0 for trial in by_point.get(point.number, []) if trial.outcome == "ok"
-        ]
-        if cuts:
-            shares[point.number] = statistics.fmean(cuts)
-    if not shares or max(shares.values()) - min(shares.values()) <= (1 - quantile) / 2:
+    if quantile is None or not shares or max(shares) - min(shares) <= (1 - quantile) / 2:
         return None
     return (
-        f"the emulator disturbed {min(shares.values()):.1%} of one contender's time and {max(shares.values()):.1%} of "
-        "another's, so that their slowest requests are not alike"
+        f"the emulator disturbed {min(shares):.1%} of one contender's time and {max(shares):.1%} of another's, so that "
+        "their slowest requests are not alike"
     )
 
 
