@@ -23,9 +23,10 @@ WIDE, NARROW = 1280, 375
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: make peers")
 
-SUITE = """
+QUESTION = f"Which of two models <b>is</b> cheaper at {'long' * 20}?"
+SUITE = f"""
 name = "page"
-question = "Which of two models <b>is</b> cheaper?"
+question = "{QUESTION}"
 [server]
 [load]
 duration = "1300ms"
@@ -95,7 +96,7 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for(browser: Browser, report:
 def test_with_scripts_off_every_chart_is_a_still_picture(browser: Browser, report: Path) -> None:
     page, complaints = seen(browser, report, scripts=False)
     assert page.locator("[data-chart] > svg").count() == page.locator("[data-chart]").count() >= 8
-    assert page.locator("h1").inner_text() == "Which of two models <b>is</b> cheaper?"
+    assert page.locator("h1").inner_text() == QUESTION
     assert page.locator(".answer").first.is_visible()
     assert complaints == []
 

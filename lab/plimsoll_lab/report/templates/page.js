@@ -22,7 +22,7 @@
   const LEAST = 110; // pixels of a plot in which something can be seen
   const LABELS = 90; // pixels that the labels of a panel take, and the space to the next
   const SHRUNK = 0.7; // of its width, what a panel keeps beside others
-  const NARROW = 480; // pixels: a legend has no room for its entries in one row
+  const NARROW = 480; // pixels: a legend has no room beside a plot, nor its entries in one row
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
   function look(narrow) {
@@ -40,7 +40,7 @@
       title: { color: colour("--ink"), font: "system-ui, sans-serif" },
       text: { color: colour("--ink") },
       axis: { ...text, gridColor: colour("--line"), domainColor: colour("--line"), tickColor: colour("--line") },
-      legend: narrow ? { ...text, columns: 3 } : text,
+      legend: narrow ? { ...text, orient: "bottom", columns: 1 } : text,
       range: { category: [0, 1, 2, 3, 4, 5, 6].map((place) => colour(`--c${place}`)) },
     };
   }
