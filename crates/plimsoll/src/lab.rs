@@ -22,7 +22,7 @@ const PROGRAM: &str = "plimsoll-lab";
 const VERBS: [(&str, &str); 15] = [
     ("run", "Measure a suite"),
     ("plan", "Show what a suite would measure, and whether it could tell a winner"),
-    ("resume", "Go on with a run that was interrupted"),
+    ("resume", "Continue a run that was interrupted"),
     ("report", "Make the report of a run anew"),
     ("compare", "Compare stored runs of A with stored runs of B"),
     ("gate", "Measure a baseline and a new build in one run"),
