@@ -171,14 +171,20 @@ fn sigterm_leaves_a_peer_that_still_sends_all_that_was_sent_to_it(model: &str) {
     // Until all buffers are full, both ways: the peer's kernel sends the rest when there is room.
     stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a timeout can be set");
     while stream.write(&[7; 1 << 16]).is_ok() {}
-    let address = server.address();
+    // What comes back fits the server's kernel, and is more than the peer's takes unread.
+    let mut late = server.connect();
+    assert_echoes(&mut late, b"here");
+    late.write_all(&[8; 1 << 18]).expect("the server reads");
     server.terminate();
-    until("it stops listening", || TcpStream::connect(address).is_err());
+    until("the server has ended its half", || server.has_ended(&late));
+    late.write_all(b"more").expect("there is room");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("all that was sent comes, and then the end");
+    for stream in [&mut late, &mut stream] {
+        stream.read_to_end(&mut answer).expect("all that was sent comes, and then the end");
+    }
     let (status, summary) = server.wait();
     assert_eq!(status.code(), Some(0));
-    assert_eq!(summary["bytes_sent"], answer.len());
+    assert_eq!(summary["bytes_sent"], b"here".len() + answer.len());
     assert_eq!(summary["errors"], serde_json::json!({}));
 }
 
