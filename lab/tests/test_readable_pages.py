@@ -187,6 +187,21 @@ def test_a_picture_of_equal_medians_names_nobody_the_best(tmp_path: Path) -> Non
     assert found.caption.startswith("Completed rate, every setting: the medians of all are 1,000/s.")
 
 
+def test_the_first_picture_says_who_was_not_compared(tmp_path: Path) -> None:
+    """Its best is the answer's: a contender of few valid trials may have the better median."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=8)
+    for trial in folder.read_trials():
+        if trial.point == 2 and trial.block > 5:
+            folder.write_trial(replace(trial, outcome="invalid", reason="others took the CPU"))
+    run, summary = folder.read_run(), summarise_run(folder)
+    assert summary.verdicts[0].unranked.keys() == {"poll"}
+    found = headline(summary, run, layout_of(run))
+    assert found is not None
+    assert "threads has the best median" in found.caption
+    assert " Not compared: poll: " in found.caption
+    assert "1,200/s, not compared" in json.dumps(found.spec)
+
+
 def test_the_first_picture_of_seconds_has_its_unit_on_the_axis(tmp_path: Path) -> None:
     folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
     run = folder.read_run()

@@ -76,13 +76,21 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
         for point in points
         if formatting.contender(point.point, layout.compare) not in {row.contender for row in rows}
     ]
-    values = [*(_scaled(row, factor, figure.unit) for row in rows), *stopped]
+    unranked = told.unranked if told is not None and (told.at, told.figure) == (at, figure.name) else {}
+    apart = [row.contender for row in rows if row.contender in unranked]
+    values = [*(_scaled(row, factor, figure.unit, compared=row.contender not in apart) for row in rows), *stopped]
     spec = _spec(values, layout.contenders, title=title, axis=f"{f'{unit}, ' if unit else ''}{figure.better} is better")
-    best, worst = (formatting.number(row.median, figure.unit) for row in (rows[0], rows[-1]))
-    sentence = f"{rows[0].contender} has the best median, {best}; {rows[-1].contender} has {worst}"
+    ranked = [row for row in rows if row.contender not in apart]
+    told_of = ranked if len(ranked) > 1 else rows
+    ends = (told_of[0], told_of[-1])
+    best, worst = (formatting.number(row.median, figure.unit) for row in ends)
+    sentence = f"{ends[0].contender} has the best median, {best}; {ends[1].contender} has {worst}"
     if best == worst:
         sentence = f"the medians of all are {best}"
     caption = f"{', '.join(title)}: {sentence}. The line through a mark is the median's 95 % interval."
+    if told is not None and apart:
+        drawn = told.model_copy(update={"unranked": {name: unranked[name] for name in apart}})
+        caption += f" Not compared: {formatting.unranked(drawn)}."
     return Headline(spec=spec, caption=caption, data=_table(rows, stopped, figure, title))
 
 
@@ -135,9 +143,9 @@ def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummar
     )
 
 
-def _scaled(row: _Row, factor: float, unit: str) -> Json:
+def _scaled(row: _Row, factor: float, unit: str, *, compared: bool) -> Json:
     low, high = (None if each is None else _rounded(each * factor) for each in row.interval)
-    text = formatting.number(row.median, unit) + ("?" if row.doubtful else "")
+    text = formatting.number(row.median, unit) + ("?" if row.doubtful else "") + ("" if compared else ", not compared")
     return {"contender": row.contender, "text": text, "median": _rounded(row.median * factor), "low": low, "high": high}
 
 
