@@ -92,11 +92,16 @@ impl<P: Protocol> Client<'_, P> {
         } else if self.shared.config.opening.barrier {
             due = self.shared.control.gate.get().unwrap_or(due);
         }
-        // Asked twice: the window may open while the connection thinks.
-        while self.may_go_on() && self.sleep_until(due) && self.look_at_idle_connection() && self.may_go_on() {
+        while self.may_go_on() && self.sleep_until(due) && self.look_at_idle_connection() {
             let now = self.now();
+            // Asked again at the instant of the request: the window may have opened since, and a
+            // count claims what goes out in it.
+            self.open_window_by(now);
+            if !self.may_go_on() {
+                return;
+            }
             let intended = if self.shared.config.pace.has_schedule() { due } else { now };
-            if !self.carry(intended, intended.max(self.free)) {
+            if !self.carry(intended, intended.max(self.free), now) {
                 return;
             }
             due = self.free + think.draw_ns(&mut self.random);
@@ -118,6 +123,10 @@ impl<P: Protocol> Client<'_, P> {
                 return;
             }
             let now = self.now();
+            self.open_window_by(now);
+            if !self.claim_arrival() {
+                return;
+            }
             // The connection may have been away, and another has taken the request.
             let Some(due) = self.reserved.take() else { continue };
             if due.at.saturating_add(timeout) <= now {
@@ -127,7 +136,7 @@ impl<P: Protocol> Client<'_, P> {
             }
             let backoff = self.shared.schedule.backoff_within(due.at, self.free);
             self.ledger.waited(self.free.saturating_sub(due.at), backoff);
-            if !self.carry(due.at, due.at.max(self.free)) {
+            if !self.carry(due.at, due.at.max(self.free), now) {
                 return;
             }
         }
@@ -161,11 +170,9 @@ impl<P: Protocol> Client<'_, P> {
         self.reserved.is_some()
     }
 
-    /// Carries one request, due at `intended`, that could have gone out at `possible`; whether
-    /// there is more to do.
-    fn carry(&mut self, intended: u64, possible: u64) -> bool {
-        let now = self.now();
-        self.open_window_by(now);
+    /// Carries one request `now`, due at `intended`, that could have gone out at `possible`;
+    /// whether there is more to do. Where the window opens by then, it is open.
+    fn carry(&mut self, intended: u64, possible: u64, now: u64) -> bool {
         if self.shared.control.closes.has_come(intended) {
             self.cross_boundaries(now);
         }
