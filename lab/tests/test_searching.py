@@ -110,6 +110,27 @@ def test_a_server_that_never_starts_is_not_tried_again_in_later_blocks(lab: Lab,
     assert len(record["trials"]) == 2, "two gentle trials in the first block, and none in the next two"
 
 
+def test_a_server_that_starts_slowly_once_is_started_again(lab: Lab, tmp_path: Path) -> None:
+    """Caches are cold the first time. It was given up after one start."""
+    script = tmp_path / "server.py"
+    script.write_text(
+        "import os, pathlib, sys, time\n"
+        f"seen = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "if not seen.exists():\n"
+        "    seen.touch()\n"
+        "    time.sleep(600)\n"
+        f"os.execv(sys.executable, [sys.executable, {str(FAKE)!r}, 'serve', 'echo', '--port', sys.argv[1]])\n"
+    )
+    slow = f'command = ["{sys.executable}", "{script}", "{{port}}"]\nready = "tcp:{{port}}"'
+    text = SUITE.replace("[server]", f"[server]\n{slow}").replace("seed = 3", 'seed = 3\nready_timeout = "10s"')
+    text = text.replace('[matrix]\n"server.model" = ["epoll", "uring"]\n', "").replace("repeat = 2", "repeat = 1")
+    (tmp_path / "most.toml").write_text(text)
+    done = lab("run", "most.toml", "--json")
+    assert done.returncode == 4, done.stderr
+    [search] = run_record(tmp_path / json.loads(done.stdout.splitlines()[-1])["run"])["searches"]
+    assert search["state"] == "complete"
+
+
 def test_an_address_at_which_nothing_listens_is_waited_for_once(lab: Lab, tmp_path: Path) -> None:
     """Four times the patience for a server went by: two trials, and a load before each."""
     with socket.socket() as taken:
