@@ -54,6 +54,15 @@ def found(*bounds: Bounds) -> CapacityRecord:
     return capacity
 
 
+def test_a_search_that_was_broken_off_says_nothing_about_what_others_found() -> None:
+    run = run_of([(1000, 1100), (400, None), (None, None)])
+    for broken in run.searches[1:]:
+        broken.state, broken.reason = "failed", "nothing accepts connections"
+    [capacity] = describe_searches(run)
+    assert (capacity.lower, capacity.upper, capacity.lowers, capacity.uppers) == (1000, 1100, [1000], [1100])
+    assert (capacity.ended, capacity.finished, capacity.spread) == (3, False, None)
+
+
 def test_one_search_that_failed_at_the_floor_does_not_undo_the_others() -> None:
     capacity = found((1000, 1100), (None, FLOOR), (1010, 1090), (990, 1080), (1000, 1100))
     assert (capacity.lower, capacity.upper) == (1000, 1090)

@@ -45,16 +45,18 @@ def limits_text(run: RunRecord) -> str:
 
 def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     ended = [each for each in group if each.state not in OPEN]
-    lowers = [each.lower for each in ended if each.lower is not None]
-    uppers = [each.upper for each in ended if each.upper is not None]
+    # A search that was broken off says nothing about what others of the same server found.
+    decided = [each for each in ended if each.state != "failed"] or ended
+    lowers = [each.lower for each in decided if each.lower is not None]
+    uppers = [each.upper for each in decided if each.upper is not None]
     # A search without a bound counts too: nothing was carried, or nothing was too much.
-    carried = [each.lower or 0 for each in ended]
-    too_much = [math.inf if each.upper is None else each.upper for each in ended]
+    carried = [each.lower or 0 for each in decided]
+    too_much = [math.inf if each.upper is None else each.upper for each in decided]
     middle = statistics.median(carried) if len(carried) > 1 else 0.0
     lower = statistics.median_low(carried) if carried else 0
     # What is told beside the answer is of the one search that found it: of several it would not be
     # one server's.
-    typical = next((each for each in ended if (each.lower or 0) == lower), None)
+    typical = next((each for each in decided if (each.lower or 0) == lower), None)
     found = CapacityRecord(
         point=group[0].setting,
         searches=len(group),
