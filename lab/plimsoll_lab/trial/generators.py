@@ -163,6 +163,9 @@ def may_wait(load: Settings) -> bool:
     """
     if "barrier" in load:
         return load["barrier"] is True
+    if load.get("protocol") == "http" and "connect_rate" in load and "rate" not in load:
+        # A server ends connections that ask for nothing for some seconds.
+        return False
     return "duration" in load and load.get("engine") != "fork" and load.get("reconnect") is not True
 
 
