@@ -55,7 +55,8 @@ def test_a_run_ends_with_one_summary(finished: tuple[Path, Done]) -> None:
     assert severities["too_few_repetitions"] == ("voids", None)
     # Windows have the length that the machine gave them: on a busy one, some are long enough.
     severity, trials = severities["window_too_short"]
-    assert severity == "widens" and 1 <= trials <= 10
+    assert severity == "widens"
+    assert 1 <= trials <= 10
 
 
 def test_every_record_keeps_to_its_schema(finished: tuple[Path, Done]) -> None:
