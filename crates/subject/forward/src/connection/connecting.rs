@@ -65,19 +65,34 @@ impl Connection {
         }
         if let Some(server) = &mut self.server {
             server.writable = true;
-            if let Err(error) = outcome {
-                self.relay.failure = transfer::failure(server, error);
-                if self.relay.failure.is_none() {
-                    self.relay.refused(Side::Server, transfer::refusal(error));
-                    (server.readable, server.ended) = (true, true);
+        }
+        match outcome {
+            // SO_ERROR has a reset an instant before the connection is over (tcp_reset in the
+            // kernel's tcp_input.c), so that nothing but its number says that it is the server's.
+            Err(error) => self.lose_server(error, None),
+            Ok(()) => {
+                if let (Err(error), Some(server)) = (self.introduce(), &self.server) {
+                    let failure = transfer::failure(server, &error);
+                    self.lose_server(&error, failure);
                 }
+            }
+        }
+    }
+
+    /// Nothing more can be written to the server: by a failure of this machine, or as it refuses.
+    fn lose_server(&mut self, error: &io::Error, failure: Option<i32>) {
+        self.relay.failure = failure;
+        if failure.is_none() {
+            self.relay.refused(Side::Server, transfer::refusal(error));
+            if let Some(server) = &mut self.server {
+                (server.readable, server.ended) = (true, true);
             }
         }
     }
 
     /// Tells the server who has connected, where its rule says so: the first bytes of a fresh
     /// connection have room.
-    pub(crate) fn introduce(&self) -> io::Result<()> {
+    fn introduce(&self) -> io::Result<()> {
         let (Some(version), Some(server)) = (self.route.rule.send_proxy, &self.server) else { return Ok(()) };
         let reached = match &self.reached_address {
             Some(reached) => Some(**reached),

@@ -228,7 +228,6 @@ impl EventLoop<'_> {
             }
             outcome => {
                 connection.error = None;
-                let outcome = outcome.and_then(|()| connection.introduce());
                 connection.connected(&outcome, self.now);
                 self.advance(key);
             }
