@@ -112,7 +112,8 @@ impl Client {
                         self.stage = Stage::Leaves;
                     }
                 }
-                Stage::Leaves => {}
+                // One that sends on has no end: the others have their turn, and its time is looked at.
+                Stage::Leaves => return Ok(true),
             }
         }
     }
