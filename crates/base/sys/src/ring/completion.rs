@@ -106,7 +106,11 @@ impl Ring {
             }
             Kind::Receive => {
                 let buffer = cqueue::buffer_select(entry.flags());
-                let outcome = outcome.map(|length| self.received(buffer, length));
+                // Some kernels give a receive that finds nothing its buffer with the error (io_recv
+                // in io_uring/net.c recycles it only later ones): it is free again.
+                let length = *outcome.as_ref().unwrap_or(&0);
+                let received = self.received(buffer, length);
+                let outcome = outcome.map(|_| received);
                 Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
             }
             Kind::Send => {
