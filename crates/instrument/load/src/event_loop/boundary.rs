@@ -29,7 +29,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if !(self.closing || self.is_closed()) && self.shared.control.closes.has_come(at) {
             self.pass_openings(at);
             self.closing = true;
-            self.send_all_due();
+            // A signal in the warm-up leaves no window to send anything in.
+            if !self.shared.control.has_no_window() {
+                self.send_all_due();
+            }
             self.close_window(at);
         }
     }

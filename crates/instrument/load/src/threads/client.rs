@@ -262,7 +262,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         loop {
             let now = self.now();
             self.open_window_by(now);
-            let is_due = now >= at && !self.shared.control.closes.has_come(at);
+            let control = &self.shared.control;
+            let is_due = now >= at && !control.closes.has_come(at) && !control.has_no_window();
             if !is_due {
                 self.cross_boundaries(now);
             }
