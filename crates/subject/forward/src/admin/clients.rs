@@ -112,7 +112,7 @@ impl Client {
                         self.stage = Stage::Leaves;
                     }
                 }
-                // One that sends on has no end: the others have their turn, and its time is looked at.
+                // It may send on for ever: the others have their turn, and its time is looked at.
                 Stage::Leaves => return Ok(true),
             }
         }
