@@ -3,7 +3,7 @@
 use plimsoll_measure::tally::Cause;
 use plimsoll_wire::echo::{Answer, Messages};
 
-use crate::protocol::{Protocol, Reply, Turn};
+use crate::protocol::{Protocol, Reply, RequestContext};
 
 /// Echo requests over the messages of a run.
 #[derive(Clone, Debug)]
@@ -31,8 +31,8 @@ impl Protocol for Echo {
 
     const TELLS_TRANSMISSION: bool = false;
 
-    fn begin(&self, _session: &mut (), turn: Turn, _written: usize) -> Exchange {
-        Exchange { message: self.messages.pick(turn.random), received: 0 }
+    fn begin(&self, _session: &mut (), context: RequestContext, _written: usize) -> Exchange {
+        Exchange { message: self.messages.pick(context.random), received: 0 }
     }
 
     fn output<'a>(&'a self, _session: &'a (), exchange: &'a Exchange, written: usize) -> &'a [u8] {

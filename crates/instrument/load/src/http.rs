@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_measure::tally::Cause;
 use plimsoll_wire::http::response::{Progress, Reader, Unrequested, unrequested};
 
-use crate::protocol::{Protocol, Reply, Turn};
+use crate::protocol::{Protocol, Reply, RequestContext};
 
 /// HTTP requests, of which each connection sends those of its target in turn.
 #[derive(Clone, Debug)]
@@ -44,14 +44,14 @@ impl Protocol for Http {
 
     const TELLS_TRANSMISSION: bool = true;
 
-    fn begin(&self, session: &mut Self::Session, turn: Turn, _written: usize) -> Exchange {
-        let request = turn.sequence % self.requests[turn.target].len() as u64;
+    fn begin(&self, session: &mut Self::Session, context: RequestContext, _written: usize) -> Exchange {
+        let request = context.sequence % self.requests[context.target].len() as u64;
         let mut reader = Reader::new(self.to_head);
         if let Some(begun) = session.begun.take() {
             // Nobody can tell what follows from an answer: a part of a status line is not whole.
             let _ = reader.take(&begun);
         }
-        Exchange { target: turn.target as u32, request: request as u32, reader }
+        Exchange { target: context.target as u32, request: request as u32, reader }
     }
 
     fn output<'a>(&'a self, _session: &'a Self::Session, exchange: &'a Exchange, written: usize) -> &'a [u8] {

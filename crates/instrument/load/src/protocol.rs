@@ -24,7 +24,7 @@ pub trait Protocol: Send + Sync + 'static {
     }
 
     /// Begins a request on a connection, of whose output so far `written` bytes are written.
-    fn begin(&self, session: &mut Self::Session, turn: Turn, written: usize) -> Self::Exchange;
+    fn begin(&self, session: &mut Self::Session, context: RequestContext, written: usize) -> Self::Exchange;
 
     /// The bytes of the request from `written` on; empty once all are written. It may return less
     /// than all of them.
@@ -78,7 +78,7 @@ pub struct Complaint {
 
 /// What tells one request from another.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
+pub struct RequestContext {
     /// The target's place in the configuration.
     pub target: usize,
     /// The request's number in its event loop.

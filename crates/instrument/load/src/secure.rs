@@ -15,7 +15,7 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme};
 
-use crate::protocol::{Protocol, Reply, Report, Turn};
+use crate::protocol::{Protocol, Reply, Report, RequestContext};
 use complaints::Complaints;
 
 /// A TLS record's largest plaintext (RFC 8446, section 5.1).
@@ -182,10 +182,10 @@ impl<P: Protocol> Protocol for Secure<P> {
         Some((session, Exchange { handshake: true, ..Exchange::default() }))
     }
 
-    fn begin(&self, session: &mut Self::Session, turn: Turn, written: usize) -> Self::Exchange {
+    fn begin(&self, session: &mut Self::Session, context: RequestContext, written: usize) -> Self::Exchange {
         // What is left of the handshake goes before the request.
         session.out.drain(..written);
-        let inner = self.inner.begin(&mut session.inner, turn, 0);
+        let inner = self.inner.begin(&mut session.inner, context, 0);
         let mut taken = 0;
         if let Some(connection) = &mut session.connection {
             loop {

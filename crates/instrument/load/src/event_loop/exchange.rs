@@ -11,7 +11,7 @@ use rand::Rng;
 use super::sockets::Arrival;
 use super::{EventLoop, READ_BUDGET, Sockets, State};
 use crate::ledger::Answer;
-use crate::protocol::{Protocol, Reply, Turn};
+use crate::protocol::{Protocol, Reply, RequestContext};
 
 /// What reading has come to.
 pub(super) enum Received {
@@ -36,8 +36,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
         let target = self.shared.config.target(connection.number as usize);
-        let turn = Turn { target, sequence: self.sequence, random };
-        connection.exchange = self.shared.protocol.begin(&mut connection.session, turn, connection.written);
+        let context = RequestContext { target, sequence: self.sequence, random };
+        connection.exchange = self.shared.protocol.begin(&mut connection.session, context, connection.written);
         connection.state = State::Busy;
         connection.sent = now;
         connection.written = 0;

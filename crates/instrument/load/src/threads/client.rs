@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 use crate::backoff::{History, Rules};
 use crate::config::Extent;
 use crate::ledger::{Answer, Ledger, Request};
-use crate::protocol::{Protocol, Reply, Turn};
+use crate::protocol::{Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
@@ -124,8 +124,8 @@ impl<'a, P: Protocol> Client<'a, P> {
     pub(super) fn exchange(&mut self, intended: u64) -> End {
         let target = self.shared.config.target(self.number);
         let random = self.random.next_u64();
-        let turn = Turn { target, sequence: self.sequence_number, random };
-        let exchange = self.shared.protocol.begin(&mut self.session, turn, self.written);
+        let context = RequestContext { target, sequence: self.sequence_number, random };
+        let exchange = self.shared.protocol.begin(&mut self.session, context, self.written);
         self.sequence_number += 1;
         self.written = 0;
         self.converse(exchange, intended)
