@@ -18,7 +18,7 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// What is exchanged on a new connection before it is usable, such as a TLS handshake; none for
     /// most.
-    fn greet(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
+    fn begin_handshake(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
         let _ = target;
         None
     }
@@ -33,7 +33,7 @@ pub trait Protocol: Send + Sync + 'static {
     /// Takes bytes that have arrived, split anywhere.
     fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply;
 
-    /// Whether the greeting's last bytes brought more than the greeting, which the protocol holds:
+    /// Whether the handshake's last bytes brought more than the handshake, which the protocol holds:
     /// [`Protocol::input`] or [`Protocol::idle`] is to be called without bytes.
     fn holds_input(&self, session: &Self::Session) -> bool {
         let _ = session;

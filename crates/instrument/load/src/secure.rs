@@ -171,7 +171,7 @@ impl<P: Protocol> Protocol for Secure<P> {
 
     const TELLS_TRANSMISSION: bool = P::TELLS_TRANSMISSION;
 
-    fn greet(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
+    fn begin_handshake(&self, target: usize) -> Option<(Self::Session, Self::Exchange)> {
         let connection = ClientConnection::new(Arc::clone(&self.config), self.names[target].clone());
         // It fails for a configuration that cannot be used, which was built before.
         let mut session = Session { connection: connection.ok().map(Box::new), ..Session::default() };

@@ -60,7 +60,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return 0;
         }
         let mut uncounted = 0;
-        for key in self.keys_in(&[State::Busy, State::Connecting, State::Greeting]) {
+        for key in self.keys_in(&[State::Busy, State::Connecting, State::Handshaking]) {
             let Some(connection) = self.slab.get_mut(key) else { continue };
             if connection.state != State::Busy && !connection.carries {
                 continue;
@@ -92,8 +92,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.ledger.wrote(self.sockets.take_sent());
         self.ledger.close(end, requests.into_iter());
         self.usage_at_open.note_since(&mut self.counted);
-        use State::{Connecting, Due, Finished, Greeting, Idle, Resting};
-        for key in self.keys_in(&[Resting, Connecting, Greeting, Idle, Due, Finished]) {
+        use State::{Connecting, Due, Finished, Handshaking, Idle, Resting};
+        for key in self.keys_in(&[Resting, Connecting, Handshaking, Idle, Due, Finished]) {
             self.abandon(key);
         }
         self.due.clear();
@@ -118,7 +118,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let Some(connection) = self.slab.get(key) else { continue };
             let left = connection.left;
             match connection.state {
-                State::Resting | State::Connecting | State::Greeting if connection.history.could_not_be_kept() => {
+                State::Resting | State::Connecting | State::Handshaking if connection.history.could_not_be_kept() => {
                     self.ledger.given_up();
                 }
                 _ => {}

@@ -17,9 +17,9 @@ use crate::protocol::{Protocol, Reply, RequestContext};
 pub(super) enum Received {
     /// Nothing that ends anything.
     Part,
-    /// The greeting is over: the connection is usable. `more` says that bytes, or the end of the
+    /// The handshake is over: the connection is usable. `more` says that bytes, or the end of the
     /// stream, may lie behind it.
-    Greeted { more: bool },
+    HandshakeDone { more: bool },
     /// An answer is whole. `keep` says that the connection takes another request, `ended` that it
     /// is about to be lost, and `more` that bytes may lie behind the answer. `at`
     /// is when its last byte came, since 1970, where the kernel noted it.
@@ -88,14 +88,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             self.ledger.read(bytes.len());
             let protocol = &self.shared.protocol;
             let reply = match connection.state {
-                State::Busy | State::Greeting => {
+                State::Busy | State::Handshaking => {
                     protocol.input(&mut connection.session, &mut connection.exchange, bytes)
                 }
                 _ => protocol.idle(&mut connection.session, bytes),
             };
-            let greeting = connection.state == State::Greeting;
+            let handshaking = connection.state == State::Handshaking;
             let held = protocol.holds_input(&connection.session);
-            if greeting {
+            if handshaking {
                 // The answer may ask for one.
                 if let Err(cause) = self.write(key) {
                     return Received::Lost(cause);
@@ -103,7 +103,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             match reply {
                 Reply::Partial => {}
-                Reply::Whole { .. } if greeting => return Received::Greeted { more: more || ended || held },
+                Reply::Whole { .. } if handshaking => return Received::HandshakeDone { more: more || ended || held },
                 Reply::Whole { payload, keep, status } => {
                     return Received::Answered { answer: Answer { payload, status }, keep, ended, more, at };
                 }

@@ -66,8 +66,8 @@ enum State {
     Resting,
     /// Its connect is under way.
     Connecting,
-    /// Connected, and the protocol's greeting is under way.
-    Greeting,
+    /// Connected, and the protocol's handshake is under way.
+    Handshaking,
     /// Nothing is due on it. Without a socket where each request opens one.
     Idle,
     /// Its next request is due at `intended`.
@@ -322,7 +322,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return;
         }
         if event.writable
-            && matches!(connection.state, State::Busy | State::Greeting)
+            && matches!(connection.state, State::Busy | State::Handshaking)
             && let Err(cause) = self.write(key)
         {
             return self.lose_unless_answered(key, cause);

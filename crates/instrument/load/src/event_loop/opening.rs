@@ -144,7 +144,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return self.attempt_failed(key, error.raw_os_error().unwrap_or(UNKNOWN));
         }
         let target = self.shared.config.target(connection.number as usize);
-        match self.shared.protocol.greet(target) {
+        match self.shared.protocol.begin_handshake(target) {
             None => {
                 connection.session = P::Session::default();
                 self.establish(key);
@@ -153,7 +153,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 connection.session = session;
                 connection.exchange = exchange;
                 connection.written = 0;
-                connection.state = State::Greeting;
+                connection.state = State::Handshaking;
                 if self.write(key).is_err() {
                     self.attempt_failed(key, EPROTO);
                 }
@@ -185,7 +185,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let now = self.now();
         self.close_window_by(now);
         let Some(mut connection) = self.take(key) else { return };
-        if matches!(connection.state, State::Connecting | State::Greeting) {
+        if matches!(connection.state, State::Connecting | State::Handshaking) {
             self.pending -= 1;
         }
         let place = self.place(connection.number);
@@ -203,7 +203,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let now = self.now();
         self.close_window_by(now);
         match self.slab.get(key).map(|connection| connection.state) {
-            Some(State::Greeting) => return self.attempt_failed(key, EPROTO),
+            Some(State::Handshaking) => return self.attempt_failed(key, EPROTO),
             Some(State::Finished) => return self.close(key),
             _ => {}
         }
@@ -318,7 +318,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// Closes a connection as the window closes, whatever it was about.
     pub(super) fn abandon(&mut self, key: Key) {
-        if self.slab.get(key).is_some_and(|connection| matches!(connection.state, State::Connecting | State::Greeting))
+        if self
+            .slab
+            .get(key)
+            .is_some_and(|connection| matches!(connection.state, State::Connecting | State::Handshaking))
         {
             self.pending -= 1;
             self.take(key);

@@ -20,7 +20,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 Received::Part => return,
                 Received::Unread => return self.unread.push((key, ended)),
                 Received::Lost(cause) => return self.lose(key, cause),
-                Received::Greeted { more } => {
+                Received::HandshakeDone { more } => {
                     self.establish(key);
                     self.take_up();
                     if !more {

@@ -21,8 +21,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let deadline = match connection.state {
             State::Idle | State::Finished => return,
             State::Resting | State::Due => connection.intended,
-            State::Connecting | State::Greeting if !connection.carries => connection.sent.saturating_add(timeout),
-            State::Connecting | State::Greeting | State::Busy => connection.intended.saturating_add(timeout),
+            State::Connecting | State::Handshaking if !connection.carries => connection.sent.saturating_add(timeout),
+            State::Connecting | State::Handshaking | State::Busy => connection.intended.saturating_add(timeout),
         };
         if now < deadline {
             return self.set_timer(key, deadline);
@@ -30,7 +30,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         match connection.state {
             State::Idle | State::Finished => {}
             State::Resting => self.return_to_service(key, now),
-            State::Connecting | State::Greeting => self.attempt_failed(key, ETIMEDOUT),
+            State::Connecting | State::Handshaking => self.attempt_failed(key, ETIMEDOUT),
             State::Due => self.due.push_back(key),
             State::Busy => self.lose(key, Cause::Timeout),
         }

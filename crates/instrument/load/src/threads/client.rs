@@ -33,8 +33,8 @@ pub(super) struct Client<'a, P: Protocol> {
     buffer: Vec<u8>,
     pub(super) socket: Option<OwnedFd>,
     pub(super) session: P::Session,
-    /// Whether the protocol's greeting is under way on the socket.
-    pub(super) greeting: bool,
+    /// Whether the protocol's handshake is under way on the socket.
+    pub(super) handshaking: bool,
     /// Whether the connection is being opened, or waits to be.
     pub(super) opening: bool,
     pub(super) written: usize,
@@ -85,7 +85,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             buffer: vec![0; READ_BYTES],
             socket: None,
             session: P::Session::default(),
-            greeting: false,
+            handshaking: false,
             opening: false,
             written: 0,
             connects: 0,
@@ -163,7 +163,7 @@ impl<'a, P: Protocol> Client<'a, P> {
                 self.reported = now;
                 match self.receive(&mut exchange) {
                     Some(Reply::Whole { payload, keep, status }) => {
-                        if self.greeting {
+                        if self.handshaking {
                             self.write_last(&exchange);
                         }
                         let left = self.shared.protocol.output(&self.session, &exchange, self.written);
@@ -183,7 +183,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    /// Writes what the end of the greeting leaves to say, so that the server too sees its end. What
+    /// Writes what the end of the handshake leaves to say, so that the server too sees its end. What
     /// there is no room for goes with the first request.
     fn write_last(&mut self, exchange: &P::Exchange) {
         let bytes = self.shared.protocol.output(&self.session, exchange, self.written);

@@ -49,7 +49,7 @@ impl<P: Protocol> Client<'_, P> {
         let source = self.shared.rotations[target].address(turn);
         let outcome = net::connect(config.targets[target], source, Mode::Nonblocking)
             .and_then(|socket| self.await_connect(socket, deadline))
-            .and_then(|socket| self.greet(socket, target, begun));
+            .and_then(|socket| self.handshake(socket, target, begun));
         let now = self.now();
         match outcome {
             Ok(()) => {
@@ -88,16 +88,16 @@ impl<P: Protocol> Client<'_, P> {
         }
     }
 
-    /// Exchanges the protocol's greeting, where it has one.
-    fn greet(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
+    /// Exchanges the protocol's handshake, where it has one.
+    fn handshake(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
         self.socket = Some(socket);
         self.written = 0;
         self.session = P::Session::default();
-        let Some((session, exchange)) = self.shared.protocol.greet(target) else { return Ok(()) };
+        let Some((session, exchange)) = self.shared.protocol.begin_handshake(target) else { return Ok(()) };
         self.session = session;
-        self.greeting = true;
+        self.handshaking = true;
         let end = self.converse(exchange, begun);
-        self.greeting = false;
+        self.handshaking = false;
         match end {
             End::Whole { .. } => Ok(()),
             End::Lost(Cause::Timeout) => Err(io::Error::from_raw_os_error(ETIMEDOUT)),
