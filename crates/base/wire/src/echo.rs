@@ -30,7 +30,7 @@ pub enum Answer {
     /// Right so far, and not whole.
     Partial,
     /// Whole and right.
-    Whole,
+    Complete,
     /// Wrong.
     Wrong,
 }
@@ -90,7 +90,7 @@ impl Messages {
         if self.verification == Verification::Full && !self.is_expected(message, received, bytes) {
             return Answer::Wrong;
         }
-        if bytes.len() >= missing { Answer::Whole } else { Answer::Partial }
+        if bytes.len() >= missing { Answer::Complete } else { Answer::Partial }
     }
 
     /// Whether `bytes` are those of the answer from `start` on, which they must not run beyond.
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn length_alone_takes_any_bytes_but_not_too_many() {
         let messages = Messages::new(4, Alphabet::Bytes, b"", Verification::Length, 1);
-        assert_eq!(messages.check(0, 0, b"xxxx"), Answer::Whole);
+        assert_eq!(messages.check(0, 0, b"xxxx"), Answer::Complete);
         assert_eq!(messages.check(0, 0, b"xxxxx"), Answer::Wrong);
         let careless = Messages::new(4, Alphabet::Bytes, b"", Verification::None, 1);
-        assert_eq!(careless.check(0, 0, b"xxxxx"), Answer::Whole);
+        assert_eq!(careless.check(0, 0, b"xxxxx"), Answer::Complete);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let messages = Messages::new(37, Alphabet::Bytes, b":OK", Verification::Full, 3);
         let answer = [messages.bytes(5), b":OK"].concat();
         for piece in 1..=answer.len() {
-            assert_eq!(receive(&messages, 5, &answer, piece), Answer::Whole, "in pieces of {piece}");
+            assert_eq!(receive(&messages, 5, &answer, piece), Answer::Complete, "in pieces of {piece}");
             assert_eq!(receive(&messages, 5, &answer[..answer.len() - 1], piece), Answer::Partial);
             for wrong in 0..answer.len() {
                 let mut changed = answer.clone();
@@ -191,7 +191,7 @@ mod tests {
                     break;
                 }
             }
-            prop_assert_eq!(verdict, if change.is_some() { Answer::Wrong } else { Answer::Whole });
+            prop_assert_eq!(verdict, if change.is_some() { Answer::Wrong } else { Answer::Complete });
         }
     }
 }

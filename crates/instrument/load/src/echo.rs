@@ -45,7 +45,9 @@ impl Protocol for Echo {
                 exchange.received += bytes.len();
                 Reply::Partial
             }
-            Answer::Whole => Reply::Whole { payload: self.messages.answer_length() as u64, keep: true, status: 0 },
+            Answer::Complete => {
+                Reply::Complete { payload: self.messages.answer_length() as u64, keep: true, status: 0 }
+            }
             Answer::Wrong => Reply::Failed(Cause::Mismatch),
         }
     }

@@ -49,7 +49,7 @@ pub trait Protocol: Send + Sync + 'static {
     fn end(&self, session: &mut Self::Session, exchange: &mut Self::Exchange) -> Reply;
 
     /// Takes bytes that arrived while no request was under way: `Partial` where they are in order,
-    /// `Failed` where the connection is of no more use. Never `Whole`.
+    /// `Failed` where the connection is of no more use. Never `Complete`.
     fn idle(&self, session: &mut Self::Session, bytes: &[u8]) -> Reply {
         let _ = (session, bytes);
         Reply::Failed(Cause::Mismatch)
@@ -93,7 +93,7 @@ pub enum Reply {
     /// More must come.
     Partial,
     /// The answer is whole.
-    Whole {
+    Complete {
         /// The payload bytes it brought.
         payload: u64,
         /// Whether the connection carries another request.

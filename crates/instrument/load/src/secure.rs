@@ -92,7 +92,7 @@ impl<P: Protocol> Secure<P> {
         match (shaking, ended) {
             (false, _) => {
                 self.count_handshake(kind);
-                Reply::Whole { payload: 0, keep: true, status: 0 }
+                Reply::Complete { payload: 0, keep: true, status: 0 }
             }
             (true, true) => Reply::Failed(Cause::Closed),
             (true, false) => Reply::Partial,
@@ -228,7 +228,7 @@ impl<P: Protocol> Protocol for Secure<P> {
             Ok(Stream::Ended) => match reply {
                 // The peer has said that its data is complete, so this may be the end of a body.
                 Reply::Partial => self.inner.end(&mut session.inner, &mut exchange.inner),
-                Reply::Whole { payload, status, .. } => Reply::Whole { payload, status, keep: false },
+                Reply::Complete { payload, status, .. } => Reply::Complete { payload, status, keep: false },
                 failed => failed,
             },
             Ok(Stream::Open) => reply,

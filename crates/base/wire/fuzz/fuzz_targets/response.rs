@@ -29,7 +29,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, to_head: bool) -> (Progress,
         assert!(!reader.keeps_connection(), "the connection has ended");
         assert!(progress != Progress::Wrong, "an end is early or in its place");
     }
-    if progress != Progress::Whole {
+    if progress != Progress::Complete {
         return (progress, None);
     }
     assert!((102..1000).contains(&reader.status()) || reader.status() == 100, "a status has three digits");
@@ -47,7 +47,7 @@ fuzz_target!(|input: &[u8]| {
     if input.len() <= 4096 {
         assert_eq!(read(input.chunks(1), to_head), whole, "byte by byte");
     }
-    if let (Progress::Whole, Some((status, ..))) = whole {
+    if let (Progress::Complete, Some((status, ..))) = whole {
         // The other reader of heads agrees; it takes fewer fields.
         match Head::read(input) {
             Ok(head) => assert_eq!(head.status, status),

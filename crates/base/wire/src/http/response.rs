@@ -49,7 +49,7 @@ pub enum Progress {
     /// Not whole yet.
     Partial,
     /// Whole.
-    Whole,
+    Complete,
     /// Not HTTP, or more than one response.
     Wrong,
 }
@@ -80,7 +80,7 @@ impl Reader {
         loop {
             let step = match self.phase {
                 Phase::Head => self.head(bytes),
-                Phase::Done => return if bytes.is_empty() { Progress::Whole } else { Progress::Wrong },
+                Phase::Done => return if bytes.is_empty() { Progress::Complete } else { Progress::Wrong },
                 _ if bytes.is_empty() => return Progress::Partial,
                 Phase::Length(left) => Some(self.data(bytes, left, Phase::Length, Phase::Done)),
                 Phase::Chunk(left) => Some(self.data(bytes, left, Phase::Chunk, Phase::ChunkEnd(false))),
@@ -110,7 +110,7 @@ impl Reader {
         match self.phase {
             Phase::UntilEnd | Phase::Done => {
                 self.phase = Phase::Done;
-                Progress::Whole
+                Progress::Complete
             }
             _ => Progress::Partial,
         }

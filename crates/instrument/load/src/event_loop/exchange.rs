@@ -103,8 +103,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             match reply {
                 Reply::Partial => {}
-                Reply::Whole { .. } if handshaking => return Received::HandshakeDone { more: more || ended || held },
-                Reply::Whole { payload, keep, status } => {
+                Reply::Complete { .. } if handshaking => {
+                    return Received::HandshakeDone { more: more || ended || held };
+                }
+                Reply::Complete { payload, keep, status } => {
                     return Received::Answered { answer: Answer { payload, status }, keep, ended, more, at };
                 }
                 Reply::Failed(cause) => return Received::Lost(cause),
@@ -123,7 +125,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return Received::Lost(Cause::Closed);
         }
         match self.shared.protocol.end(&mut connection.session, &mut connection.exchange) {
-            Reply::Whole { payload, status, .. } => Received::Answered {
+            Reply::Complete { payload, status, .. } => Received::Answered {
                 answer: Answer { payload, status },
                 keep: false,
                 ended: true,

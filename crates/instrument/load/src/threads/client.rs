@@ -63,7 +63,7 @@ pub(super) struct Client<'a, P: Protocol> {
 
 /// How an exchange ended.
 pub(super) enum End {
-    Whole {
+    Complete {
         answer: Answer,
         keep: bool,
         at: u64,
@@ -162,13 +162,13 @@ impl<'a, P: Protocol> Client<'a, P> {
             if places[0].readable() || held {
                 self.reported = now;
                 match self.receive(&mut exchange) {
-                    Some(Reply::Whole { payload, keep, status }) => {
+                    Some(Reply::Complete { payload, keep, status }) => {
                         if self.handshaking {
                             self.write_last(&exchange);
                         }
                         let left = self.shared.protocol.output(&self.session, &exchange, self.written);
                         let keep = keep && left.is_empty();
-                        return End::Whole { answer: Answer { payload, status }, keep, at: self.now() };
+                        return End::Complete { answer: Answer { payload, status }, keep, at: self.now() };
                     }
                     Some(Reply::Failed(cause)) => return End::Lost(cause),
                     Some(Reply::Partial) | None => {}
@@ -201,8 +201,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         let count = net::read(self.socket.as_ref()?, &mut self.buffer).ok().filter(|count| *count > 0)?;
         self.ledger.read(count);
         match self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]) {
-            Reply::Whole { payload, status, .. } => {
-                Some(End::Whole { answer: Answer { payload, status }, keep: false, at: self.now() })
+            Reply::Complete { payload, status, .. } => {
+                Some(End::Complete { answer: Answer { payload, status }, keep: false, at: self.now() })
             }
             Reply::Partial | Reply::Failed(_) => None,
         }
@@ -217,7 +217,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         match net::read(socket, &mut self.buffer) {
             Ok(0) => Some(match self.shared.protocol.end(&mut self.session, exchange) {
                 Reply::Partial => Reply::Failed(Cause::Closed),
-                Reply::Whole { payload, status, .. } => Reply::Whole { payload, keep: false, status },
+                Reply::Complete { payload, status, .. } => Reply::Complete { payload, keep: false, status },
                 failed => failed,
             }),
             Ok(count) => {

@@ -99,7 +99,7 @@ impl<P: Protocol> Client<'_, P> {
         let end = self.converse(exchange, begun);
         self.handshaking = false;
         match end {
-            End::Whole { .. } => Ok(()),
+            End::Complete { .. } => Ok(()),
             End::Lost(Cause::Timeout) => Err(io::Error::from_raw_os_error(ETIMEDOUT)),
             End::Lost(_) => Err(io::Error::from_raw_os_error(EPROTO)),
             End::Stopped => Err(io::Error::from_raw_os_error(ECANCELED)),

@@ -195,7 +195,7 @@ impl<P: Protocol> Client<'_, P> {
             self.under_way = self.under_way.map(|request| Request { sent, ..request });
         }
         let (goes_on, free) = match self.exchange(intended) {
-            End::Whole { answer, keep, at } => {
+            End::Complete { answer, keep, at } => {
                 self.count_answer(answer, at);
                 if !keep || self.shared.config.opening.reconnect {
                     self.disconnect();

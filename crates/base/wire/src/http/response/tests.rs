@@ -53,7 +53,7 @@ const WHOLE: [(&str, u16, u64, bool); 22] = [
 fn a_response_is_whole_wherever_it_is_split() {
     for (text, status, body, keep) in WHOLE {
         for piece in 1..=text.len() {
-            let want = (Progress::Whole, status, body, keep);
+            let want = (Progress::Complete, status, body, keep);
             assert_eq!(read(text.as_bytes(), piece, false), want, "in pieces of {piece}: {text}");
         }
     }
@@ -72,7 +72,7 @@ fn a_response_cut_short_is_never_whole() {
 #[test]
 fn the_response_to_head_has_no_body() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-    assert_eq!(read(text, 7, true), (Progress::Whole, 200, 0, true));
+    assert_eq!(read(text, 7, true), (Progress::Complete, 200, 0, true));
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn head_of(length: usize) -> String {
 #[test]
 fn a_long_head_is_taken_or_refused_alike_however_it_is_split() {
     for (length, want) in [
-        (70_000, Progress::Whole),
-        (MOST_HEAD_BYTES, Progress::Whole),
+        (70_000, Progress::Complete),
+        (MOST_HEAD_BYTES, Progress::Complete),
         (MOST_HEAD_BYTES + 1, Progress::Wrong),
         (2 * MOST_HEAD_BYTES, Progress::Wrong),
     ] {
@@ -146,7 +146,7 @@ fn a_head_may_have_any_number_of_fields() {
     for fields in [USUAL_FIELDS, USUAL_FIELDS + 1, 5000] {
         let text = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\n\n\n", "A: b\r\n".repeat(fields));
         for piece in [1000, text.len()] {
-            let want = (Progress::Whole, 200, 2, true);
+            let want = (Progress::Complete, 200, 2, true);
             assert_eq!(read(text.as_bytes(), piece, false), want, "{fields} fields in pieces of {piece}");
         }
     }
@@ -168,7 +168,7 @@ proptest! {
         cuts.sort_unstable();
         let mut reader = Reader::default();
         let progress = cuts.windows(2).map(|part| reader.take(&text[part[0]..part[1]])).last();
-        prop_assert_eq!(progress, Some(Progress::Whole));
+        prop_assert_eq!(progress, Some(Progress::Complete));
         prop_assert_eq!(reader.body_bytes(), chunks.iter().sum::<usize>() as u64);
     }
 
