@@ -29,7 +29,7 @@ pub enum Verification {
 pub enum Answer {
     /// Right so far, and not whole.
     Partial,
-    /// Whole and right.
+    /// Complete and right.
     Complete,
     /// Wrong.
     Wrong,

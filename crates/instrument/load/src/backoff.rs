@@ -38,20 +38,20 @@ pub(crate) struct History {
     /// Connects since it last completed what resets their count.
     attempts: u16,
     /// Whether it was ever up.
-    pub(crate) proven: bool,
+    pub(crate) was_established: bool,
     /// Whether a request was answered since its last connect.
     answered: bool,
 }
 
-/// What to do next.
+/// When to open a lost connection again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum Retry {
     /// Open it again at once.
-    Open,
+    AtOnce,
     /// Open it again after this many nanoseconds.
-    Wait(u64),
+    After(u64),
     /// Never.
-    GiveUp,
+    Never,
 }
 
 impl History {
@@ -62,7 +62,7 @@ impl History {
 
     /// It is up; whether for the first time.
     pub(crate) fn established(&mut self) -> bool {
-        !std::mem::replace(&mut self.proven, true)
+        !std::mem::replace(&mut self.was_established, true)
     }
 
     pub(crate) fn answered(&mut self, rules: Rules) {
@@ -75,26 +75,26 @@ impl History {
 
     /// Whether it was up, and an attempt to open it again has failed since.
     pub(crate) fn could_not_be_kept(&self) -> bool {
-        self.proven && self.attempts > 1
+        self.was_established && self.attempts > 1
     }
 
     /// What follows the loss of the connection, or the failure of a connect.
-    pub(crate) fn after_loss(&self, rules: Rules, random: &mut impl Rng) -> Next {
+    pub(crate) fn after_loss(&self, rules: Rules, random: &mut impl Rng) -> Retry {
         let tries = match rules.recovery {
             Recovery::Restart { attempts } => attempts,
-            Recovery::GiveUp if self.proven => ATTEMPTS,
+            Recovery::GiveUp if self.was_established => ATTEMPTS,
             Recovery::GiveUp => FIRST_ATTEMPTS,
         };
         // In a run of a set length a connection that was up is tried for as long as the run lasts.
-        if self.attempts >= tries && (rules.counted || !self.proven) {
-            return Next::GiveUp;
+        if self.attempts >= tries && (rules.counted || !self.was_established) {
+            return Retry::Never;
         }
         if self.answered {
-            return Next::Open;
+            return Retry::AtOnce;
         }
         let doublings = u32::from(self.attempts.clamp(1, 10)) - 1;
         let wait = (WAIT * 2_u32.pow(doublings)).min(LONGEST_WAIT).as_nanos() as u64;
-        Next::Wait(wait / 2 + random.random_range(0..=wait / 2))
+        Retry::After(wait / 2 + random.random_range(0..=wait / 2))
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     const TIMED: Rules = Rules { recovery: Recovery::GiveUp, counted: false };
     const COUNTED: Rules = Rules { recovery: Recovery::GiveUp, counted: true };
 
-    fn failing(history: &mut History, rules: Rules, times: usize) -> Vec<Next> {
+    fn failing(history: &mut History, rules: Rules, times: usize) -> Vec<Retry> {
         let mut random = StdRng::seed_from_u64(1);
         (0..times)
             .map(|_| {
@@ -124,17 +124,17 @@ mod tests {
             history.connecting();
             history.established();
             history.answered(COUNTED);
-            assert_eq!(history.after_loss(COUNTED, &mut StdRng::seed_from_u64(1)), Next::Open);
+            assert_eq!(history.after_loss(COUNTED, &mut StdRng::seed_from_u64(1)), Retry::AtOnce);
         }
     }
 
     #[test]
     fn connects_that_fail_wait_longer_each_time_up_to_a_bound() {
-        let mut history = History { proven: true, ..History::default() };
+        let mut history = History { was_established: true, ..History::default() };
         let waits = failing(&mut history, TIMED, 12);
         for (wait, attempt) in waits.into_iter().zip(0_u32..) {
             let most = 100_000_000_u64 << attempt.min(5);
-            assert!(matches!(wait, Next::Wait(wait) if (most / 2..=most).contains(&wait)), "{attempt}: {wait:?}");
+            assert!(matches!(wait, Retry::After(wait) if (most / 2..=most).contains(&wait)), "{attempt}: {wait:?}");
         }
     }
 
@@ -142,15 +142,15 @@ mod tests {
     fn a_connection_that_was_never_up_is_given_up_after_three_attempts_in_any_run() {
         for rules in [TIMED, COUNTED] {
             let next = failing(&mut History::default(), rules, 3);
-            assert!(matches!(next[..], [Next::Wait(_), Next::Wait(_), Next::GiveUp]), "{next:?}");
+            assert!(matches!(next[..], [Retry::After(_), Retry::After(_), Retry::Never]), "{next:?}");
         }
     }
 
     #[test]
     fn one_that_was_up_is_given_up_only_where_a_count_ends_the_run() {
-        let up = || History { proven: true, ..History::default() };
-        assert_eq!(failing(&mut up(), COUNTED, 10).last(), Some(&Next::GiveUp));
-        assert!(failing(&mut up(), TIMED, 100).iter().all(|next| matches!(next, Next::Wait(_))));
+        let up = || History { was_established: true, ..History::default() };
+        assert_eq!(failing(&mut up(), COUNTED, 10).last(), Some(&Retry::Never));
+        assert!(failing(&mut up(), TIMED, 100).iter().all(|next| matches!(next, Retry::After(_))));
     }
 
     #[test]
@@ -159,9 +159,9 @@ mod tests {
         let mut history = History::default();
         history.connecting();
         history.answered(rules);
-        assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Next::Open);
+        assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Retry::AtOnce);
         history.connecting();
         history.answered(rules);
-        assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Next::GiveUp);
+        assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Retry::Never);
     }
 }

@@ -61,7 +61,7 @@ impl Protocol for Http {
     fn input(&self, _session: &mut Self::Session, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
         match exchange.reader.take(bytes) {
             Progress::Partial => Reply::Partial,
-            Progress::Complete => whole(&exchange.reader),
+            Progress::Complete => complete(&exchange.reader),
             Progress::Wrong => Reply::Failed(Cause::Mismatch),
         }
     }
@@ -80,12 +80,12 @@ impl Protocol for Http {
 
     fn end(&self, _session: &mut Self::Session, exchange: &mut Exchange) -> Reply {
         match exchange.reader.end() {
-            Progress::Complete => whole(&exchange.reader),
+            Progress::Complete => complete(&exchange.reader),
             Progress::Partial | Progress::Wrong => Reply::Failed(Cause::Closed),
         }
     }
 }
 
-fn whole(reader: &Reader) -> Reply {
+fn complete(reader: &Reader) -> Reply {
     Reply::Complete { payload: reader.body_bytes(), keep: reader.keeps_connection(), status: reader.status() }
 }

@@ -92,7 +92,7 @@ pub struct RequestContext {
 pub enum Reply {
     /// More must come.
     Partial,
-    /// The answer is whole.
+    /// The answer is complete.
     Complete {
         /// The payload bytes it brought.
         payload: u64,

@@ -46,9 +46,9 @@ enum Phase {
 /// What a response is, so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Not whole yet.
+    /// Not complete yet.
     Partial,
-    /// Whole.
+    /// Complete.
     Complete,
     /// Not HTTP, or more than one response.
     Wrong,

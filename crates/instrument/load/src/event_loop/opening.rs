@@ -6,7 +6,7 @@ use plimsoll_measure::tally::Cause;
 use plimsoll_reactor::slab::Key;
 
 use super::{Connection, EventLoop, OPEN_BATCH, PENDING, Sockets, State};
-use crate::backoff::{History, Next};
+use crate::backoff::{History, Retry};
 use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
@@ -230,19 +230,19 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.return_claim(&mut connection);
         let reconnect = self.shared.config.opening.reconnect;
         match connection.history.after_loss(self.rules, &mut self.random) {
-            Next::GiveUp => self.give_up(connection, now),
+            Retry::Never => self.give_up(connection, now),
             // Its next request opens it.
-            Next::Open if reconnect => {
+            Retry::AtOnce if reconnect => {
                 connection.state = State::Idle;
                 let key = self.insert(connection);
                 self.freed.push(key);
             }
-            Next::Open => {
+            Retry::AtOnce => {
                 self.set_unavailable(&mut connection, now);
                 let key = self.insert(connection);
                 self.connect(key);
             }
-            Next::Wait(wait) => {
+            Retry::After(wait) => {
                 self.set_unavailable(&mut connection, now);
                 self.shared.schedule.backs_off(now);
                 connection.state = State::Resting;
@@ -270,7 +270,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.set_unavailable(&mut connection, now);
         self.ledger.given_up();
         self.ledger.never_sent(connection.left);
-        if !connection.history.proven && !self.shared.config.opening.reconnect {
+        if !connection.history.was_established && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
         }
         if self.shared.config.stays_whole() {

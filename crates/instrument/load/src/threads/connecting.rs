@@ -9,7 +9,7 @@ use plimsoll_sys::net::{self, Mode};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 
-use crate::backoff::Next;
+use crate::backoff::Retry;
 use crate::config::{Extent, Recovery};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
@@ -163,17 +163,17 @@ impl<P: Protocol> Client<'_, P> {
             self.shared.schedule.give_back(due);
         }
         match self.history.after_loss(self.rules, &mut self.random) {
-            Next::GiveUp => {
+            Retry::Never => {
                 self.give_up();
                 false
             }
-            Next::Open => {
+            Retry::AtOnce => {
                 if !self.shared.config.opening.reconnect {
                     self.set_available(false);
                 }
                 true
             }
-            Next::Wait(wait) => {
+            Retry::After(wait) => {
                 self.set_available(false);
                 self.opening = true;
                 let now = self.now();
@@ -206,7 +206,7 @@ impl<P: Protocol> Client<'_, P> {
         self.set_available(false);
         self.gave_up = true;
         self.ledger.given_up();
-        if !self.history.proven && !self.shared.config.opening.reconnect {
+        if !self.history.was_established && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
         }
     }
