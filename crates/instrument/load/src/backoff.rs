@@ -28,7 +28,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn of(config: &Config) -> Rules {
-        Rules { recovery: config.recovery, counted: config.extent.is_count() }
+        Rules { recovery: config.recovery, counted: config.stop_condition.is_count() }
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Config {
     /// How many connections are held at once. At least 1.
     pub connections: usize,
     /// When the run ends.
-    pub extent: Extent,
+    pub stop_condition: StopCondition,
     /// When requests are due.
     pub pace: Pace,
     /// How connections are opened.
@@ -95,7 +95,7 @@ impl Config {
     /// all are up together, for the server too, which may accept the last of them when the
     /// first has long been answered. An open loop ends by itself, connection by connection.
     pub fn stays_whole(&self) -> bool {
-        self.opening.barrier && !self.pace.is_open() && self.extent.is_count()
+        self.opening.barrier && !self.pace.is_open() && self.stop_condition.is_count()
     }
 }
 
@@ -123,19 +123,19 @@ impl Engine {
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum StopCondition {
     /// The window has this length.
-    Lasts(Duration),
+    Time(Duration),
     /// After this many requests in all.
     Requests(u64),
     /// After this many requests on each connection, which then closes.
     Each(u64),
 }
 
-impl Extent {
+impl StopCondition {
     /// Whether a number of requests ends the run.
     pub fn is_count(self) -> bool {
-        !matches!(self, Extent::Lasts(_))
+        !matches!(self, StopCondition::Time(_))
     }
 }
 
@@ -184,8 +184,8 @@ pub enum Phase {
     Lockstep,
 }
 
-/// What a connection of [`Extent::Each`] does after a failure; in other runs it is always opened
-/// again.
+/// What a connection of [`StopCondition::Each`] does after a failure; in other runs it is always
+/// opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// What it had left is never sent.
@@ -233,7 +233,7 @@ pub(crate) mod tests {
         Config {
             targets: vec![([127, 0, 0, 1], 7).into()],
             connections: 10,
-            extent: Extent::Lasts(Duration::from_secs(10)),
+            stop_condition: StopCondition::Time(Duration::from_secs(10)),
             pace,
             opening: Opening { rate: None, barrier: false, await_start: false, reconnect: false, sources: Vec::new() },
             max_lag: Duration::ZERO,

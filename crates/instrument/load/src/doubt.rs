@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::units::{three_digits, write_duration};
 
-use crate::config::{Config, Extent, Pace};
+use crate::config::{Config, Pace, StopCondition};
 use crate::doubt::lateness::{LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness};
 use crate::doubt::words::{percent, time, warning};
 use crate::protocol::Complaint;
@@ -44,9 +44,9 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.connections.bytes_each = outcome.bytes_each;
     if let Pace::Open { rate, .. } = config.pace {
         // A ramp that was ended early has not come to its later rates.
-        let part = match config.extent {
-            Extent::Lasts(length) => outcome.elapsed.as_secs_f64() / length.as_secs_f64(),
-            Extent::Requests(_) | Extent::Each(_) => 1.0,
+        let part = match config.stop_condition {
+            StopCondition::Time(length) => outcome.elapsed.as_secs_f64() / length.as_secs_f64(),
+            StopCondition::Requests(_) | StopCondition::Each(_) => 1.0,
         };
         summary.intended_rate = Some(rate.mean_of_first(part.min(1.0)));
     }

@@ -8,7 +8,7 @@
 
 use plimsoll_measure::tally::{Cause, Connections, Tally};
 
-use crate::config::{Config, Extent};
+use crate::config::{Config, StopCondition};
 use crate::record::{Outcome, Phase, Recorder, Row, Sequence};
 
 /// What one event loop, or one connection's thread, counts.
@@ -83,7 +83,7 @@ impl Ledger {
             has_schedule,
             keeps_service: has_schedule || config.opening.reconnect,
             tells_transmission,
-            each: matches!(config.extent, Extent::Each(_)),
+            each: matches!(config.stop_condition, StopCondition::Each(_)),
             timeout: config.timeout.as_nanos() as u64,
             phase: Phase::WarmUp,
             tally: Tally::default(),

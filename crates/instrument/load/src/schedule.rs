@@ -11,7 +11,7 @@ use std::time::Duration;
 use plimsoll_measure::arrivals::{Arrivals, Rate};
 use rand::rngs::StdRng;
 
-use crate::config::{Config, Extent, Pace};
+use crate::config::{Config, Pace, StopCondition};
 use crate::seed::{Purpose, stream};
 
 /// The schedule of an open loop; without arrivals in a closed one.
@@ -42,7 +42,7 @@ impl Schedule {
     pub(crate) fn new(config: &Config) -> Schedule {
         let plan = if let Pace::Open { rate, spacing } = config.pace {
             // A ramp takes up the window; during the warm-up its first rate holds.
-            let ramp = if let Extent::Lasts(length) = config.extent { length } else { Duration::ZERO };
+            let ramp = if let StopCondition::Time(length) = config.stop_condition { length } else { Duration::ZERO };
             let rate = Rate { ramp_start: config.warm_up, ramp, ..rate };
             let mut random = stream(config.seed, Purpose::Arrivals, config.part, 0);
             Some((Arrivals::new(rate, spacing, 1.0, config.part.phase(), &mut random), random))

@@ -9,7 +9,7 @@ use plimsoll_reactor::worker_group;
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{clock, process};
 
-use crate::config::{Config, Extent};
+use crate::config::{Config, StopCondition};
 use crate::control::Control;
 use crate::ledger::Books;
 use crate::schedule::Schedule;
@@ -34,16 +34,16 @@ impl<P> Shared<P> {
 }
 
 fn first_claim(config: &Config, number: usize) -> u64 {
-    match config.extent {
-        Extent::Each(requests) => requests,
-        Extent::Requests(requests) if !config.pace.is_open() => u64::from((number as u64) < requests),
-        Extent::Requests(_) | Extent::Lasts(_) => 0,
+    match config.stop_condition {
+        StopCondition::Each(requests) => requests,
+        StopCondition::Requests(requests) if !config.pace.is_open() => u64::from((number as u64) < requests),
+        StopCondition::Requests(_) | StopCondition::Time(_) => 0,
     }
 }
 
 /// The requests that no connection has claimed before the run.
 pub(crate) fn unclaimed(config: &Config) -> u64 {
-    let Extent::Requests(requests) = config.extent else { return 0 };
+    let StopCondition::Requests(requests) = config.stop_condition else { return 0 };
     requests - if config.pace.is_open() { 0 } else { requests.min(config.connections as u64) }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let closed = Pace::Closed { think: Think::None, phase: crate::config::Phase::Spread };
         let open = Pace::Open { rate: Rate::constant(1.0), spacing: Spacing::Fixed };
         for (pace, requests, first) in [(closed, 10, 10), (closed, 32, 10), (closed, 3, 3), (open, 32, 0)] {
-            let config = Config { extent: Extent::Requests(requests), ..config(pace) };
+            let config = Config { stop_condition: StopCondition::Requests(requests), ..config(pace) };
             let claimed: u64 = (0..config.connections).map(|number| first_claim(&config, number)).sum();
             assert_eq!((claimed, claimed + unclaimed(&config)), (first, requests), "{requests}");
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use plimsoll_load::config::{
-    Config, Engine, Extent, FURTHEST_START, Opening, Pace, Part, Phase, Recovery, default_workers,
+    Config, Engine, FURTHEST_START, Opening, Pace, Part, Phase, Recovery, StopCondition, default_workers,
 };
 use plimsoll_load::record::Records;
 use plimsoll_load::seed;
@@ -235,7 +235,7 @@ impl Common {
         Ok(Config {
             targets,
             connections: self.connections as usize,
-            extent: self.extent()?,
+            stop_condition: self.stop_condition()?,
             pace,
             opening: Opening {
                 rate: self.connect_rate,
@@ -370,7 +370,7 @@ impl Common {
         Ok(spin)
     }
 
-    fn extent(&self) -> anyhow::Result<Extent> {
+    fn stop_condition(&self) -> anyhow::Result<StopCondition> {
         match (self.requests, self.each, self.duration) {
             (Some(0), ..) | (_, Some(0), _) => {
                 usage("a count of 0 requests asks for nothing; give at least 1, or a --duration")
@@ -379,9 +379,9 @@ impl Common {
                 "--each {each}: more than 1000M requests on each connection would take days; give a --duration"
             )),
             (_, _, Some(Duration::ZERO)) => usage("--duration 0: nothing happens in no time; give one such as 10s"),
-            (Some(requests), ..) => Ok(Extent::Requests(requests)),
-            (_, Some(each), _) => Ok(Extent::Each(each)),
-            (_, _, duration) => Ok(Extent::Lasts(duration.unwrap_or(DEFAULT_DURATION))),
+            (Some(requests), ..) => Ok(StopCondition::Requests(requests)),
+            (_, Some(each), _) => Ok(StopCondition::Each(each)),
+            (_, _, duration) => Ok(StopCondition::Time(duration.unwrap_or(DEFAULT_DURATION))),
         }
     }
 

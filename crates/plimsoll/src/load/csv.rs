@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use plimsoll_load::STACK_BYTES;
-use plimsoll_load::config::{Config, Engine, Extent};
+use plimsoll_load::config::{Config, Engine, StopCondition};
 use plimsoll_load::record::Sequence;
 use plimsoll_measure::summary::Summary;
 use serde_json::Value;
@@ -78,7 +78,7 @@ pub(super) fn write_three_servers(
 
 /// What tcpbenchmark says before it starts. Its threads are our connections.
 pub(super) fn write_parameters(out: &mut impl Write, config: &Config, payload: Option<&Payload<'_>>) -> io::Result<()> {
-    let each = if let Extent::Each(each) = config.extent { each } else { 0 };
+    let each = if let StopCondition::Each(each) = config.stop_condition { each } else { 0 };
     let (server, size) = payload.map_or(("", 0), |payload| (payload.server, payload.bytes));
     let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
     writeln!(out, "hostname = {host}, port = {port}")?;

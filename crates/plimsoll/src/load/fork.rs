@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use plimsoll_load::config::{Config, Extent, Opening, Pace, Part};
+use plimsoll_load::config::{Config, Opening, Pace, Part, StopCondition};
 use plimsoll_load::doubt;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::run::{self, Observer, Progress, Stage, unix_seconds};
@@ -79,13 +79,13 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
 fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
     let place = number as u64;
     // A connection that has no request to send has no process, and no part of the rate.
-    let count = match config.extent {
-        Extent::Requests(all) => all.min(config.connections as u64),
-        Extent::Lasts(_) | Extent::Each(_) => config.connections as u64,
+    let count = match config.stop_condition {
+        StopCondition::Requests(all) => all.min(config.connections as u64),
+        StopCondition::Time(_) | StopCondition::Each(_) => config.connections as u64,
     };
-    let extent = match config.extent {
-        Extent::Requests(_) if place >= count => return None,
-        Extent::Requests(all) => Extent::Requests(all / count + u64::from(place < all % count)),
+    let stop_condition = match config.stop_condition {
+        StopCondition::Requests(_) if place >= count => return None,
+        StopCondition::Requests(all) => StopCondition::Requests(all / count + u64::from(place < all % count)),
         other => other,
     };
     let pace = match config.pace {
@@ -98,14 +98,14 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
     let turn = |place| config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(place as f64 / rate));
     // A window of a set length opens when every connection is up, as with the other engines: those
     // that begin before the last warm up until then.
-    let until_last = match config.extent {
-        Extent::Lasts(_) => turn(count - 1).saturating_sub(turn(place)),
-        Extent::Requests(_) | Extent::Each(_) => Duration::ZERO,
+    let until_last = match config.stop_condition {
+        StopCondition::Time(_) => turn(count - 1).saturating_sub(turn(place)),
+        StopCondition::Requests(_) | StopCondition::Each(_) => Duration::ZERO,
     };
     Some(Config {
         connections: 1,
         workers: 1,
-        extent,
+        stop_condition,
         pace,
         warm_up: config.warm_up + until_last,
         opening: Opening { rate: None, ..config.opening.clone() },

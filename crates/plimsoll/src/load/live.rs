@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
-use plimsoll_load::config::{Config, Engine, Extent};
+use plimsoll_load::config::{Config, Engine, StopCondition};
 use plimsoll_load::run::{Observer, Progress, Stage, unix_seconds};
 use plimsoll_measure::units::three_digits;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub(super) struct Live {
     /// The threads that tcpbenchmark would name, until they are named.
     threads: Option<usize>,
     form: Form,
-    extent: Extent,
+    stop_condition: StopCondition,
     connections: usize,
     last: Option<(Stage, Duration, u64)>,
     rate: f64,
@@ -60,7 +60,7 @@ impl Live {
             threads: countdown.filter(|_| config.engine == Engine::Threads).map(|_| config.connections),
             countdown: countdown.map(|seconds| seconds + 1),
             form,
-            extent: config.extent,
+            stop_condition: config.stop_condition,
             connections: config.connections,
             last: None,
             rate: 0.0,
@@ -116,10 +116,12 @@ impl Live {
             Stage::Drain => format!("{seconds:.1} s: finishing what is under way"),
             Stage::Window => {
                 let in_window = elapsed.saturating_sub(self.window_began).as_secs_f64();
-                let done = match self.extent {
-                    Extent::Lasts(length) => format!("{in_window:.1} of {} s", three_digits(length.as_secs_f64())),
-                    Extent::Requests(requests) => format!("{completed} of {requests} requests"),
-                    Extent::Each(each) => format!("{completed} of {} requests", each * self.connections as u64),
+                let done = match self.stop_condition {
+                    StopCondition::Time(length) => {
+                        format!("{in_window:.1} of {} s", three_digits(length.as_secs_f64()))
+                    }
+                    StopCondition::Requests(requests) => format!("{completed} of {requests} requests"),
+                    StopCondition::Each(each) => format!("{completed} of {} requests", each * self.connections as u64),
                 };
                 format!("{done}: {}/s, {connections} connections up{failures}", three_digits(self.rate))
             }

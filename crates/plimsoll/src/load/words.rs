@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use plimsoll_load::config::{Config, Extent, Pace, Phase};
+use plimsoll_load::config::{Config, Pace, Phase, StopCondition};
 use plimsoll_load::record::Sequence;
 use plimsoll_measure::arrivals::Think;
 use plimsoll_measure::summary::Summary;
@@ -51,10 +51,10 @@ fn question(config: &Config) -> String {
     } else if !config.spin.is_zero() {
         lag = format!(", polling for each from {} before", write_duration(config.spin));
     }
-    let extent = match config.extent {
-        Extent::Lasts(length) => format!("for {}", write_duration(length)),
-        Extent::Requests(requests) => format!("for {requests} requests"),
-        Extent::Each(each) => format!("for {each} requests each"),
+    let until = match config.stop_condition {
+        StopCondition::Time(length) => format!("for {}", write_duration(length)),
+        StopCondition::Requests(requests) => format!("for {requests} requests"),
+        StopCondition::Each(each) => format!("for {each} requests each"),
     };
     let pace = match config.pace {
         Pace::Closed { think, phase } => {
@@ -72,7 +72,7 @@ fn question(config: &Config) -> String {
             format!(", at {} to {} requests/s", three_digits(rate.from), three_digits(rate.to))
         }
     };
-    format!("{} connections to {} {extent}{pace}{lag}", config.connections, targets.join(", "))
+    format!("{} connections to {} {until}{pace}{lag}", config.connections, targets.join(", "))
 }
 
 fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {

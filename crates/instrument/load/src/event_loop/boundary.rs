@@ -3,7 +3,7 @@
 use plimsoll_reactor::slab::Key;
 
 use super::{EventLoop, Sockets, State};
-use crate::config::Extent;
+use crate::config::StopCondition;
 use crate::ledger::Request;
 use crate::protocol::Protocol;
 use crate::record::Phase;
@@ -56,7 +56,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// A counted run claims the requests under way as its window opens: they end in it. Returns how
     /// many of them exceed the count, and are no part of the window.
     fn claim_under_way(&mut self) -> u64 {
-        if !self.shared.config.extent.is_count() || self.opened == 0 {
+        if !self.shared.config.stop_condition.is_count() || self.opened == 0 {
             return 0;
         }
         let mut uncounted = 0;
@@ -67,7 +67,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             if connection.left > 0 {
                 connection.left -= 1;
-            } else if matches!(self.shared.config.extent, Extent::Each(_)) || !self.shared.control.claim() {
+            } else if matches!(self.shared.config.stop_condition, StopCondition::Each(_))
+                || !self.shared.control.claim()
+            {
                 connection.counted = false;
                 uncounted += 1;
             }

@@ -379,7 +379,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn is_finished(&self) -> bool {
         // A window of a set length is measured to its end, also over connections that were given
         // up; where not one was ever up nothing more can happen.
-        let may_end = self.shared.config.extent.is_count() || self.shared.control.peak() == 0;
+        let may_end = self.shared.config.stop_condition.is_count() || self.shared.control.peak() == 0;
         let is_idle = self.slab.is_empty() && self.sockets.has_sent_all();
         is_idle && (self.is_closed() || self.opened == self.share && may_end)
     }

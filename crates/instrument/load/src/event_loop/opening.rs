@@ -7,7 +7,7 @@ use plimsoll_reactor::slab::Key;
 
 use super::{Connection, EventLoop, OPEN_BATCH, PENDING, Sockets, State};
 use crate::backoff::{History, Retry};
-use crate::config::{Extent, Recovery};
+use crate::config::{Recovery, StopCondition};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
 
@@ -213,7 +213,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         connection.resumes_at = (connection.state == State::Due).then_some(connection.intended);
         let place = self.place(connection.number);
         self.ledger.connection_lost(place, request, cause, now);
-        if let Extent::Each(each) = self.shared.config.extent {
+        if let StopCondition::Each(each) = self.shared.config.stop_condition {
             match self.shared.config.recovery {
                 Recovery::GiveUp => return self.give_up(connection, now),
                 Recovery::Restart { .. } => connection.left = each,
@@ -255,7 +255,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// Another connection may send what this one had claimed of the run's count.
     fn return_claim(&mut self, connection: &mut Connection<P, S>) {
-        if matches!(self.shared.config.extent, Extent::Requests(_)) {
+        if matches!(self.shared.config.stop_condition, StopCondition::Requests(_)) {
             for _ in 0..std::mem::take(&mut connection.left) {
                 self.shared.control.give_back();
             }

@@ -7,7 +7,7 @@ use plimsoll_reactor::slab::Key;
 
 use super::exchange::Received;
 use super::{Connection, EventLoop, Sockets, State};
-use crate::config::{Extent, Pace, Phase};
+use crate::config::{Pace, Phase, StopCondition};
 use crate::ledger::Answer;
 use crate::protocol::Protocol;
 use crate::record;
@@ -99,12 +99,12 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return true;
         }
         let Some(connection) = self.slab.get_mut(key) else { return false };
-        match self.shared.config.extent {
-            Extent::Lasts(_) => true,
-            Extent::Each(_) => connection.left > 0,
+        match self.shared.config.stop_condition {
+            StopCondition::Time(_) => true,
+            StopCondition::Each(_) => connection.left > 0,
             // An open loop claims by arrival: any connection may carry it.
-            Extent::Requests(_) if self.shared.config.pace.is_open() => !self.exhausted,
-            Extent::Requests(_) => {
+            StopCondition::Requests(_) if self.shared.config.pace.is_open() => !self.exhausted,
+            StopCondition::Requests(_) => {
                 if connection.left == 0 && self.shared.control.claim() {
                     connection.left = 1;
                 }

@@ -11,7 +11,7 @@ use plimsoll_reactor::slab::Key;
 
 use super::rest::send_together_at;
 use super::{BEGIN_BATCH, EventLoop, Sockets, State};
-use crate::config::Extent;
+use crate::config::StopCondition;
 use crate::protocol::Protocol;
 use crate::record::Phase;
 use crate::schedule::Due;
@@ -33,7 +33,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let end = control.closes.get();
         let Some(more_free) = self.pool.len().checked_sub(1) else {
             // The last answer of a counted run ends it, and is not kept waiting.
-            let lasts = matches!(config.extent, Extent::Lasts(_));
+            let lasts = matches!(config.stop_condition, StopCondition::Time(_));
             let next = self.reserved.map_or_else(|| schedule.look_ahead(0, end), |due| Some(due.at));
             return next.filter(|at| lasts && *at > now);
         };
@@ -106,7 +106,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             None => self.shared.schedule.take(control.closes.get())?,
         };
         // What is due in the warm-up is no part of the count.
-        let counts = matches!(self.shared.config.extent, Extent::Requests(_)) && self.ledger.phase() == Phase::Window;
+        let counts = matches!(self.shared.config.stop_condition, StopCondition::Requests(_))
+            && self.ledger.phase() == Phase::Window;
         if counts && !due.claimed {
             if !control.claim() {
                 self.exhaust();
@@ -142,7 +143,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     pub(super) fn end_pool(&mut self, end: u64) {
         self.pool.clear();
         let Some(due) = self.reserved.take() else { return };
-        if self.shared.config.extent.is_count() {
+        if self.shared.config.stop_condition.is_count() {
             // Those never sent are among the ones that nobody claimed.
             if due.claimed {
                 self.shared.control.give_back();

@@ -245,7 +245,7 @@ fn each_second_has_the_errors_of_the_summary() {
 #[test]
 fn a_sequence_is_a_success_once_its_last_request_is_answered() {
     let records = Records { connections: true, ..Records::default() };
-    let mut ledger = ledger(&Config { extent: Extent::Each(2), records, ..closed() });
+    let mut ledger = ledger(&Config { stop_condition: StopCondition::Each(2), records, ..closed() });
     ledger.open(0, 0);
     ledger.established(0, true, 7);
     for last in [false, true] {
@@ -287,7 +287,7 @@ fn connections_bytes_and_what_is_never_sent_are_counted_as_they_are_told() {
 #[test]
 fn what_a_count_asks_for_and_is_never_sent_is_the_windows_though_it_was_known_before() {
     for opened in [true, false] {
-        let mut ledger = ledger(&Config { extent: Extent::Each(8), ..closed() });
+        let mut ledger = ledger(&Config { stop_condition: StopCondition::Each(8), ..closed() });
         carry(&mut ledger, 10, 20);
         ledger.never_sent(8);
         if opened {
@@ -387,8 +387,8 @@ fn no_answer_waits_for_longer_than_its_request_is_on_its_way() {
 #[test]
 fn a_sequence_is_none_before_its_last_answer_and_counts_its_failures() {
     let records = Records { connections: true, ..Records::default() };
-    for (extent, success) in [(Extent::Each(3), false), (Extent::Requests(3), true)] {
-        let mut ledger = ledger(&Config { extent, records: records.clone(), ..closed() });
+    for (stop_condition, success) in [(StopCondition::Each(3), false), (StopCondition::Requests(3), true)] {
+        let mut ledger = ledger(&Config { stop_condition, records: records.clone(), ..closed() });
         ledger.open(0, 0);
         ledger.begun(10);
         ledger.answered(request(10, 10), ANSWER, 20, None);

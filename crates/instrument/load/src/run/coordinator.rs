@@ -13,7 +13,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use super::start_line::StartLine;
 use super::untaken::Untaken;
 use super::{Observer, Outcome, Progress, RunError, Stage, TICK, kernel, place};
-use crate::config::Extent;
+use crate::config::StopCondition;
 use crate::protocol::Protocol;
 use crate::shared::{Counted, Shared, Team};
 
@@ -108,7 +108,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let now = control.now();
         if !config.opening.barrier && !config.pace.is_open() {
             control.gate.set(now);
-            if config.extent.is_count() && config.warm_up.is_zero() {
+            if config.stop_condition.is_count() && config.warm_up.is_zero() {
                 control.opens.set(now);
                 self.note_opened();
             }
@@ -182,7 +182,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let Some(start) = self.start(now) else { return };
         if control.opens.get().is_none() {
             let opens = start.saturating_add(config.warm_up.as_nanos() as u64);
-            if let Extent::Lasts(length) = config.extent {
+            if let StopCondition::Time(length) = config.stop_condition {
                 control.closes.set(opens.saturating_add(length.as_nanos() as u64));
             }
             if control.peak() == 0 && !config.opening.reconnect {
@@ -337,7 +337,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         outcome.busiest_cpu = cpu_by_worker.into_iter().max().unwrap_or_default();
         outcome.busiest_work = work_by_worker.into_iter().max().unwrap_or_default();
         let Shared { config, control, schedule, .. } = &**self.shared;
-        if config.extent.is_count() {
+        if config.stop_condition.is_count() {
             let unsent = control.unclaimed() + schedule.claimed_and_returned();
             outcome.window.requests.scheduled += unsent;
             outcome.window.requests.unsent += unsent;

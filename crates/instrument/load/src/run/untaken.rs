@@ -1,7 +1,7 @@
 //! An open loop's requests that nobody takes, as no connection is free: they time out where they
 //! wait, in the [schedule](crate::schedule). Pure: the instants are arguments.
 
-use crate::config::{Config, Extent};
+use crate::config::{Config, StopCondition};
 use crate::control::Control;
 use crate::ledger::{Books, Ledger};
 use crate::record::{Phase, Recorder, Records};
@@ -22,7 +22,7 @@ impl Untaken {
         Untaken {
             ledger: Ledger::new(config, false, 0, recorder),
             timeout: config.timeout.as_nanos() as u64,
-            counts: matches!(config.extent, Extent::Lasts(_)) && config.pace.is_open(),
+            counts: matches!(config.stop_condition, StopCondition::Time(_)) && config.pace.is_open(),
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn of_a_counted_run_nothing_is_counted() {
         let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
-        let config = Config { extent: Extent::Requests(10), ..config(pace) };
+        let config = Config { stop_condition: StopCondition::Requests(10), ..config(pace) };
         let control = Control::new(10, 0, 1).expect("an event");
         let schedule = Schedule::new(&config);
         schedule.begin(0);

@@ -14,7 +14,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use crate::backoff::{History, Rules};
-use crate::config::Extent;
+use crate::config::StopCondition;
 use crate::ledger::{Answer, Ledger, Request};
 use crate::protocol::{Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
@@ -298,11 +298,13 @@ impl<'a, P: Protocol> Client<'a, P> {
     /// A counted run claims the request under way as its window opens: it ends in it. Returns 1
     /// where it exceeds the count, and is no part of the window.
     fn claim_under_way(&mut self) -> u64 {
-        let Some(request) = self.under_way.as_mut().filter(|_| self.shared.config.extent.is_count()) else { return 0 };
+        let Some(request) = self.under_way.as_mut().filter(|_| self.shared.config.stop_condition.is_count()) else {
+            return 0;
+        };
         if self.left > 0 {
             self.left -= 1;
             request.last = self.left == 0;
-        } else if matches!(self.shared.config.extent, Extent::Each(_)) || !self.shared.control.claim() {
+        } else if matches!(self.shared.config.stop_condition, StopCondition::Each(_)) || !self.shared.control.claim() {
             request.counted = false;
             return 1;
         }
@@ -312,7 +314,7 @@ impl<'a, P: Protocol> Client<'a, P> {
     fn close_window(&mut self, now: u64) {
         // A thread that comes late to it has had no more time than the others.
         let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
-        let counted = self.shared.config.extent.is_count();
+        let counted = self.shared.config.stop_condition.is_count();
         match self.reserved.take() {
             Some(due) if counted && due.claimed => self.shared.control.give_back(),
             Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),

@@ -10,7 +10,7 @@ use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 
 use crate::backoff::Retry;
-use crate::config::{Extent, Recovery};
+use crate::config::{Recovery, StopCondition};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
 
@@ -125,12 +125,12 @@ impl<P: Protocol> Client<'_, P> {
         self.ledger.connection_lost(0, request, cause, now);
         self.show();
         self.disconnect();
-        match (self.shared.config.extent, self.shared.config.recovery) {
-            (Extent::Each(_), Recovery::GiveUp) => {
+        match (self.shared.config.stop_condition, self.shared.config.recovery) {
+            (StopCondition::Each(_), Recovery::GiveUp) => {
                 self.give_up();
                 return false;
             }
-            (Extent::Each(each), Recovery::Restart { .. }) => self.left = each,
+            (StopCondition::Each(each), Recovery::Restart { .. }) => self.left = each,
             _ => {}
         }
         self.follow_loss() && (self.shared.config.opening.reconnect || self.reopen())
@@ -192,7 +192,7 @@ impl<P: Protocol> Client<'_, P> {
 
     /// Another connection may send what this one had claimed of the run's count.
     fn return_claim(&mut self) {
-        if matches!(self.shared.config.extent, Extent::Requests(_)) {
+        if matches!(self.shared.config.stop_condition, StopCondition::Requests(_)) {
             for _ in 0..std::mem::take(&mut self.left) {
                 self.shared.control.give_back();
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_measure::arrivals::Think;
 
-use crate::config::{Extent, Pace, Phase as Start};
+use crate::config::{Pace, Phase as Start, StopCondition};
 use crate::ledger::Request;
 use crate::protocol::{Protocol, Reply};
 use crate::record::Phase;
@@ -51,7 +51,7 @@ impl<P: Protocol> Client<'_, P> {
     pub(super) fn stay_until_all_have_finished(&mut self) {
         if self.shared.config.stays_whole() {
             self.shared.control.finish();
-        } else if self.shared.config.extent.is_count() || self.shared.control.peak() == 0 {
+        } else if self.shared.config.stop_condition.is_count() || self.shared.control.peak() == 0 {
             return;
         }
         // A window of a set length is measured to its end, also by a connection that was given up.
@@ -71,12 +71,12 @@ impl<P: Protocol> Client<'_, P> {
         if self.ledger.phase() != Phase::Window {
             return !self.is_closed();
         }
-        match self.shared.config.extent {
-            Extent::Lasts(_) => true,
-            Extent::Each(_) => self.left > 0,
+        match self.shared.config.stop_condition {
+            StopCondition::Time(_) => true,
+            StopCondition::Each(_) => self.left > 0,
             // An open loop claims by arrival: any connection may carry it.
-            Extent::Requests(_) if self.shared.config.pace.is_open() => true,
-            Extent::Requests(_) => {
+            StopCondition::Requests(_) if self.shared.config.pace.is_open() => true,
+            StopCondition::Requests(_) => {
                 if self.left == 0 && self.shared.control.claim() {
                     self.left = 1;
                 }
@@ -161,7 +161,8 @@ impl<P: Protocol> Client<'_, P> {
 
     /// Claims the arrival that was taken, of a run's count; false where none is left.
     fn claim_arrival(&mut self) -> bool {
-        let counts = matches!(self.shared.config.extent, Extent::Requests(_)) && self.ledger.phase() == Phase::Window;
+        let counts = matches!(self.shared.config.stop_condition, StopCondition::Requests(_))
+            && self.ledger.phase() == Phase::Window;
         let Some(due) = self.reserved.as_mut().filter(|due| counts && !due.claimed) else { return true };
         due.claimed = self.shared.control.claim();
         if !due.claimed {
