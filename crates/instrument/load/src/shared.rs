@@ -60,7 +60,7 @@ pub(crate) trait Team {
 }
 
 /// What an event loop, or a connection's thread, has counted and used.
-pub(crate) struct Counted {
+pub(crate) struct ThreadResult {
     pub(crate) worker: usize,
     /// `None` where it did not come to its end.
     pub(crate) books: Option<Books>,
@@ -72,9 +72,9 @@ pub(crate) struct Counted {
     pub(crate) run_queue: Duration,
 }
 
-impl Counted {
-    pub(crate) fn new(worker: usize) -> Counted {
-        Counted { worker, books: None, cpu: Duration::ZERO, polled: Duration::ZERO, run_queue: Duration::ZERO }
+impl ThreadResult {
+    pub(crate) fn new(worker: usize) -> ThreadResult {
+        ThreadResult { worker, books: None, cpu: Duration::ZERO, polled: Duration::ZERO, run_queue: Duration::ZERO }
     }
 }
 
@@ -91,10 +91,10 @@ impl Usage {
     }
 
     /// Notes what was used since.
-    pub(crate) fn note_since(self, counted: &mut Counted) {
+    pub(crate) fn note_since(self, result: &mut ThreadResult) {
         let now = Usage::now();
-        counted.cpu = now.cpu.saturating_sub(self.cpu);
-        counted.run_queue = now.run_queue.saturating_sub(self.run_queue);
+        result.cpu = now.cpu.saturating_sub(self.cpu);
+        result.run_queue = now.run_queue.saturating_sub(self.run_queue);
     }
 }
 

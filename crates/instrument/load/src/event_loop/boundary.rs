@@ -7,7 +7,7 @@ use crate::config::StopCondition;
 use crate::ledger::Request;
 use crate::protocol::Protocol;
 use crate::record::Phase;
-use crate::shared::{Counted, Usage};
+use crate::shared::{ThreadResult, Usage};
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Passes the gate and opens the window, once their instants have come.
@@ -93,7 +93,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             .collect();
         self.ledger.wrote(self.sockets.take_sent());
         self.ledger.close(end, requests.into_iter());
-        self.usage_at_open.note_since(&mut self.counted);
+        self.usage_at_open.note_since(&mut self.result);
         use State::{Connecting, Due, Finished, Handshaking, Idle, Resting};
         for key in self.keys_in(&[Resting, Connecting, Handshaking, Idle, Due, Finished]) {
             self.abandon(key);
@@ -134,14 +134,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// The loop's last act.
-    pub(super) fn finish(mut self) -> Counted {
+    pub(super) fn finish(mut self) -> ThreadResult {
         self.ledger.wrote(self.sockets.take_sent());
         if !self.is_closed() {
             let now = self.now();
             self.close_window(now);
         }
-        self.counted.books = Some(self.ledger.finish());
-        self.counted
+        self.result.books = Some(self.ledger.finish());
+        self.result
     }
 
     fn keys_in(&self, states: &[State]) -> Vec<Key> {

@@ -44,7 +44,7 @@ use crate::protocol::Protocol;
 use crate::record::{self, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
-use crate::shared::{Counted, Shared, Usage, pin};
+use crate::shared::{Shared, ThreadResult, Usage, pin};
 use rest::{Rest, WallClock, wall_time};
 use sockets::{EVENT_BATCH, WAKE};
 
@@ -168,11 +168,11 @@ struct EventLoop<P: Protocol, S: Sockets> {
     usage_at_open: Usage,
     /// The thread's CPU time before the wait under way, where it polls.
     polls_since: Option<Duration>,
-    counted: Counted,
+    result: ThreadResult,
 }
 
 /// Runs one event loop until the run is over.
-pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Shared<P>>) -> io::Result<Counted> {
+pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Shared<P>>) -> io::Result<ThreadResult> {
     // Where it is refused, what it costs is counted as the generator's own lag.
     let _ = clock::sharpen_timers();
     pin(&shared.config, handle.worker())?;
@@ -212,14 +212,14 @@ pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Share
         closing: false,
         usage_at_open: Usage::default(),
         polls_since: None,
-        counted: Counted::new(handle.worker()),
+        result: ThreadResult::new(handle.worker()),
         shared,
     };
     event_loop.serve(&handle)
 }
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
-    fn serve(mut self, handle: &LoopHandle) -> io::Result<Counted> {
+    fn serve(mut self, handle: &LoopHandle) -> io::Result<ThreadResult> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
             let (timeout, rest, full) = {
@@ -279,7 +279,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             && events == 0
             && self.ledger.phase() == record::Phase::Window
         {
-            self.counted.polled += clock::thread_cpu_time().saturating_sub(since);
+            self.result.polled += clock::thread_cpu_time().saturating_sub(since);
         }
         for (key, ended) in std::mem::take(&mut self.unread) {
             self.receive(key, ended);

@@ -15,7 +15,7 @@ use super::untaken::Untaken;
 use super::{Observer, Outcome, Progress, RunError, Stage, TICK, kernel, place};
 use crate::config::StopCondition;
 use crate::protocol::Protocol;
-use crate::shared::{Counted, Shared, Team};
+use crate::shared::{Shared, Team, ThreadResult};
 
 /// From so many connections on, the memory they added can be told from the rest.
 const MANY: u64 = 10_000;
@@ -292,9 +292,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         });
     }
 
-    pub(super) fn gather(self, counted: Vec<Counted>, ends: Ends) -> Outcome {
+    pub(super) fn gather(self, results: Vec<ThreadResult>, ends: Ends) -> Outcome {
         let control = &self.shared.control;
-        let books = || counted.iter().filter_map(|counted| counted.books.as_ref());
+        let books = || results.iter().filter_map(|result| result.books.as_ref());
         let last_end = books().map(|books| books.ended_at).max().unwrap_or(0);
         let last_begun = books().map(|books| books.last_begun).max().unwrap_or(0);
         let closed = ends.closed.unwrap_or(last_end);
@@ -320,7 +320,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         };
         let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
         let mut work_by_worker = cpu_by_worker.clone();
-        for part in counted {
+        for part in results {
             cpu_by_worker[part.worker] += part.cpu;
             work_by_worker[part.worker] += part.cpu.saturating_sub(part.polled);
             outcome.polled += part.polled;

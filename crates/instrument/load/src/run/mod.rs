@@ -26,7 +26,7 @@ use crate::event_loop::{self, Epoll, Sockets, Uring, slot_bytes};
 use crate::protocol::{Protocol, Report};
 use crate::record::Sequence;
 use crate::schedule::Schedule;
-use crate::shared::{Counted, Shared, Team, unclaimed};
+use crate::shared::{Shared, Team, ThreadResult, unclaimed};
 use crate::threads::{self, Threads};
 use coordinator::Coordinator;
 
@@ -169,7 +169,7 @@ pub struct Outcome {
     pub interrupted: Option<Signal>,
 }
 
-impl Team for WorkerGroup<io::Result<Counted>> {
+impl Team for WorkerGroup<io::Result<ThreadResult>> {
     fn wake(&self) {
         WorkerGroup::wake(self);
     }
@@ -217,11 +217,11 @@ fn run_loops<P: Protocol, S: Sockets>(
     let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
     let mut group = WorkerGroup::new(workers, Growth::Never, move |handle| {
-        let counted = event_loop::run::<P, S>(handle, Arc::clone(&body));
-        if counted.is_err() {
+        let result = event_loop::run::<P, S>(handle, Arc::clone(&body));
+        if result.is_err() {
             body.control.give_up();
         }
-        counted
+        result
     })
     .map_err(kernel("an event cannot be made"))?;
     let mut coordinator = Coordinator::new(&shared, observer, signals, workers, slot_bytes::<P, S>())?;
@@ -230,9 +230,9 @@ fn run_loops<P: Protocol, S: Sockets>(
         group.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
     }
     let ends = coordinator.see_through(&group);
-    let counted: io::Result<Vec<Counted>> = group.join().into_iter().collect();
-    let counted = counted.map_err(kernel("an event loop failed"))?;
-    Ok(coordinator.gather(counted, ends?))
+    let results: io::Result<Vec<ThreadResult>> = group.join().into_iter().collect();
+    let results = results.map_err(kernel("an event loop failed"))?;
+    Ok(coordinator.gather(results, ends?))
 }
 
 /// Gauges that the threads of as many connections share: enough that they seldom meet.
@@ -260,8 +260,8 @@ fn run_threads<P: Protocol>(
     coordinator.set_first_moments();
     team.wake();
     let ends = coordinator.see_through(&team);
-    let counted = team.join();
-    Ok(coordinator.gather(counted, ends?))
+    let results = team.join();
+    Ok(coordinator.gather(results, ends?))
 }
 
 fn share<P: Protocol>(

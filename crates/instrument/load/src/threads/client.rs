@@ -20,7 +20,7 @@ use crate::protocol::{Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
-use crate::shared::{Counted, Shared, Usage};
+use crate::shared::{Shared, ThreadResult, Usage};
 
 use super::{GLANCE, READ_BYTES};
 
@@ -55,7 +55,7 @@ pub(super) struct Client<'a, P: Protocol> {
     pub(super) free: u64,
     pub(super) ledger: Ledger,
     shown: (u64, u64),
-    counted: Counted,
+    result: ThreadResult,
     usage_at_open: Usage,
     /// When the wait returned that reported what is read.
     reported: u64,
@@ -100,13 +100,13 @@ impl<'a, P: Protocol> Client<'a, P> {
             free: 0,
             ledger: Ledger::new(config, P::TELLS_TRANSMISSION, 1, recorder),
             shown: (0, 0),
-            counted: Counted::new(number),
+            result: ThreadResult::new(number),
             usage_at_open: Usage::default(),
             reported: 0,
         }
     }
 
-    pub(super) fn live(mut self) -> Counted {
+    pub(super) fn live(mut self) -> ThreadResult {
         if self.wait_for_start() {
             self.carry_requests();
         }
@@ -116,8 +116,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             self.close_window(now);
         }
         self.disconnect();
-        self.counted.books = Some(self.ledger.finish());
-        self.counted
+        self.result.books = Some(self.ledger.finish());
+        self.result
     }
 
     /// Sends a request and reads its answer.
@@ -325,7 +325,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
         self.ledger.never_sent(self.left);
         self.ledger.close(end, self.under_way.into_iter());
-        self.usage_at_open.note_since(&mut self.counted);
+        self.usage_at_open.note_since(&mut self.result);
     }
 
     pub(super) fn show(&mut self) {

@@ -19,7 +19,7 @@ use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::clock;
 
 use crate::protocol::Protocol;
-use crate::shared::{Counted, Shared, Team, pin};
+use crate::shared::{Shared, Team, ThreadResult, pin};
 use client::Client;
 
 /// Bytes of stack that a thread may come to use. Its buffer is on the heap; a TLS handshake has
@@ -33,7 +33,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub(crate) struct Threads<P: Protocol> {
     shared: Arc<Shared<P>>,
     stop: Arc<AtomicBool>,
-    members: Vec<JoinHandle<Counted>>,
+    members: Vec<JoinHandle<ThreadResult>>,
 }
 
 /// What a connection takes in memory: what its thread keeps, and the buffer that it reads into.
@@ -55,9 +55,9 @@ impl<P: Protocol> Threads<P> {
                 let _ = clock::sharpen_timers();
                 // Which CPUs there are was checked before the run.
                 let _ = pin(&own.config, number);
-                let counted = Client::new(&own, &stop, number).live();
+                let result = Client::new(&own, &stop, number).live();
                 own.control.news.raise();
-                counted
+                result
             });
             match spawned {
                 Ok(member) => threads.members.push(member),
@@ -70,8 +70,9 @@ impl<P: Protocol> Threads<P> {
         Ok(threads)
     }
 
-    pub(crate) fn join(self) -> Vec<Counted> {
-        let join = |member: JoinHandle<Counted>| member.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+    pub(crate) fn join(self) -> Vec<ThreadResult> {
+        let join =
+            |member: JoinHandle<ThreadResult>| member.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
         self.members.into_iter().map(join).collect()
     }
 }
