@@ -62,7 +62,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let mut uncounted = 0;
         for key in self.keys_in(&[State::Busy, State::Connecting, State::Handshaking]) {
             let Some(connection) = self.slab.get_mut(key) else { continue };
-            if connection.state != State::Busy && !connection.carries {
+            if connection.state != State::Busy && !connection.request_pending {
                 continue;
             }
             if connection.left > 0 {
@@ -88,14 +88,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             .slab
             .keys()
             .filter_map(|key| self.slab.get(key))
-            .filter(|connection| connection.state == State::Busy || connection.carries)
+            .filter(|connection| connection.state == State::Busy || connection.request_pending)
             .map(|connection| self.request(connection))
             .collect();
         self.ledger.wrote(self.sockets.take_sent());
         self.ledger.close(end, requests.into_iter());
         self.usage_at_open.note_since(&mut self.result);
-        use State::{Connecting, Due, Finished, Handshaking, Idle, Resting};
-        for key in self.keys_in(&[Resting, Connecting, Handshaking, Idle, Due, Finished]) {
+        use State::{BackingOff, Connecting, Due, Finished, Handshaking, Idle};
+        for key in self.keys_in(&[BackingOff, Connecting, Handshaking, Idle, Due, Finished]) {
             self.abandon(key);
         }
         self.due.clear();
@@ -120,7 +120,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let Some(connection) = self.slab.get(key) else { continue };
             let left = connection.left;
             match connection.state {
-                State::Resting | State::Connecting | State::Handshaking if connection.history.could_not_be_kept() => {
+                State::BackingOff | State::Connecting | State::Handshaking
+                    if connection.history.could_not_be_kept() =>
+                {
                     self.ledger.given_up();
                 }
                 _ => {}

@@ -63,7 +63,7 @@ const PENDING: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Without a socket, until it is opened (again).
-    Resting,
+    BackingOff,
     /// Its connect is under way.
     Connecting,
     /// Connected, and the protocol's handshake is under way.
@@ -83,7 +83,7 @@ struct Connection<P: Protocol, S: Sockets> {
     /// What it has gone through, for the back-off.
     history: History,
     /// A request is under way, and waits for the connect.
-    carries: bool,
+    request_pending: bool,
     /// Whether the request under way is counted ([`Request::counted`]).
     counted: bool,
     /// Whether it can be used, or opened for a request at once.
@@ -95,7 +95,7 @@ struct Connection<P: Protocol, S: Sockets> {
     /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out
     /// that moves with every request costs nothing.
     timer_at: u64,
-    /// The intended start of the request that is due or under way; the end of the rest; since when
+    /// The intended start of the request that is due or under way; the end of the back-off; since when
     /// it is idle.
     intended: u64,
     /// When the request under way was sent, the connect call was made, or the connection was

@@ -27,7 +27,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let key = self.slab.insert(Connection {
                 state: State::Idle,
                 history: History::default(),
-                carries: false,
+                request_pending: false,
                 counted: true,
                 available: reconnect,
                 number: number as u32,
@@ -87,7 +87,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let Some(connection) = self.slab.get_mut(key) else { return false };
         connection.sent = now;
         connection.history.connecting();
-        let since = if connection.carries { connection.intended } else { now };
+        let since = if connection.request_pending { connection.intended } else { now };
         if !has_place {
             self.placeless.push_back(key);
         } else if let Err(error) = self.open_socket(key) {
@@ -124,7 +124,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let targets = &self.shared.config.targets;
         let target = self.shared.config.target(connection.number as usize);
         let turn = if self.shared.config.opening.reconnect {
-            // Ports of closed connections rest for a while, so it is connects that are counted, not
+            // Ports of closed connections stay in TIME_WAIT, so it is connects that are counted, not
             // connections.
             self.connects * self.shared.control.gauges.len() + self.number + self.shared.config.part.number
         } else {
@@ -190,7 +190,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         let place = self.place(connection.number);
         self.ledger.connect_failed(place, number);
-        if std::mem::take(&mut connection.carries) {
+        if std::mem::take(&mut connection.request_pending) {
             let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
             let request = self.request(&connection);
             self.ledger.request_lost(request, cause, now);
@@ -245,7 +245,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             Retry::After(wait) => {
                 self.set_unavailable(&mut connection, now);
                 self.shared.schedule.backs_off(now);
-                connection.state = State::Resting;
+                connection.state = State::BackingOff;
                 connection.intended = now + wait;
                 let key = self.insert(connection);
                 self.set_timer(key, now + wait);

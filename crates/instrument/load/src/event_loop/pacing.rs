@@ -43,7 +43,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         while let Some(key) = self.established.pop() {
             let now = self.now();
             let Some(connection) = self.slab.get_mut(key) else { continue };
-            if std::mem::take(&mut connection.carries) {
+            if std::mem::take(&mut connection.request_pending) {
                 if let Err(cause) = self.send(key, now) {
                     self.lose(key, cause);
                 } else {
@@ -158,7 +158,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         connection.counted = true;
         connection.begun = true;
         let connected = connection.socket.is_some();
-        connection.carries = !connected;
+        connection.request_pending = !connected;
         self.ledger.begun(now);
         if connected {
             if let Err(cause) = self.send(key, now) {

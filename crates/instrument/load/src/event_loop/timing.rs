@@ -20,8 +20,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         connection.timer = None;
         let deadline = match connection.state {
             State::Idle | State::Finished => return,
-            State::Resting | State::Due => connection.intended,
-            State::Connecting | State::Handshaking if !connection.carries => connection.sent.saturating_add(timeout),
+            State::BackingOff | State::Due => connection.intended,
+            State::Connecting | State::Handshaking if !connection.request_pending => {
+                connection.sent.saturating_add(timeout)
+            }
             State::Connecting | State::Handshaking | State::Busy => connection.intended.saturating_add(timeout),
         };
         if now < deadline {
@@ -29,7 +31,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         match connection.state {
             State::Idle | State::Finished => {}
-            State::Resting => self.return_to_service(key, now),
+            State::BackingOff => self.return_to_service(key, now),
             State::Connecting | State::Handshaking => self.attempt_failed(key, ETIMEDOUT),
             State::Due => self.due.push_back(key),
             State::Busy => self.lose(key, Cause::Timeout),
