@@ -94,7 +94,7 @@ impl Config {
     /// Whether no connection is closed before the last has done what it had to do: behind a barrier
     /// all are up together, for the server too, which may accept the last of them when the
     /// first has long been answered. An open loop ends by itself, connection by connection.
-    pub fn stays_whole(&self) -> bool {
+    pub fn keeps_all_open(&self) -> bool {
         self.opening.barrier && !self.pace.is_open() && self.stop_condition.is_count()
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Control {
     budget: AtomicU64,
     /// Connections that have been up or have finally failed.
     settled: AtomicU64,
-    /// Connections of [`crate::config::Config::stays_whole`] that have nothing more to do.
+    /// Connections of [`crate::config::Config::keeps_all_open`] that have nothing more to do.
     finished: AtomicU64,
     requested: u64,
     up: AtomicU64,

@@ -273,7 +273,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if !connection.history.was_established && !self.shared.config.opening.reconnect {
             self.shared.control.settle();
         }
-        if self.shared.config.stays_whole() {
+        if self.shared.config.keeps_all_open() {
             self.shared.control.finish();
         }
     }
@@ -300,7 +300,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// A connection has done what it had to do.
     pub(super) fn retire(&mut self, key: Key) {
-        if !self.shared.config.stays_whole() {
+        if !self.shared.config.keeps_all_open() {
             return self.close(key);
         }
         if let Some(connection) = self.slab.get_mut(key) {

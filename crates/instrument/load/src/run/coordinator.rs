@@ -119,7 +119,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
 
     /// Fails where requests await a start and none can come any more; the threads are then told to
     /// stop.
-    pub(super) fn see_through(&mut self, team: &dyn Team) -> Result<Ends, RunError> {
+    pub(super) fn run_until_done(&mut self, team: &dyn Team) -> Result<Ends, RunError> {
         loop {
             let has_input = self.wait(team, self.next_deadline());
             self.take_signals(team);

@@ -229,7 +229,7 @@ fn run_loops<P: Protocol, S: Sockets>(
     for table in 0..tables_per_worker * workers {
         group.add_table(table % workers).map_err(kernel("an event loop cannot be started"))?;
     }
-    let ends = coordinator.see_through(&group);
+    let ends = coordinator.run_until_done(&group);
     let results: io::Result<Vec<ThreadResult>> = group.join().into_iter().collect();
     let results = results.map_err(kernel("an event loop failed"))?;
     Ok(coordinator.gather(results, ends?))
@@ -259,7 +259,7 @@ fn run_threads<P: Protocol>(
     let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections, threads::bytes_each::<P>())?;
     coordinator.set_first_moments();
     team.wake();
-    let ends = coordinator.see_through(&team);
+    let ends = coordinator.run_until_done(&team);
     let results = team.join();
     Ok(coordinator.gather(results, ends?))
 }

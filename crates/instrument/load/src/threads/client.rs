@@ -22,7 +22,7 @@ use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
 use crate::shared::{Shared, ThreadResult, Usage};
 
-use super::{GLANCE, READ_BYTES};
+use super::{READ_BYTES, STOP_POLL_INTERVAL};
 
 /// One connection's thread.
 pub(super) struct Client<'a, P: Protocol> {
@@ -155,7 +155,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             let mut places = [Place::new(socket.as_raw_fd(), if sending { Interest::BOTH } else { Interest::READ })];
             let now = self.now();
             let held = self.shared.protocol.holds_input(&self.session);
-            let longest = if held { Duration::ZERO } else { GLANCE };
+            let longest = if held { Duration::ZERO } else { STOP_POLL_INTERVAL };
             let _ = poll::wait(&mut places, Some(Duration::from_nanos(deadline.saturating_sub(now)).min(longest)));
             let now = self.now();
             self.cross_boundaries(now);
@@ -274,7 +274,7 @@ impl<'a, P: Protocol> Client<'a, P> {
                 return true;
             }
             let close = self.shared.control.closes.get().unwrap_or(u64::MAX).saturating_sub(now);
-            thread::park_timeout(Duration::from_nanos((at - now).min(close)).min(GLANCE));
+            thread::park_timeout(Duration::from_nanos((at - now).min(close)).min(STOP_POLL_INTERVAL));
         }
     }
 

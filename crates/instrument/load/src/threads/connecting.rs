@@ -14,7 +14,7 @@ use crate::config::{Recovery, StopCondition};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
 
-use super::GLANCE;
+use super::STOP_POLL_INTERVAL;
 use super::client::{Client, End};
 
 /// errno(3): the run ended while a connect was under way.
@@ -73,7 +73,7 @@ impl<P: Protocol> Client<'_, P> {
         loop {
             let left = Duration::from_nanos(deadline.saturating_sub(self.now()));
             let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
-            if poll::wait(&mut places, Some(left.min(GLANCE)))? > 0 {
+            if poll::wait(&mut places, Some(left.min(STOP_POLL_INTERVAL)))? > 0 {
                 net::take_error(&socket)?;
                 return Ok(socket);
             }

@@ -26,8 +26,8 @@ use client::Client;
 /// deep frames. What is never touched costs address space only.
 pub const STACK_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
-/// How long a thread waits before it looks whether it is to stop.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often a waiting thread checks whether the run is to stop.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The threads of a run.
 pub(crate) struct Threads<P: Protocol> {

@@ -11,7 +11,7 @@ use crate::ledger::Request;
 use crate::protocol::{Protocol, Reply};
 use crate::record::Phase;
 
-use super::GLANCE;
+use super::STOP_POLL_INTERVAL;
 use super::client::{Client, End};
 
 impl<P: Protocol> Client<'_, P> {
@@ -22,7 +22,7 @@ impl<P: Protocol> Client<'_, P> {
             if self.is_over() {
                 return false;
             }
-            thread::park_timeout(GLANCE);
+            thread::park_timeout(STOP_POLL_INTERVAL);
         }
         let turn = self.shared.config.opening.rate.map_or(0.0, |rate| self.number as f64 / rate * 1e9);
         if !self.sleep_until(control.starts.get().unwrap_or(0).saturating_add(turn as u64)) {
@@ -40,7 +40,7 @@ impl<P: Protocol> Client<'_, P> {
             }
             // A start that was given lies ahead.
             let gate = control.gate.get().map(|at| Duration::from_nanos(at.saturating_sub(control.now())));
-            thread::park_timeout(gate.unwrap_or(GLANCE).min(GLANCE));
+            thread::park_timeout(gate.unwrap_or(STOP_POLL_INTERVAL).min(STOP_POLL_INTERVAL));
         }
         let now = self.now();
         self.cross_boundaries(now);
@@ -49,7 +49,7 @@ impl<P: Protocol> Client<'_, P> {
 
     /// Stays until no other connection has anything to do, where that matters.
     pub(super) fn stay_until_all_have_finished(&mut self) {
-        if self.shared.config.stays_whole() {
+        if self.shared.config.keeps_all_open() {
             self.shared.control.finish();
         } else if self.shared.config.stop_condition.is_count() || self.shared.control.peak() == 0 {
             return;
