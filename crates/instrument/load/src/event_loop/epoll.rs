@@ -36,7 +36,7 @@ pub(crate) struct Epoll {
 
 impl Sockets for Epoll {
     const DEFERS: bool = false;
-    const RESTS: bool = true;
+    const SLEEPS: bool = true;
 
     type Socket = OwnedFd;
 
@@ -108,7 +108,7 @@ impl Sockets for Epoll {
         Ok(())
     }
 
-    fn rest(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+    fn sleep(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
         poll::wait(&mut [Place::new(wake.as_raw_fd(), Interest::READ)], Some(time))?;
         self.wait(Some(Duration::ZERO))
     }

@@ -10,12 +10,12 @@
 //! Between two turns it waits for events or for the next instant ([`timing`]).
 
 mod boundary;
+mod deferred_reads;
 mod epoll;
 mod exchange;
 mod opening;
 mod pacing;
 mod pool;
-mod rest;
 mod sockets;
 mod timing;
 mod uring;
@@ -45,7 +45,7 @@ use crate::record::{self, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
 use crate::shared::{Shared, ThreadResult, Usage, pin};
-use rest::{Rest, WallClock, wall_time};
+use deferred_reads::{DeferredReads, WallClock, wall_time};
 use sockets::{EVENT_BATCH, WAKE};
 
 /// Full reads on one connection before the others have their turn.
@@ -152,8 +152,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     reported: u64,
     /// Where the kernel's times of arrivals lie in the run's.
     clock: WallClock,
-    /// Whether nobody needs to hear of answers before the next request is due.
-    rest: Rest,
+    /// Whether answers may stay unread until the next request is due.
+    deferred_reads: DeferredReads,
     /// Connections of this loop's share that have not been opened yet, counted from the front of
     /// the share.
     opened: usize,
@@ -202,7 +202,7 @@ pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Share
         unsubmitted: Vec::new(),
         reported: 0,
         clock: WallClock::default(),
-        rest: Rest::default(),
+        deferred_reads: DeferredReads::default(),
         opened: 0,
         share,
         pending: 0,
@@ -222,7 +222,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn serve(mut self, handle: &LoopHandle) -> io::Result<ThreadResult> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
-            let (timeout, rest, full) = {
+            let (timeout, sleep, full) = {
                 let _run_lock = handle.run_lock();
                 let full = self.turn(handle, &mut fired);
                 if self.is_finished() || handle.phase() == Phase::Stop {
@@ -236,11 +236,11 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 let dispatch = self.next_dispatch(now);
                 let (timeout, polls) = self.timeout(now, dispatch);
                 self.polls_since = polls.then(clock::thread_cpu_time);
-                let may_rest = !full && dispatch.is_some();
-                (timeout, timeout.filter(|time| may_rest && self.may_rest(*time)), full)
+                let may_sleep = !full && dispatch.is_some();
+                (timeout, timeout.filter(|time| may_sleep && self.may_sleep(*time)), full)
             };
-            match rest {
-                Some(time) => self.sockets.rest(handle.wake().as_fd(), time)?,
+            match sleep {
+                Some(time) => self.sockets.sleep(handle.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
             }
             if !full {

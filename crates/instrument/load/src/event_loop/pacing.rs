@@ -181,7 +181,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         };
         self.close_window_by(came);
         self.ledger.answered(request, answer, came, reported);
-        self.rest.answered(answer.payload, at.is_some());
+        self.deferred_reads.answered(answer.payload, at.is_some());
         let Some(connection) = self.slab.get_mut(key) else { return };
         connection.history.answered(self.rules);
         connection.state = State::Idle;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use plimsoll_reactor::slab::Key;
 
-use super::rest::send_together_at;
+use super::deferred_reads::send_together_at;
 use super::{BEGIN_BATCH, EventLoop, Sockets, State};
 use crate::config::StopCondition;
 use crate::protocol::Protocol;

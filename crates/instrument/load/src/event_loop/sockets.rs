@@ -41,8 +41,8 @@ pub(crate) trait Sockets: Sized {
     /// How many sockets there is room for at once where so many descriptors may be open.
     fn room(descriptors: usize) -> usize;
 
-    /// Whether [`Sockets::rest`] waits without being woken by what arrives.
-    const RESTS: bool;
+    /// Whether [`Sockets::sleep`] waits without being woken by what arrives.
+    const SLEEPS: bool;
 
     /// Room for this many sockets at once; `wake` is reported under [`WAKE`] when it is raised.
     /// `stamped` asks for the instants at which bytes arrive, which an engine may not have.
@@ -82,7 +82,7 @@ pub(crate) trait Sockets: Sized {
 
     /// Waits until the time is over or `wake` is raised, whatever arrives; what has arrived is then
     /// reported.
-    fn rest(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()>;
+    fn sleep(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()>;
 
     /// The next thing to report of what the last wait brought. `ended` says that the end of the
     /// stream is there already, behind the bytes.

@@ -77,7 +77,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// Whether answers may wait until a request is due next: the kernel notes when they come.
-    pub(super) fn may_rest(&self, time: Duration) -> bool {
-        S::RESTS && self.pending == 0 && self.rest.allows(time)
+    pub(super) fn may_sleep(&self, time: Duration) -> bool {
+        S::SLEEPS && self.pending == 0 && self.deferred_reads.allows(time)
     }
 }

@@ -127,7 +127,7 @@ impl Uring {
 
 impl Sockets for Uring {
     const DEFERS: bool = true;
-    const RESTS: bool = false;
+    const SLEEPS: bool = false;
 
     type Socket = Slot;
 
@@ -290,7 +290,7 @@ impl Sockets for Uring {
         }
     }
 
-    fn rest(&mut self, _wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+    fn sleep(&mut self, _wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
         self.wait(Some(time))
     }
 

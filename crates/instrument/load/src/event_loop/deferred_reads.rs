@@ -1,6 +1,6 @@
-//! An open loop's rest between two requests. A program that is woken for each answer and for each
-//! request pays for two wake-ups where one is enough: the kernel notes when an answer came, so it
-//! may be read when the next request is due. Pure.
+//! Answers that an open loop reads when its next request is due. Being woken for each answer and
+//! for each request costs two wake-ups where one is enough: the kernel notes when an answer came.
+//! Pure.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,19 +8,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// connection 64 KiB before the reader has read anything (tcp(7), tcp_rmem), so a quarter of that
 /// is safe.
 const MOST_BYTES: u64 = 16 * 1024;
-/// A longer rest would save next to nothing, and would hide how connections end.
+/// A longer sleep would save next to nothing, and would hide how connections end.
 const LONGEST: Duration = Duration::from_millis(10);
 
 /// What is known of the answers.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct DeferredReads {
     /// Whether the kernel noted when the last of them came. It begins to a moment after it is asked
     /// to.
     stamped: bool,
     large: bool,
 }
 
-impl Rest {
+impl DeferredReads {
     /// An answer of so many bytes came; `stamped` says whether the kernel noted when.
     pub(super) fn answered(&mut self, bytes: u64, stamped: bool) {
         self.stamped = stamped;
@@ -53,7 +53,7 @@ pub(super) struct WallClock {
 
 /// Readings at most until two agree.
 const READINGS: usize = 4;
-/// More than the wall clock is slewed by during a rest, and than two readings are apart.
+/// More than the wall clock is slewed by during a sleep, and than two readings are apart.
 const AGREES: Duration = Duration::from_micros(20);
 
 /// The wall clock's time since 1970.
@@ -90,17 +90,17 @@ mod tests {
 
     #[test]
     fn answers_stay_unread_for_a_short_time_and_only_where_all_were_small() {
-        let mut rest = Rest::default();
+        let mut reads = DeferredReads::default();
         let short = Duration::from_micros(100);
-        assert!(!rest.allows(short), "the size of an answer is not known yet");
-        rest.answered(MOST_BYTES, false);
-        assert!(!rest.allows(short), "nobody noted when it came");
-        rest.answered(MOST_BYTES, true);
-        assert!(rest.allows(short) && rest.allows(LONGEST));
-        assert!(!rest.allows(LONGEST + Duration::from_nanos(1)) && !rest.allows(Duration::ZERO));
-        rest.answered(MOST_BYTES + 1, true);
-        rest.answered(1, true);
-        assert!(!rest.allows(short), "one large answer is enough");
+        assert!(!reads.allows(short), "the size of an answer is not known yet");
+        reads.answered(MOST_BYTES, false);
+        assert!(!reads.allows(short), "nobody noted when it came");
+        reads.answered(MOST_BYTES, true);
+        assert!(reads.allows(short) && reads.allows(LONGEST));
+        assert!(!reads.allows(LONGEST + Duration::from_nanos(1)) && !reads.allows(Duration::ZERO));
+        reads.answered(MOST_BYTES + 1, true);
+        reads.answered(1, true);
+        assert!(!reads.allows(short), "one large answer is enough");
     }
 
     #[test]
