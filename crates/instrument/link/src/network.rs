@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, End};
 use crate::frame::{Buffers, Frame};
 use crate::queue::{Counts, Outcome, Queue};
-use crate::switch::Table;
+use crate::switch::MacTable;
 
 /// Bytes of frames under way, over all links, past which the emulator drops and says that it was at
 /// fault: half a second of 10 Gbit/s.
@@ -75,7 +75,7 @@ pub struct Network {
     leaving: Vec<usize>,
     /// The directions that leave each switch.
     ports: Vec<Vec<usize>>,
-    tables: Vec<Table>,
+    mac_tables: Vec<MacTable>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sequence: u64,
     under_way_bytes: usize,
@@ -92,7 +92,7 @@ impl Network {
             directions: Vec::new(),
             leaving: vec![0; config.devices.len()],
             ports: vec![Vec::new(); config.switches.len()],
-            tables: config.switches.iter().map(|_| Table::default()).collect(),
+            mac_tables: config.switches.iter().map(|_| MacTable::default()).collect(),
             in_flight: BinaryHeap::new(),
             sequence: 0,
             under_way_bytes: 0,
@@ -184,8 +184,8 @@ impl Network {
 
     fn switch(&mut self, now: Instant, switch: usize, port: usize, frame: Frame) {
         let Some((receiver, sender)) = frame.addresses() else { return self.buffers.recycle(frame) };
-        self.tables[switch].learn(now, sender, port);
-        match self.tables[switch].port(now, receiver) {
+        self.mac_tables[switch].learn(now, sender, port);
+        match self.mac_tables[switch].port(now, receiver) {
             // A station behind the port it came from has had it already.
             Some(leaving) if leaving == port => self.buffers.recycle(frame),
             Some(leaving) => self.offer(now, leaving, frame),

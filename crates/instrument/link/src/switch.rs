@@ -14,10 +14,11 @@ const AGE: Duration = Duration::from_secs(300);
 /// forged addresses must not fill the memory.
 const ADDRESSES_MAX: usize = 65_536;
 
+/// Behind which port each MAC address was last seen.
 #[derive(Debug, Default)]
-pub(crate) struct Table(HashMap<Address, (usize, Instant)>);
+pub(crate) struct MacTable(HashMap<Address, (usize, Instant)>);
 
-impl Table {
+impl MacTable {
     /// Notes that a frame from `sender` came in through `port`.
     pub(crate) fn learn(&mut self, now: Instant, sender: Address, port: usize) {
         let is_group = sender[0] & 1 == 1;
@@ -42,7 +43,7 @@ mod tests {
     #[test]
     fn an_address_is_known_by_its_last_port_until_it_has_been_silent_for_five_minutes() {
         let start = Instant::now();
-        let mut table = Table::default();
+        let mut table = MacTable::default();
         assert_eq!(table.port(start, ONE), None);
         table.learn(start, ONE, 3);
         table.learn(start + Duration::from_secs(1), ONE, 4);
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_group_address_is_never_learnt() {
-        let mut table = Table::default();
+        let mut table = MacTable::default();
         table.learn(Instant::now(), EVERYBODY, 1);
         assert_eq!(table.port(Instant::now(), EVERYBODY), None);
     }
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn forged_senders_do_not_fill_the_memory() {
         let now = Instant::now();
-        let mut table = Table::default();
+        let mut table = MacTable::default();
         table.learn(now, ONE, 1);
         for number in 0..ADDRESSES_MAX as u32 + 10 {
             let [a, b, c, d] = number.to_be_bytes();
