@@ -79,9 +79,9 @@ pub struct Counts {
     /// Packets handed to a host later than they were due by more than the tolerance: the emulator's
     /// doing. They are among the delivered.
     pub released_late: u64,
-    /// WireSize bytes of the packets that were offered and read.
+    /// Bytes on the wire of the packets that were offered and read.
     pub offered_bytes: u64,
-    /// WireSize bytes of the packets that have arrived.
+    /// Bytes on the wire of the packets that have arrived.
     pub delivered_bytes: u64,
     /// For how long packets waited until the ones before them had departed, all together. Over the
     /// packets that found room, those offered less those dropped by the queue, it is the mean wait.
