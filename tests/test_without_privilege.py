@@ -123,7 +123,7 @@ def test_a_network_is_made_in_a_user_namespace_where_the_machine_lets_one_be_mad
 def test_a_tap_driver_that_only_root_may_open_is_named_with_the_remedy(folder: Path) -> None:
     done = lab(folder, "run", "network.toml", tun_mode="600")
     assert done.returncode == 5
-    assert "/dev/net/tun, which may not be opened; chmod 666 it" in done.stderr
+    assert "/dev/net/tun, which may not be opened: chmod 666 it" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -137,5 +137,5 @@ def test_without_user_namespaces_a_network_says_what_to_do(folder: Path) -> None
     if done.returncode != 5:
         pytest.skip(f"this machine does not let its limits be lowered: {done.stderr.strip()}")
     assert "which this machine refuses" in done.stderr
-    assert "or remove [network] to run on the local host" in done.stderr
+    assert "Or remove [network] to run on the local host" in done.stderr
     assert len(done.stderr.splitlines()) == 1

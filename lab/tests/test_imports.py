@@ -295,7 +295,7 @@ def test_one_measurement_is_not_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("x.json", "--set", "load.connections=50"), "x.json: tells load.connections = 8, and --set says 50"),
+        (("x.json", "--set", "load.connections=50"), "x.json: it has load.connections = 8, and --set says 50"),
         (("=x.json",), "=x.json: a name is missing"),
         (("x.json", "--set", "load.=50"), "only settings of the load"),
     ],

@@ -122,7 +122,9 @@ def test_only_the_emulator_over_tap_needs_its_driver(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(privilege, "TUN", tmp_path / "tun")
     for backend, level in (("tap", "refuse"), ("kernel", "warn"), ("netem", "warn")):
         assert findings(plan(10, NETWORK.format(backend=backend, addresses=1)))["tun"].level == level
-    with pytest.raises(LabError, match=r'tun, which is missing; load the kernel module tun, write backend = "kernel"'):
+    with pytest.raises(
+        LabError, match=r'tun, which is missing: load the kernel module tun. Without it, write backend = "kernel"'
+    ):
         privilege.gain_networks(over_tap=True)
     monkeypatch.setattr(privilege, "may_make_networks", lambda: True)
     assert privilege.gain_networks(over_tap=False) == "root"

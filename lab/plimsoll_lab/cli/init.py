@@ -139,7 +139,7 @@ def _started(command: str, ready: str) -> tuple[str, str]:
         raise LabError("the command is empty; write one such as './server {port}'", exit_code=USAGE)
     if PORT in ready and PORT not in command:
         raise LabError(
-            f"'{command}' has no {PORT}, so nobody knows where it listens; write {PORT} where its port belongs, "
+            f"'{command}' has no {PORT}, so its port is not known; write {PORT} where its port belongs, "
             "or name the port it always has: --ready tcp:8080",
             exit_code=USAGE,
         )

@@ -143,8 +143,8 @@ def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
         yield Finding(
             check=f"descriptors of {name}",
             level="warn",
-            message=f"{name} needs a descriptor for each end of the {relayed:,} connections that it relays, {need:,} "
-            f"with its own, and a process may have {hard:,} (ulimit -Hn): it will hold fewer, and those trials fail",
+            message=f"{name} needs {need:,} descriptors, two for each of the {relayed:,} connections that it relays, "
+            f"and a process may have {hard:,} (ulimit -Hn): trials with more connections than that will fail",
             fix=f"raise the hard limit to {need:,}, or leave these points out",
         )
 

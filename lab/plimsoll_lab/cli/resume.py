@@ -60,8 +60,8 @@ def _go_on(
     # Of a cluster it is seen, and compared, once its hosts are joined.
     if isinstance(machines, LocalHost) and metering != machines.metering:
         raise LabError(
-            f"{folder.path} was metered by {metering}, which would now be {machines.metering}; "
-            "the two do not mix: begin a new run"
+            f"{folder.path} reads CPU and memory by {metering}, and the lab would now read them by "
+            f"{machines.metering}: the figures would not be comparable; begin a new run"
         )
     return measure(folder, record, plan, machines, binary, options)
 

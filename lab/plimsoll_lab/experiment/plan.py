@@ -113,7 +113,8 @@ def plan_again(record: RunRecord) -> Plan:
     # replayed.
     if plan.suite.search is None and list(plan.trials) != list(record.trials):
         raise LabError(
-            "this lab would measure in another order than the run was begun with; resume with the lab that began it"
+            "this version of the lab orders the trials otherwise than the version that began the run; "
+            "resume with that version"
         )
     return plan
 

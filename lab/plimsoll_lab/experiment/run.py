@@ -191,11 +191,14 @@ def calibrated_testbeds(
 
 
 def _note_metering(record: RunRecord, metering: str) -> None:
-    """What the cost is read from on a cluster is known once its hosts are; two kinds do not mix."""
+    """What the cost is read from on a cluster is known once its hosts are. Two kinds are not
+    comparable.
+    """
     before = record.environment.metering
     if record.hosts and before != metering:
         raise LabError(
-            f"the run was metered by {before}, which would now be {metering}; the two do not mix: begin a new run"
+            f"the run reads CPU and memory by {before}, and its hosts would now read them by {metering}: the figures "
+            "would not be comparable; begin a new run"
         )
     record.environment = record.environment.model_copy(update={"metering": metering})
 

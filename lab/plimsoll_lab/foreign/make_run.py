@@ -123,8 +123,8 @@ def _load(source: ImportSource, result: Result, asked: Settings) -> dict[str, Va
     for key, value in asked.items():
         if result.load.get(key, value) != value:
             raise LabError(
-                f"{source.path}: tells load.{key} = {result.load[key]}, and --set says {value}; "
-                "--set states what no file tells",
+                f"{source.path}: it has load.{key} = {result.load[key]}, and --set says {value}; "
+                "leave this --set out: it is for settings that no file has",
                 exit_code=USAGE,
             )
     return {**result.load, **asked}

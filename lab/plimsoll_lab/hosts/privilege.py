@@ -37,11 +37,11 @@ def gain_networks(*, over_tap: bool) -> str:
     The emulator over TAP devices needs their driver; the kernel's bridges do not.
     """
     if over_tap and not os.access(TUN, os.R_OK | os.W_OK):
-        what = "is missing; load the kernel module tun" if not TUN.exists() else "may not be opened; chmod 666 it"
+        what = "is missing: load the kernel module tun" if not TUN.exists() else "may not be opened: chmod 666 it"
         raise LabError(
-            f'an emulated network needs {TUN}, which {what}, write backend = "kernel" into [network] where no '
-            "link is shaped or the kernel has netem and htb (plimsoll lab preflight tells), or remove [network] to run "
-            "on the local host",
+            f'an emulated network needs {TUN}, which {what}. Without it, write backend = "kernel" into [network], '
+            "which needs netem and htb in the kernel if a link has a rate, delay or loss (plimsoll lab preflight "
+            "checks that). Or remove [network] to run on the local host",
             exit_code=ENVIRONMENT,
         )
     if may_make_networks():
@@ -50,10 +50,10 @@ def gain_networks(*, over_tap: bool) -> str:
     if _LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0:
         why = os.strerror(ctypes.get_errno())
         raise LabError(
-            "an emulated network needs root, or a user namespace of its own, which this machine refuses "
-            f"({why}); run the lab as root, allow user namespaces (sysctl user.max_user_namespaces, "
-            "kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns), "
-            "or remove [network] to run on the local host",
+            f"an emulated network needs root, or a user namespace, which this machine refuses ({why}): "
+            "run the lab as root, or allow user namespaces (sysctl user.max_user_namespaces, "
+            "kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns). "
+            "Or remove [network] to run on the local host",
             exit_code=ENVIRONMENT,
         )
     try:
@@ -64,14 +64,14 @@ def gain_networks(*, over_tap: bool) -> str:
         Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")
     except OSError as error:
         raise LabError(
-            "an emulated network needs a user namespace, and this machine lets nobody be root there "
-            f"({error.strerror}); run the lab as root, or remove [network] to run on the local host",
+            "an emulated network needs root, or a user namespace whose root this machine refuses to map "
+            f"({error.strerror}): run the lab as root, or remove [network] to run on the local host",
             exit_code=ENVIRONMENT,
         ) from None
     if not may_make_networks():
         raise LabError(
-            "this machine gives no rights over a user namespace of one's own; run the lab as root, or remove [network] "
-            "to run on the local host",
+            "this machine gives a process no capabilities in its own user namespace; run the lab as root, or "
+            "remove [network] to run on the local host",
             exit_code=ENVIRONMENT,
         )
     return "user namespace"

@@ -190,9 +190,9 @@ class RayCluster:
             f"; {each['name']} was {each['address']} and was lost: {each['reason']}" for each in self.replaced
         )
         return (
-            f"the Ray cluster at {self.address} has no host for {', '.join(missing)}: of its nodes {there or 'none'} "
-            f"each takes one name, and the head only where it is named{lost}; {ADD.format(address=self.address)}, "
-            "and 'plimsoll lab resume' goes on"
+            f"the Ray cluster at {self.address} has no host for {', '.join(missing)}: its nodes are {there or 'none'}, "
+            f"a node is one host, and the head is a host only if [place] names it{lost}; "
+            f"{ADD.format(address=self.address)}, and 'plimsoll lab resume' goes on"
         )
 
     def _begin(self, name: str, node: Node) -> RayConnection:
@@ -248,8 +248,9 @@ class RayCluster:
         if refused is None or not _is_about_tokens(refused):
             seen = "" if refused is None else f" ({refused})"
             raise LabError(
-                f"the Ray cluster at {self.address} asks nobody for a token{seen}, and runs anybody's programs; start "
-                "every node of it with RAY_AUTH_MODE=token and the same token (ray get-auth-token --generate)",
+                f"the Ray cluster at {self.address} accepts clients without a token{seen}, so whoever reaches it can "
+                "run programs there; start every node of it with RAY_AUTH_MODE=token and the same token "
+                "(ray get-auth-token --generate)",
                 exit_code=ENVIRONMENT,
             )
 

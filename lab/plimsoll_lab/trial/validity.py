@@ -298,9 +298,9 @@ def _truncated(seen: Observation) -> list[ResultWarning]:
     return [
         ResultWarning(
             code="window_too_short",
-            message=f"{established} connections that complete {rate:.0f} requests a second wait {implied_s:.2f} s for "
-            f"each (Little's law), but a window of {seen.window_s:.2f} s saw only those answered in it, "
-            f"{mean_us / 1e6:.2f} s on average",
+            message=f"a request takes {implied_s:.2f} s on average (Little's law: {established} connections complete "
+            f"{rate:.0f} requests a second), but those answered in the window of {seen.window_s:.2f} s took "
+            f"{mean_us / 1e6:.2f} s: the slow ones are missing from the response times",
             remedy="use a window several times as long as the response time",
         )
     ]
