@@ -33,8 +33,8 @@ pub trait Protocol: Send + Sync + 'static {
     /// Takes bytes that have arrived, split anywhere.
     fn input(&self, session: &mut Self::Session, exchange: &mut Self::Exchange, bytes: &[u8]) -> Reply;
 
-    /// Whether the handshake's last bytes brought more than the handshake, which the protocol holds:
-    /// [`Protocol::input`] or [`Protocol::idle`] is to be called without bytes.
+    /// Whether the handshake's last bytes brought more than the handshake, which the protocol
+    /// holds: [`Protocol::input`] or [`Protocol::idle`] is to be called without bytes.
     fn holds_input(&self, session: &Self::Session) -> bool {
         let _ = session;
         false

@@ -20,9 +20,9 @@ pub(super) enum Received {
     /// The handshake is over: the connection is usable. `more` says that bytes, or the end of the
     /// stream, may lie behind it.
     HandshakeDone { more: bool },
-    /// An answer is complete. `keep` says that the connection takes another request, `ended` that it
-    /// is about to be lost, and `more` that bytes may lie behind the answer. `at`
-    /// is when its last byte came, since 1970, where the kernel noted it.
+    /// An answer is complete. `keep` says that the connection takes another request, `ended` that
+    /// it is about to be lost, and `more` that bytes may lie behind the answer. `at` is when its
+    /// last byte came, since 1970, where the kernel noted it.
     Answered { answer: Answer, keep: bool, ended: bool, more: bool, at: Option<Duration> },
     /// The connection is lost.
     Lost(Cause),

@@ -95,8 +95,8 @@ struct Connection<P: Protocol, S: Sockets> {
     /// When `timer` fires. It may be set for earlier than needed, and is then set again: a time-out
     /// that moves with every request costs nothing.
     timer_at: u64,
-    /// The intended start of the request that is due or under way; the end of the back-off; since when
-    /// it is idle.
+    /// The intended start of the request that is due or under way; the end of the back-off; since
+    /// when it is idle.
     intended: u64,
     /// When the request under way was sent, the connect call was made, or the connection was
     /// established.

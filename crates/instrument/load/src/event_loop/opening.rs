@@ -124,8 +124,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let targets = &self.shared.config.targets;
         let target = self.shared.config.target(connection.number as usize);
         let turn = if self.shared.config.opening.reconnect {
-            // Ports of closed connections stay in TIME_WAIT, so it is connects that are counted, not
-            // connections.
+            // Ports of closed connections stay in TIME_WAIT, so it is connects that are counted,
+            // not connections.
             self.connects * self.shared.control.gauges.len() + self.number + self.shared.config.part.number
         } else {
             (connection.number as usize + self.shared.config.part.number) / targets.len()

@@ -183,8 +183,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
-    /// Writes what the end of the handshake leaves to say, so that the server too sees its end. What
-    /// there is no room for goes with the first request.
+    /// Writes what the end of the handshake leaves to say, so that the server too sees its end.
+    /// What there is no room for goes with the first request.
     fn write_last(&mut self, exchange: &P::Exchange) {
         let bytes = self.shared.protocol.output(&self.session, exchange, self.written);
         let Some(socket) = self.socket.as_ref().filter(|_| !bytes.is_empty()) else { return };
