@@ -1,7 +1,8 @@
 //! What every model must do, as any TCP client sees it. One suite runs them all.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use crate::support::peer::load;
@@ -17,6 +18,7 @@ for_every_model!(
     rude_ends_leave_it_serving,
     sigterm_finishes_what_has_arrived,
     sigterm_leaves_a_peer_that_still_sends_all_that_was_sent_to_it,
+    sigterm_ends_a_peer_that_goes_on_sending_without_a_reset,
     a_second_sigterm_ends_it_at_once,
     too_few_descriptors_neither_crash_nor_spin_it,
     every_closed_connection_has_a_row_in_the_log,
@@ -187,6 +189,43 @@ fn sigterm_leaves_a_peer_that_still_sends_all_that_was_sent_to_it(model: &str) {
     assert_eq!(status.code(), Some(0));
     assert_eq!(summary["bytes_sent"], 2 * b"here".len() + answer.len());
     assert_eq!(summary["errors"], serde_json::json!({}));
+}
+
+fn sigterm_ends_a_peer_that_goes_on_sending_without_a_reset(model: &str) {
+    const PEERS: usize = 8;
+    for _ in 0..4 {
+        let server = Server::echo(model, &[]);
+        let streams: Vec<TcpStream> = (0..PEERS).map(|_| server.connect()).collect();
+        let all_are_at_it = Barrier::new(PEERS + 1);
+        let ends: Vec<io::Result<usize>> = std::thread::scope(|scope| {
+            let peers = streams.iter().map(|stream| {
+                let mut stream = stream;
+                assert_echoes(&mut stream.try_clone().expect("a copy"), b"here");
+                // With pauses, so that the server finds all read and all taken between two of them.
+                scope.spawn(move || {
+                    while stream.write_all(&[7; 1000]).is_ok() {
+                        std::thread::sleep(Duration::from_micros(20));
+                    }
+                });
+                let all_are_at_it = &all_are_at_it;
+                scope.spawn(move || {
+                    let mut first = [0; 1000];
+                    stream.read_exact(&mut first)?;
+                    all_are_at_it.wait();
+                    stream.read_to_end(&mut Vec::new()).map(|rest| b"here".len() + first.len() + rest)
+                })
+            });
+            let peers: Vec<_> = peers.collect();
+            all_are_at_it.wait();
+            server.terminate();
+            peers.into_iter().map(|peer| peer.join().expect("no panic")).collect()
+        });
+        let received: usize = ends.into_iter().map(|end| end.expect("an end, and no reset")).sum();
+        let (status, summary) = server.wait();
+        assert_eq!(status.code(), Some(0));
+        assert_eq!(summary["bytes_sent"], received);
+        assert_eq!(summary["errors"], serde_json::json!({}));
+    }
 }
 
 fn a_second_sigterm_ends_it_at_once(model: &str) {

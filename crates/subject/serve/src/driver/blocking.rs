@@ -97,7 +97,7 @@ fn converse<P: Service>(
             }
             Stage::Closing => {
                 if draining {
-                    conversation.close_at_drain(net::unacknowledged(socket)?);
+                    conversation.close_at_drain();
                 }
                 if conversation.stage == Stage::Closing {
                     return Ok(());

@@ -149,12 +149,12 @@ impl<P: Service> Conversation<P> {
         }
     }
 
-    /// The server is ending, and the connection is to be closed while the kernel holds so many
-    /// bytes that the peer has not acknowledged. A byte that the peer sends to a closed socket
-    /// resets the connection, and the reset destroys them. So the writing half is ended first, and
-    /// input is discarded until the peer has them.
-    pub(crate) fn close_at_drain(&mut self, unacknowledged: usize) {
-        if unacknowledged > 0 {
+    /// The server is ending, and the connection is to be closed. A byte of the peer's that finds
+    /// the socket closed, or that nobody has read when it is, resets the connection, and one may be
+    /// on its way. So the writing half is ended first, and input is discarded until the peer has
+    /// that end.
+    pub(crate) fn close_at_drain(&mut self) {
+        if self.linger.is_none() {
             self.stage = Stage::Lingering;
         }
     }

@@ -3,8 +3,8 @@
 //! A byte that the peer sends to a closed socket resets the connection, and the reset destroys what
 //! the peer has not acknowledged (RFC 9112, section 9.6). So the writing half is ended, and input
 //! is discarded until the peer has acknowledged that end. A server that is ending waits for nothing
-//! else; one that runs gives the peer [`LINGER`] to notice. What the peer acknowledges is looked up
-//! from time to time.
+//! else, and for the end alone no longer than [`LINGER`]; one that runs gives the peer that time to
+//! notice. What the peer acknowledges is looked up from time to time.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,14 @@ impl Linger {
     /// Looks. `unacknowledged` counts the end of the stream as a byte (tcp_send_fin in the kernel's
     /// tcp_output.c). Without a time-out the peer is not given up.
     pub(crate) fn look(&mut self, now: Instant, sent: Sent, timeout: Option<Duration>, draining: bool) -> Looked {
-        if sent.unacknowledged == 0 && (draining || now >= self.since + LINGER) {
+        let waited = now >= self.since + LINGER;
+        let over = match sent.unacknowledged {
+            0 => draining || waited,
+            // The end alone: a peer without a word may be gone for good, and has all the rest.
+            1 => draining && waited,
+            _ => false,
+        };
+        if over {
             return Looked::Over;
         }
         let next = self.next_look(now, draining);
@@ -116,6 +123,13 @@ mod tests {
             assert_eq!(ended, Looked::GiveUp);
             assert!(after >= Duration::from_secs(60) && after <= Duration::from_secs(63), "{after:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_ends_waits_for_an_answer_to_its_end_alone_only_so_long() {
+        let (ended, after, _) = ends(true, |_| 1);
+        assert_eq!(ended, Looked::Over);
+        assert!(after >= LINGER && after <= LINGER + LONGEST_WAIT, "{after:?}");
     }
 
     #[test]

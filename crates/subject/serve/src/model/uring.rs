@@ -272,13 +272,14 @@ impl<P: Service> EventLoop<'_, P> {
             }
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if !connection.sending
-            && connection.conversation.stage == Stage::Lingering
-            && connection.life == Lifecycle::Open
-        {
-            let environment = &self.workspace.environment;
-            connection.conversation.discard(environment.now(), environment.is_draining());
-            self.ring.end_writing(slot)?;
+        if !connection.sending && connection.life == Lifecycle::Open {
+            if self.draining && connection.conversation.stage == Stage::Closing {
+                connection.conversation.close_at_drain();
+            }
+            if connection.conversation.stage == Stage::Lingering {
+                connection.conversation.discard(self.workspace.environment.now(), self.draining);
+                self.ring.end_writing(slot)?;
+            }
         }
         if self.workspace.environment.timed() {
             let (key, now) = (slot.index() as u64, self.workspace.environment.now());
@@ -293,9 +294,6 @@ impl<P: Service> EventLoop<'_, P> {
             Lifecycle::Ended => !connection.sending,
             Lifecycle::Failed => true,
         };
-        if over && self.draining && connection.life == Lifecycle::Open && !connection.delivered {
-            return self.ask(slot);
-        }
         let unwanted = over && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {
@@ -335,15 +333,6 @@ impl<P: Service> EventLoop<'_, P> {
         self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
         self.intake.source().left();
         self.ring.close(slot)
-    }
-
-    /// Asks what the peer has acknowledged: see [`EventLoop::look`].
-    fn ask(&mut self, slot: Slot) -> io::Result<()> {
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        if std::mem::replace(&mut connection.asking, true) {
-            return Ok(());
-        }
-        self.ring.ask_unacknowledged(slot)
     }
 
     /// Has each connection end when it has answered what has arrived, and its peer has the answers.

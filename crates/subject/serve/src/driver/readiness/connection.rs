@@ -72,7 +72,7 @@ impl<P: Service> Connection<P> {
                 Stage::Resuming => return Ok(Outcome::Yields),
                 Stage::Closing => {
                     if workspace.environment.is_draining() {
-                        self.conversation.close_at_drain(net::unacknowledged(&self.socket)?);
+                        self.conversation.close_at_drain();
                     }
                     if self.conversation.stage == Stage::Closing {
                         return Ok(Outcome::Closes);

@@ -158,7 +158,6 @@ impl<P: Service> EventLoop<'_, P> {
             receive: Receive::Off,
             sending: false,
             asking: false,
-            delivered: false,
             has_unprocessed_input: false,
             life: Lifecycle::Open,
             unsent: Vec::new(),

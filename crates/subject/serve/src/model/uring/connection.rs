@@ -21,8 +21,6 @@ pub(super) struct Connection<P> {
     pub(super) sending: bool,
     /// The ring was asked what the peer has acknowledged.
     pub(super) asking: bool,
-    /// The server is ending, and the peer has acknowledged everything.
-    pub(super) delivered: bool,
     /// The conversation holds bytes that came during a send.
     pub(super) has_unprocessed_input: bool,
     pub(super) life: Lifecycle,

@@ -46,16 +46,9 @@ impl<P: Service> EventLoop<'_, P> {
         match connection.conversation.stage {
             _ if connection.sending => {}
             // Before Linux 6.7 a ring cannot tell: there, it is closed as if all had arrived.
-            Stage::Closing if draining => {
-                let unacknowledged = unacknowledged.unwrap_or(0);
-                connection.conversation.close_at_drain(unacknowledged);
-                connection.delivered = unacknowledged == 0;
-                return self.drive(slot);
-            }
             Stage::Discarding => {
                 let now = self.workspace.environment.now();
                 let outcome = connection.conversation.look(now, unacknowledged.unwrap_or(0), draining);
-                connection.delivered = connection.conversation.stage == Stage::Closing;
                 if let Err(error) = outcome {
                     self.fail(slot, &error)?;
                 }
