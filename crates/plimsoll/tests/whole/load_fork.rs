@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::peer::{Run, answer, command, echo, load, outcome, serve};
@@ -110,7 +111,12 @@ fn what_processes_cannot_do_is_refused() {
 
 #[test]
 fn a_run_that_is_interrupted_twice_still_says_what_it_counted() {
-    let silent = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let (asked, requests) = mpsc::channel();
+    let silent = serve(move |mut stream| {
+        stream.read_exact(&mut [0]).expect("a request");
+        asked.send(()).expect("the test waits for it");
+        drop(stream.read_to_end(&mut Vec::new()));
+    });
     for engine in ["epoll", "uring", "threads", "fork"] {
         let arguments = format!("--engine {engine} -c 4 -d 1h");
         let mut child = command("echo", &silent.to_string(), &arguments).spawn().expect("the binary runs");
@@ -119,6 +125,9 @@ fn a_run_that_is_interrupted_twice_still_says_what_it_counted() {
         for event in ["window_opened", "window_closed"] {
             stdout.read_line(&mut lines).expect("a line");
             assert!(lines.contains(event), "{engine}: {lines}");
+            if event == "window_opened" {
+                requests.iter().take(4).for_each(drop);
+            }
             let kill = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
             assert!(kill.expect("kill runs").success(), "{engine}");
         }

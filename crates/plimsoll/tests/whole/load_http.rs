@@ -112,13 +112,13 @@ fn what_is_not_http_or_is_cut_short_fails() {
 #[test]
 fn each_second_tells_the_causes_of_its_errors() {
     let file = std::env::temp_dir().join(format!("plimsoll-causes-{}", std::process::id()));
-    for (cause, answer, close) in [
-        ("status", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false),
-        ("closed", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", true),
-        ("timeout", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", false),
+    for (cause, answer, close, timeout) in [
+        ("status", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false, "60s"),
+        ("closed", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", true, "60s"),
+        ("timeout", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", false, "100ms"),
     ] {
         let pieces: &'static [&'static str] = Box::leak(Box::new([answer]));
-        let arguments = format!("--each 1 -c 4 --timeout 100ms --timeseries {}", file.display());
+        let arguments = format!("--each 1 -c 4 --timeout {timeout} --timeseries {}", file.display());
         let run = fetch(answering(pieces, close), &arguments);
         let text = std::fs::read_to_string(&file).expect("the file was written");
         let lines: Vec<serde_json::Value> =
