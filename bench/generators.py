@@ -22,13 +22,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from harness import PLIMSOLL, ROOT, BenchError, Contender, Row, compare, nginx, run_to_end, save, serving
+from harness import PLIMSOLL, ROOT, BenchError, Contender, Row, compare, compiled, nginx, run_to_end, save, serving
 
 SERVER_CPU, LOAD_CPU = 0, 1
 FILE_BYTES = 600
 
+BARE = "paced_echo"
+"""The least that a generator at a rate can be, from `bench/bare`."""
 COMPLETED = {
     "plimsoll": r'"completed":(\d+)',
+    BARE: r'"completed":(\d+)',
     "wrk": r"(\d+) requests in",
     "h2load": r"(\d+) succeeded",
     "ab": r"Complete requests:\s+(\d+)",
@@ -92,14 +95,20 @@ def echo_comparisons(seconds: int) -> list[Comparison]:
     # As it is usually run: with a thread for each CPU that there is.
     rows += [replace(row, title=f"{row.title}, both unpinned", cpu=None) for row in rows if ", 4 /" in row.title]
     # At a rate fortio sleeps in steps of a millisecond, and sends what has become due meanwhile.
+    # The bare program sends each request at its own instant, and does nothing else.
     for connections in (4, 64):
         for rate in (1000, 8000, 10_000, 50_000):
             for lag in ((), ("--max-lag", "1ms")):
                 paced = ours(connections, "-R", str(rate), "--arrivals", "fixed", *lag)
                 title = f"load echo, {connections}, {rate}/s{' '.join(('', *lag))} / fortio tcp, both unpinned"
-                reach = 1.0 if lag else None
-                peer = theirs(connections, rate)
-                rows.append(Comparison(title=title, ours=paced, peer=peer, cpu=None, reach=reach))
+                rows.append(Comparison(title=title, ours=paced, peer=theirs(connections, rate), cpu=None, reach=1.0))
+            least = replace(
+                rows[-1],
+                title=f"bare C, {connections}, {rate}/s / fortio tcp, both unpinned",
+                ours=(BARE, "{port}", str(connections), str(rate), str(seconds)),
+                reach=None,
+            )
+            rows.append(least)
     return rows
 
 
@@ -111,6 +120,8 @@ def fortio(target: str, connections: int, seconds: int, *more: str, rate: int = 
 
 def program(name: str) -> str | None:
     """Where a generator is: among the tools that `make bench` installs, or on the machine."""
+    if name == BARE:
+        return compiled(f"{BARE}.c")
     return shutil.which(name, path=f"{ROOT / 'target/tools/bin'}:{os.environ['PATH']}")
 
 
@@ -130,7 +141,7 @@ def cost(folder: Path) -> Callable[[Contender], float]:
         http = "{url}" in generator.command
         with serving(nginx(folder, "nginx", "open_file_cache max=10;", cpu=SERVER_CPU) if http else echo) as running:
             address = f"127.0.0.1:{running.port}"
-            filled = {"{url}": f"http://{address}/file", "{address}": address}
+            filled = {"{url}": f"http://{address}/file", "{address}": address, "{port}": str(running.port)}
             command = [
                 reduce(lambda text, place: text.replace(place, filled[place]), filled, part)
                 for part in generator.command
