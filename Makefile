@@ -20,7 +20,7 @@ OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt peers bench measure million soak fuzz docs reference build install lock clean binary
+.PHONY: help demo test test-rust test-lab lint fmt peers bench measure million soak fuzz docs reference build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -29,10 +29,17 @@ help: ## show this
 demo: $(VENV)/.locked binary ## answer "which I/O model should my server use?" on this machine, in two to three minutes
 	@$(LAB) $(PYTHON) -m plimsoll_lab run demo; code=$$?; test $$code -eq 0 -o $$code -eq 4
 
+# Most tests wait for programs, not for a CPU: so the two runners go beside each other, and more tests at once than there are CPUs.
 test: $(VENV)/.locked ## run every test
-	$(RUST_TEST) --workspace
+	$(RUST_TEST) --workspace --no-run
 	$(CARGO) build --profile checked --locked --quiet -p plimsoll
-	$(CHECKED_LAB) $(PYTHON) -m pytest
+	$(MAKE) --no-print-directory --jobs 2 --output-sync test-rust test-lab
+
+test-rust:
+	$(RUST_TEST) --workspace -- --test-threads 6
+
+test-lab:
+	$(CHECKED_LAB) $(PYTHON) -m pytest --numprocesses 6 --dist loadfile
 
 peers: ## install the programs that tests and bench compare ours with (Debian, as root); a part whose program is missing is skipped and says so
 	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \
