@@ -1,5 +1,6 @@
 //! What the forwarder writes down: a row a connection, a row a relayed read.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -68,6 +69,36 @@ fn the_transfer_log_tells_workers_and_tables_apart_where_connections_are_handed_
     drop(held);
     let summary = forwarder.stop();
     assert_eq!(summary["connections_per_worker"], serde_json::json!([CONNECTIONS / 2, CONNECTIONS / 2]));
+}
+
+#[test]
+fn a_stream_has_its_turn_in_each_round_and_no_more_however_often_it_is_ready() {
+    const BYTES: usize = 256 * 1024 * 1024;
+    // A turn ends with the read that makes it 256 KiB or more, and in one round a stream may have
+    // one that was left over and one for an event.
+    const A_ROUND: u64 = 2 * (256 + 64) * 1024;
+    let ((listener, server), folder) = (listener(), Folder::new());
+    let path = folder.path("transfers.csv");
+    let forwarder = Forwarder::to(server, &["--transfer-log", &text_of(&path), "--workers", "1"]);
+    let mut client = forwarder.connect();
+    let mut server = accept(&listener);
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.write_all(&vec![7; BYTES]).expect("it is taken"));
+        std::io::copy(&mut (&mut server).take(BYTES as u64), &mut std::io::sink()).expect("it arrives");
+    });
+    drop((client, server));
+    let summary = forwarder.stop();
+    assert_eq!(summary["log_rows_dropped"], 0, "{summary}");
+    // Rows of one round bear the same time.
+    let (text, mut rounds, mut before) = (fs::read_to_string(&path).expect("it is there"), HashMap::new(), 0);
+    for line in text.lines().skip(1) {
+        let row: Vec<&str> = line.split(',').collect();
+        let bytes: u64 = row[4].parse().expect("a number");
+        *rounds.entry(row[0].to_owned()).or_insert(0) += bytes - before;
+        before = bytes;
+    }
+    let most = rounds.values().max();
+    assert!(before == BYTES as u64 && most <= Some(&A_ROUND), "{before} bytes, {most:?} of them in a round");
 }
 
 #[test]

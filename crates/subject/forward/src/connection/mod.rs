@@ -57,8 +57,7 @@ pub(crate) struct Connection {
     /// Its readiness is asked for each time anew, and its turns are apart: see
     /// `event_loop/pacing.rs`.
     pub(crate) paced: bool,
-    /// Its next turn has been put off.
-    pub(crate) is_delayed: bool,
+    pub(crate) next_turn: NextTurn,
     /// What it has moved through pipes of late.
     pub(crate) exchange: Exchange,
     /// Who has connected; where a PROXY header said so, for whom.
@@ -71,6 +70,18 @@ pub(crate) struct Connection {
     is_counted: bool,
     /// Why it could not be led anywhere, or was cut off: errno(3) in lower case.
     pub(crate) error: Option<&'static str>,
+}
+
+/// What brings a connection its next turn. It waits for one at one place, so that it has no more of
+/// them than others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextTurn {
+    /// An event of its sockets.
+    WhenReady,
+    /// The loop's ready list.
+    Listed,
+    /// The end of a delay.
+    Delayed,
 }
 
 /// How far a connection has come.
@@ -148,7 +159,7 @@ impl Connection {
             resumes: None,
             delivery: None,
             paced: false,
-            is_delayed: false,
+            next_turn: NextTurn::WhenReady,
             exchange: Exchange::default(),
             client_address,
             reached_address: None,
@@ -165,8 +176,8 @@ impl Connection {
         }
     }
 
-    /// A side is ready for something. What there is to relay is relayed, unless the connection
-    /// is delayed.
+    /// A side is ready for something. What there is to relay is relayed, unless a turn is to come
+    /// anyway.
     pub(crate) fn on_event(&mut self, side: Side, event: Ready, urgent: bool, context: &mut Context<'_>) -> Action {
         let Some(endpoint) = self.endpoint(side) else { return Action::Waits };
         endpoint.readable |= event.readable;
@@ -189,7 +200,12 @@ impl Connection {
                 if event.ended {
                     self.look_into_end(side);
                 }
-                if self.is_delayed_at(context.now) { Action::Delay } else { self.advance(context) }
+                match self.next_turn {
+                    NextTurn::Listed => Action::Yields,
+                    NextTurn::Delayed => Action::Delay,
+                    NextTurn::WhenReady if self.is_too_early(context.now) => Action::Delay,
+                    NextTurn::WhenReady => self.advance(context),
+                }
             }
         }
     }
@@ -204,9 +220,9 @@ impl Connection {
         }
     }
 
-    /// Whether its next turn is put off: it is already, or its last one is too recent.
-    fn is_delayed_at(&self, now: Instant) -> bool {
-        self.is_delayed || self.paced && self.exchange.is_bulk() && self.active + DELAY > now
+    /// Whether its last turn is too recent for the next one.
+    fn is_too_early(&self, now: Instant) -> bool {
+        self.paced && self.exchange.is_bulk() && self.active + DELAY > now
     }
 
     /// The kernel reports an end, or a failure, of a side whose stream has ended already: which of

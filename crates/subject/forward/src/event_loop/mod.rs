@@ -29,7 +29,7 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use self::pacing::Delayed;
-use crate::connection::{Action, Connection, ConnectionState, Context};
+use crate::connection::{Action, Connection, ConnectionState, Context, NextTurn};
 use crate::ending::Ending;
 use crate::log::{LoopNumber, Record};
 use crate::outbox::MESSAGES;
@@ -121,7 +121,7 @@ struct EventLoop<'a> {
     descriptors: usize,
     most_pipes: usize,
     /// Keys with more to do that epoll will not report again.
-    ready_list: Vec<u64>,
+    ready_list: Vec<Key>,
     delayed: Delayed,
     listening: bool,
     full: bool,
@@ -146,7 +146,7 @@ impl EventLoop<'_> {
             let _run_lock = self.handle.run_lock();
             self.now = Instant::now();
             for key in std::mem::take(&mut self.ready_list) {
-                self.advance(Key::from_raw(key));
+                self.take_listed_turn(key);
             }
             self.take_delayed_turn();
             for (event, urgent) in ready.drain(..) {
@@ -227,6 +227,21 @@ impl EventLoop<'_> {
         self.take_turn(key, |connection, context| connection.on_event(side, event, urgent, context));
     }
 
+    /// Has a connection take its next turn in the next round, unless one is to come anyway.
+    fn list(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.next_turn == NextTurn::WhenReady {
+            connection.next_turn = NextTurn::Listed;
+            self.ready_list.push(key);
+        }
+    }
+
+    fn take_listed_turn(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.next_turn = NextTurn::WhenReady;
+        self.advance(key);
+    }
+
     /// Relays what there is for one connection.
     fn advance(&mut self, key: Key) {
         self.take_turn(key, Connection::advance);
@@ -248,7 +263,7 @@ impl EventLoop<'_> {
             Action::ReadsHeader => return self.read_header(key),
             Action::Answered { ended } => return self.answered(key, ended),
             Action::Delay => return self.delay_turn(key),
-            Action::Yields => self.ready_list.push(key.to_raw()),
+            Action::Yields => self.list(key),
             Action::Resumes(wait) => {
                 // Its key with the mark tells this timer from the other one.
                 let resume = || self.wheel.set(self.now + wait, key.to_raw() | SERVER);
@@ -282,7 +297,7 @@ impl EventLoop<'_> {
         let key = Key::from_raw(raw & !SERVER);
         let Some(connection) = self.connections.get_mut(key) else { return };
         if raw & SERVER != 0 {
-            return self.advance(key);
+            return self.list(key);
         }
         match &connection.state {
             ConnectionState::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),

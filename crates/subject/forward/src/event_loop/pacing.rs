@@ -14,7 +14,7 @@ use plimsoll_sys::epoll::Trigger;
 use plimsoll_sys::readiness::Interest;
 
 use super::{EventLoop, SERVER};
-use crate::connection::DELAY;
+use crate::connection::{DELAY, NextTurn};
 use crate::relay::Side;
 
 /// One or two connections wait for [`DELAY`]: with more a single connection gets less throughput.
@@ -74,7 +74,8 @@ impl EventLoop<'_> {
     /// Puts a connection's next turn off.
     pub(super) fn delay_turn(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !std::mem::replace(&mut connection.is_delayed, true) {
+        if connection.next_turn == NextTurn::WhenReady {
+            connection.next_turn = NextTurn::Delayed;
             self.delayed.add(key, connection.active());
         }
     }
@@ -84,7 +85,7 @@ impl EventLoop<'_> {
     pub(super) fn take_delayed_turn(&mut self) {
         let Some(key) = self.delayed.next_due(self.now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.is_delayed = false;
+        connection.next_turn = NextTurn::WhenReady;
         for side in [Side::Client, Side::Server] {
             if let Some(endpoint) = connection.endpoint(side) {
                 // There may be something, or the end: a read says.

@@ -29,11 +29,12 @@ impl EventLoop<'_> {
         for (number, outcome) in outcomes.drain(..).enumerate() {
             let message = self.pool.outbox.messages()[number];
             let Some(connection) = self.connections.get_mut(message.key) else { continue };
-            if connection.sent(message, outcome, &mut self.pool, self.now) {
-                self.ready_list.push(message.key.to_raw());
-            }
+            let has_more = connection.sent(message, outcome, &mut self.pool, self.now);
             if connection.is_watched() {
                 self.follow_deadline(message.key);
+            }
+            if has_more {
+                self.list(message.key);
             }
         }
         self.outcomes = outcomes;
