@@ -15,6 +15,7 @@ from plimsoll_lab.hosts.samplers.usage import ProcessUsage
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
 from plimsoll_lab.store.query import ask, open_tables
+from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.trial.window import Window
 
 
@@ -123,6 +124,30 @@ def test_timelines_are_there_under_the_run_they_are_of(finished: tuple[Path, Don
     folder, _ = finished
     sql = "SELECT DISTINCT run, trial FROM timelines WHERE figure = 'busy_s' ORDER BY ALL"
     assert ask(folder / "runs", sql).rows == [("0001", number) for number in range(1, 13)]
+
+
+def test_requests_of_the_window_that_were_answered_can_be_asked_for_also_of_a_run_of_an_older_lab(
+    tmp_path: Path,
+) -> None:
+    heading = "time,connection,request,bytes,response_time_us,phase,outcome\n"
+    rows = ("10.5,1,1,64,100,warm_up,ok", "11.5,1,2,64,200,window,ok", "12.5,1,3,0,900000,window,timeout")
+    folder = stored_run(tmp_path / "0001", repeat=1)
+    (trial, *_) = folder.read_trials()
+    records = folder.records(trial.number)
+    (records / "load.request_log.csv").write_text(heading + "".join(f"{row}\n" for row in rows))
+    write_timelines(folder.path, records, trial)
+    older = stored_run(tmp_path / "0002", repeat=1).path / "requests"
+    older.mkdir()
+    with duckdb.connect() as database:
+        columns = "1 AS trial, 9.0 AS time, 1 AS connection, 1 AS request, 64 AS bytes, 50.0 AS response_time_us"
+        database.execute(f"COPY (SELECT {columns}, 0.5 AS at_s, 1 AS connections_up) TO '{older / '0001.parquet'}'")
+    sql = "SELECT run, part, phase, outcome, response_time_us FROM requests ORDER BY run, time"
+    assert ask(tmp_path, sql).rows == [
+        ("0001", "load", "warm_up", "ok", 100.0),
+        ("0001", "load", "window", "ok", 200.0),
+        ("0001", "load", "window", "timeout", 900_000.0),
+        ("0002", None, None, None, 50.0),
+    ]
 
 
 def test_tables_without_rows_are_tables_all_the_same(tmp_path: Path) -> None:

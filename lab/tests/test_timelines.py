@@ -116,8 +116,8 @@ def test_the_requests_of_each_generator_count_from_the_opening_of_its_window(tmp
         for name, opened in (("load", 12.0), ("load-2", 12.25))
     ]
     timelines.write_timelines(tmp_path, tmp_path / "records", replace(TRIAL, load={"generators": generators}))
-    rows = ask(f"SELECT request, at_s FROM '{tmp_path}/requests/0003.parquet' ORDER BY ALL")
-    assert rows == [(1, -1.0), (2, 1.0), (7, 0.25)]
+    rows = ask(f"SELECT part, request, at_s FROM '{tmp_path}/requests/0003.parquet' ORDER BY ALL")
+    assert rows == [("load", 1, -1.0), ("load", 2, 1.0), ("load-2", 7, 0.25)]
 
 
 def test_a_sample_of_the_requests_favours_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

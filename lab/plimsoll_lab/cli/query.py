@@ -51,7 +51,8 @@ VERB = Verb(
   plimsoll lab query 'SELECT run, suite, status FROM runs'
   plimsoll lab query "SELECT run, point, median(value) FROM trials WHERE figure = 'completed_rate' GROUP BY ALL"
   plimsoll lab query "SELECT at_s, value FROM timelines WHERE run = '0007' AND figure = 'established' ORDER BY ALL"
-  plimsoll lab query 'SELECT connections_up, avg(response_time_us) FROM requests GROUP BY ALL ORDER BY ALL' --json
+  plimsoll lab query "SELECT connections_up, avg(response_time_us) FROM requests \\
+      WHERE phase = 'window' AND outcome = 'ok' GROUP BY ALL ORDER BY ALL" --json
 """,
     arguments=_arguments,
     perform=_run,

@@ -108,8 +108,8 @@ class Tables:
 
     @property
     def requests(self) -> duckdb.DuckDBPyRelation:
-        """A row a request of a request log: `run`, `trial`, `time`, `connection`, `request`,
-        `bytes`, `response_time_us`, `at_s`, `connections_up`.
+        """A row a request of a request log: `run`, `trial`, `part`, `time`, `connection`,
+        `request`, `bytes`, `response_time_us`, `phase`, `outcome`, `at_s`, `connections_up`.
         """
         return self._database.view("requests")
 

@@ -34,8 +34,8 @@ TABLES: Mapping[str, str] = {
 figure, `processes` a row a process of the server."""
 PARQUET: Mapping[str, str] = {
     "timelines": "trial INTEGER, at_s DOUBLE, part VARCHAR, figure VARCHAR, value DOUBLE",
-    "requests": "trial INTEGER, time DOUBLE, connection BIGINT, request BIGINT, bytes BIGINT, "
-    "response_time_us DOUBLE, at_s DOUBLE, connections_up DOUBLE",
+    "requests": "trial INTEGER, part VARCHAR, time DOUBLE, connection BIGINT, request BIGINT, bytes BIGINT, "
+    "response_time_us DOUBLE, phase VARCHAR, outcome VARCHAR, at_s DOUBLE, connections_up DOUBLE",
     "connections": ", ".join(f"{name} {kind}" for name, kind in CONNECTIONS.items()),
 }
 """Those that stand on disk as Parquet, and their columns beside `run`."""
@@ -167,13 +167,16 @@ def _files(table: str, folders: Sequence[RunFolder]) -> list[Path]:
 
 def _view(table: str, columns: str, files: Sequence[Path]) -> str:
     names = ", ".join(name for name, _ in _split(columns))
+    typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _split(columns))
+    empty = f"SELECT NULL::VARCHAR AS run, {typed} WHERE false"
     if not files:
-        typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _split(columns))
-        return f"CREATE VIEW {table} AS SELECT NULL::VARCHAR AS run, {typed} WHERE false"
+        return f"CREATE VIEW {table} AS {empty}"
     listed = ", ".join(f"'{_quoted(file)}'" for file in files)
+    # The empty table has the columns that files of an older lab lack.
     return (
-        f"CREATE VIEW {table} AS SELECT string_split(filename, '/')[-3] AS run, {names} "
-        f"FROM read_parquet([{listed}], filename = true, union_by_name = true)"
+        f"CREATE VIEW {table} AS SELECT run, {names} FROM ({empty} UNION ALL BY NAME "
+        "SELECT string_split(filename, '/')[-3] AS run, * EXCLUDE (filename) "
+        f"FROM read_parquet([{listed}], filename = true, union_by_name = true))"
     )
 
 

@@ -2,9 +2,9 @@
 request, and a row a connection.
 
 `timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`,
-`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with `at_s` and
-the number of connections up at that instant; `connections/NNNN.parquet` has a row a connection of a
-generator that tells what became of each.
+`figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with `part`,
+`at_s` and the number of connections up at that instant; `connections/NNNN.parquet` has a row a
+connection of a generator that tells what became of each.
 """
 
 from __future__ import annotations
@@ -230,10 +230,10 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
     opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true, types = {{{kinds}}})"
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
-        database.execute("CREATE TABLE windows (filename VARCHAR, opened DOUBLE)")
+        database.execute("CREATE TABLE windows (filename VARCHAR, part VARCHAR, opened DOUBLE)")
         for log in logs:
-            at = _opened_unix_s(trial, log.name.removesuffix(".request_log.csv"))
-            database.execute("INSERT INTO windows VALUES (?, ?)", [str(log), at])
+            part = log.name.removesuffix(".request_log.csv")
+            database.execute("INSERT INTO windows VALUES (?, ?, ?)", [str(log), part, _opened_unix_s(trial, part)])
         database.execute(_UP)
         ((count,),) = database.execute("SELECT count(*) FROM log").fetchall()
         # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw
@@ -256,14 +256,14 @@ WITH lives AS (
 ), instants AS (
     SELECT time, last(connections_up ORDER BY connections_up) AS connections_up FROM levels GROUP BY time
 )
-SELECT log.* EXCLUDE (filename), log.time - coalesce(windows.opened, (SELECT min(up) FROM lives)) AS at_s,
+SELECT windows.part, log.* EXCLUDE (filename), log.time - coalesce(windows.opened, (SELECT min(up) FROM lives)) AS at_s,
     instants.connections_up
 FROM log JOIN windows ON log.filename = windows.filename
 ASOF JOIN instants ON log.time - log.response_time_us / 1e6 >= instants.time
 """
-"""With each request, when it ended, in seconds since its generator's window opened, and how many
-connections were up as it began. Of a generator that did not say when, seconds count from the first
-request."""
+"""With each request, whose it was, when it ended, in seconds since its generator's window opened,
+and how many connections were up as it began. Of a generator that did not say when, seconds count
+from the first request."""
 
 
 def _quoted(path: Path) -> str:
