@@ -96,6 +96,13 @@ def test_a_process_that_floods_its_pipes_is_not_stopped_by_them(launcher: Launch
         assert len(process.stderr_tail()) <= 4096
 
 
+def test_last_words_have_no_colours_and_no_control_characters(launcher: Launcher) -> None:
+    said = r"\033]0;title\007\033[2Kstep 1\rstep 2\n\033[1;31mError:\033[0m caf\303\251 \000\001\033(B\200"
+    with launcher.start(["sh", "-c", f"printf '{said}' >&2; echo"], role="server", metered=False) as process:
+        lines(process, 1)
+        assert process.stderr_tail() == "step 1\nstep 2\nError: caf\u00e9 \ufffd"
+
+
 READER = "import sys\nfor line in sys.stdin:\n    print('read', line, end='', flush=True)\nprint('end', flush=True)"
 """Repeats what it is told, and says when there is no more."""
 

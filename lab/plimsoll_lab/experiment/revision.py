@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plimsoll_lab.hosts import scratch
+from plimsoll_lab.hosts.printed import plain
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.settings import texts
 from plimsoll_lab.suite.spec import Plan
@@ -100,5 +101,5 @@ def _run(command: Sequence[str], directory: Path) -> subprocess.CompletedProcess
 
 
 def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
+    lines = plain(text).splitlines()
     return lines[-1] if lines else "nothing"

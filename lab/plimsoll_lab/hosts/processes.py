@@ -20,6 +20,7 @@ from typing import IO, Self
 
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
+from plimsoll_lab.hosts.printed import plain
 from plimsoll_lab.hosts.samplers.usage import Meter, ProcessUsage, ProcMeter, Usage, read_processes, session_members
 from plimsoll_lab.problem import StartError
 
@@ -90,9 +91,9 @@ class LocalProcess:
         return self._popen.poll()
 
     def stderr_tail(self) -> str:
-        """The end of what it has printed to stderr."""
+        """The end of what it has printed to stderr, as plain text."""
         self._read()
-        return self._kept[self._stderr].decode(errors="replace").strip()
+        return plain(self._kept[self._stderr].decode(errors="replace"))
 
     def stop(self, *, grace_s: float) -> int:
         """SIGTERM, then SIGKILL for whatever is left of the tree; its exit code."""
