@@ -19,7 +19,7 @@ from conftest import Done, run_lab
 from hdrh.histogram import HdrHistogram
 
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.data_files import hgrm_files, markdown, openmetrics
+from plimsoll_lab.report.data_files import hgrm_files, markdown, markdown_code, openmetrics
 from plimsoll_lab.report.export import points_csv
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.store.records import CutRecord, Json, TrialRecord
@@ -93,6 +93,8 @@ def test_labels_and_cells_cannot_be_broken_out_of(exported: RunFolder) -> None:
     assert line.startswith('plimsoll_lab_completed_rate{suite="a\\"} 1\\n# x \\\\",run=')
     head = markdown(run, odd).splitlines()[0]
     assert head == r"## \<img src=x\> \| \[a\](b) ## no"
+    assert markdown_code("a b") == "`a b`"
+    assert markdown_code("--base 'sh -c `x`'") == "`` --base 'sh -c `x`' ``"
 
 
 def test_response_times_of_several_trials_are_one_distribution(exported: RunFolder) -> None:

@@ -20,6 +20,10 @@ from typing import Any
 import pytest
 from conftest import FAKE, Done, Lab, lab_environment, run_lab
 
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.gate import junit
+from plimsoll_lab.store.folder import RunFolder
+
 SUITE = """
 name = "api"
 question = "Is the new build slower?"
@@ -95,6 +99,15 @@ def test_two_that_are_alike_pass_with_a_number_of_blocks_from_the_stated_noise(p
         "0",
         "0",
     )
+
+
+def test_the_xml_is_whole_whatever_a_suite_wrote(passed: tuple[Path, Done]) -> None:
+    folder = RunFolder(path=passed[0] / "runs/0001")
+    summary = summarise_run(folder)
+    assert summary.gate is not None
+    odd = summary.gate.model_copy(update={"outcome": "failed", "text": "a\x01b \ud800 <&> \u00e9"})
+    case = ET.fromstring(junit(summary, odd, folder.read_run()).encode()).findall("testcase")[-1]
+    assert [(each.tag, each.get("message")) for each in case] == [("error", "a\ufffdb \ufffd <&> \u00e9")]
 
 
 def test_a_slower_build_exits_with_3(passed: tuple[Path, Done]) -> None:

@@ -83,13 +83,23 @@ def markdown(run: RunRecord, summary: RunSummary) -> str:
         lines.append(f"| {markdown_text(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")
     warnings = [f"- {WORDS[each.severity]}, `{each.code}`: {markdown_text(each.message)}" for each in summary.warnings]
     lines += ["", *warnings] if warnings else []
-    lines += ["", f"{trials.valid} of {trials.measured} trials are valid results. Again: `{summary.command}`"]
+    again = f"Again: {markdown_code(summary.command)}"
+    lines += ["", f"{trials.valid} of {trials.measured} trials are valid results. {again}"]
     return "\n".join(lines) + "\n"
 
 
 def markdown_text(text: object) -> str:
     """Text in a line of Markdown: no cell ends early, and no markup of a suite comes to life."""
     return re.sub(r"([\\|<>`*_\[\]])", r"\\\1", " ".join(str(text).split()))
+
+
+def markdown_code(text: str) -> str:
+    """A text as code in a line of Markdown: between more backticks than it has in a row (CommonMark
+    0.31, 6.1).
+    """
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    space = " " if len(fence) > 1 else ""
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> list[Path]:

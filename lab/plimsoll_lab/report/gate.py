@@ -4,18 +4,21 @@ for a CI server.
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.report.data_files import markdown_text
+from plimsoll_lab.report.data_files import markdown_code, markdown_text
 from plimsoll_lab.report.view import Cell, Part, Section, Table, Text
 from plimsoll_lab.store.folder import write_atomically
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, RunSummary
 
 FILES = {"md": "summary.md", "junit": "junit.xml"}
+NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 (2.2) has no place for, not even escaped; a text of a suite may hold it."""
 
 
 def write_gate(folder: Path, summary: RunSummary, run: RunRecord, kinds: Sequence[str]) -> list[Path]:
@@ -75,7 +78,7 @@ def markdown(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
         *(_row(each, run) for each in gate.losses),
         *(["", *reasons] if reasons else []),
         "",
-        f"Again: `{summary.command}`",
+        f"Again: {markdown_code(summary.command)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -114,7 +117,8 @@ def junit(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
         suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(gate.losses) + 1))
     ET.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+    text = NO_XML.sub("\ufffd", ET.tostring(suite, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def bounded(loss: LossRecord) -> tuple[str, str, str]:
