@@ -130,6 +130,11 @@ def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     return f"{_times(value)}x [{_times(interval[0])}, {_times(interval[1])}]"
 
 
+def change(ratio: float) -> str:
+    """A ratio as what is added: `+7.2 %`."""
+    return f"{(ratio - 1) * 100:+z.1f} %"
+
+
 def _times(value: float) -> str:
     return f"{value:.3f}" if value < TWICE else significant(value)
 

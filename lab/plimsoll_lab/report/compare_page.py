@@ -13,10 +13,10 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import compare_runs, place_of
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.comparison import answer_of
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.encoding import MatrixLayout
+from plimsoll_lab.report.forest import ForestRow, forest
 from plimsoll_lab.report.percentile_charts import percentile_charts
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Fold, Gallery, Part, Section, Table, Text
@@ -29,8 +29,8 @@ from plimsoll_lab.suite.figures import Figure
 SIDES = ("A", "B")
 EVER_CHANGING = {"load_average"}
 """What differs between any two runs: it describes a moment, not an environment."""
-ROW = 26
-"""Pixels a comparison in the forest plot."""
+WIDTH = 310
+"""Pixels of the forest plot: a still picture, which a phone shows whole."""
 DIGEST = re.compile(r"[0-9a-f]{40,}")
 DIGITS = 12
 """Of a digest, those that tell two builds apart."""
@@ -108,8 +108,8 @@ def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Sect
             (
                 Cell(text=label, detail=f"{each.better} is better", heading=True),
                 Cell(text=formatting.setting(each.at)),
-                Cell(text="-" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"),
-                Cell(text="-" if interval is None else " to ".join(f"{(end - 1) * 100:+.1f} %" for end in interval)),
+                Cell(text="-" if ratio is None else formatting.change(ratio)),
+                Cell(text="-" if interval is None else " to ".join(map(formatting.change, interval))),
                 Cell(text="", badge=told, tone=tone, detail="" if alike else _reason(each.reason, shared)),
             )
         )
@@ -143,52 +143,25 @@ def _reason(reason: str, shared: Sequence[str]) -> str:
 
 def _forest(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Section:
     rows = [
-        {
-            "row": f"{figures[each.figure].label}, {formatting.setting(each.at)}",
-            "change": round((each.ratio - 1) * 100, 3),
-            "low": None if interval is None else round((interval[0] - 1) * 100, 3),
-            "high": None if interval is None else round((interval[1] - 1) * 100, 3),
-            "better": f"{each.better} is better",
-        }
+        ForestRow(
+            words=f"{figures[each.figure].label}, {formatting.setting(each.at)}",
+            middle=round((each.ratio - 1) * 100, 3),
+            low=None if interval is None else round((interval[0] - 1) * 100, 3),
+            high=None if interval is None else round((interval[1] - 1) * 100, 3),
+            group=f"{each.better} is better",
+        )
         for each in compared.verdicts
         if each.ratio is not None
         for interval in [each.ratio_ci95]
     ]
     if not rows:
         return Section(name="forest", title="Changes and their intervals")
-    y: Json = {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 420}}
-    x: Json = {"field": "change", "type": "quantitative", "title": "B against A, %", "scale": {"zero": True}}
+    above: Json = {"orient": "top", "direction": "vertical"}
     scale: Json = {"domain": ["higher is better", "lower is better"]}
-    colour: Json = {
-        "field": "better",
-        "type": "nominal",
-        "title": None,
-        "scale": scale,
-        "legend": {"orient": "top"},
-    }
-    spec: Json = {
-        "$schema": SCHEMA,
-        "width": 360,
-        "height": ROW * len(rows),
-        "data": {"values": rows},
-        "layer": [
-            {"mark": {"type": "rule", "strokeDash": [4, 3]}, "encoding": {"x": {"datum": 0}}},
-            {
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "mark": {"type": "rule", "strokeWidth": 2.5},
-                "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
-                "encoding": {
-                    "y": y,
-                    "x": x,
-                    "color": colour,
-                    "shape": colour | {"scale": {**scale, "range": ["triangle-up", "circle"]}},
-                },
-            },
-        ],
-    }
+    colour: Json = {"field": "contender", "type": "nominal", "title": None, "scale": scale, "legend": above}
+    shape = colour | {"scale": {**scale, "range": ["triangle-up", "circle"]}}
+    encoding: Json = {"color": colour, "shape": shape}
+    spec = forest(rows, encoding, title="B against A, %", lines=(0.0,), width=WIDTH)
     caption = "The change of each figure from A to B; the line through a mark is its 95 % interval."
     drawing = Drawing(name="forest", svg=draw("forest", spec, {}), caption=caption)
     return Section(name="forest", title="Changes and their intervals", parts=[drawing])

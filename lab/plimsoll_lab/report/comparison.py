@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.terminal import BOLD, COLOURS, RED, Paint
 from plimsoll_lab.report.warning_lines import warning_lines
@@ -42,9 +44,14 @@ def render_comparison(summary: ComparisonSummary, *, colour: bool) -> str:
     return "\n".join([*lines, "", f"report   {summary.report}"])
 
 
+def _side(letter: str, runs: Sequence[str]) -> str:
+    """`runs/0007`, or `B (runs/0007 and 4 more)`."""
+    return runs[0] if len(runs) == 1 else f"{letter} ({runs[0]} and {len(runs) - 1} more)"
+
+
 def answer_of(summary: ComparisonSummary) -> str:
     """Whether B is worse, in one sentence without a full stop."""
-    a, b = summary.baseline, summary.run
+    a, b = (_side(*side) for side in (("A", summary.baselines), ("B", summary.runs)))
     if not summary.comparable:
         return f"{b} cannot be compared with {a}"
     if summary.worse:

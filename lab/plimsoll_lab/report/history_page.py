@@ -52,15 +52,12 @@ def _answer(history: History) -> list[str]:
     if not changed:
         return [f"No level has changed in {longest} runs."]
     told = [
-        f"{each.figure.label} at {each.at}: {_change(change)} from run {_name(history.runs, change)} on."
+        f"{each.figure.label} at {each.at}: {formatting.change(change.ratio)} from run "
+        f"{_name(history.runs, change)} on."
         for each in changed
         for change in each.changes
     ]
     return told if len(told) <= TOGETHER else [f"{len(told)} levels have changed; the tables name them."]
-
-
-def _change(change: Change) -> str:
-    return f"{(change.ratio - 1) * 100:+.1f} %"
 
 
 def _name(runs: Sequence[HistoryRun], change: Change) -> str:
@@ -82,7 +79,7 @@ def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], lea
         svg = draw(title, _spec(some, figure, runs), {})
         parts.append(Drawing(name=title, svg=svg, caption=caption, data=_table(f"{label}{alone}", some, runs)))
     rows = tuple(
-        (Cell(text=each.at, heading=True), Cell(text=_name(runs, change)), Cell(text=_change(change)))
+        (Cell(text=each.at, heading=True), Cell(text=_name(runs, change)), Cell(text=formatting.change(change.ratio)))
         for each in series
         for change in each.changes
     )
