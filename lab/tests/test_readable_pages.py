@@ -243,6 +243,23 @@ def test_a_comparison_tells_a_shared_reason_once_and_a_digest_by_its_beginning(t
     assert "b" * 64 in page[page.index("The digests in full") :]
     told = render_comparison(compare_runs(sides[:1], sides[1:]), colour=False)
     assert told.count("1 run a side is too few") == 1
+    forest = page[page.index('data-chart="forest"') :]
+    (anchor,) = set(re.findall(r"<text ([^>]*)>completed rate, model epoll", forest))
+    assert 'text-anchor="end"' not in anchor, "words that end at the plot are cut where a reader's letters are wider"
+
+
+def test_an_answer_about_several_runs_a_side_says_how_many(tmp_path: Path) -> None:
+    runs = [stored_run(tmp_path / name, ("epoll", "poll")) for name in ("0001", "0002", "0003", "0004")]
+    told = render_comparison(compare_runs(runs[:2], runs[2:]), colour=False).splitlines()[0]
+    names = [str(each.path) for each in (runs[2], runs[0])]
+    assert told.startswith(f"No verdict on B ({names[0]} and 1 more) and A ({names[1]} and 1 more):")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(1.0004, "+0.0 %"), (0.9996, "+0.0 %"), (0.96, "-4.0 %"), (1.5, "+50.0 %")]
+)
+def test_a_change_that_rounds_to_nothing_has_no_minus(ratio: float, shown: str) -> None:
+    assert formatting.change(ratio) == shown
 
 
 def test_curves_of_another_load_are_not_drawn_over_each_other(tmp_path: Path) -> None:
@@ -286,8 +303,10 @@ def test_the_page_of_a_gate_has_every_loss_with_its_bounds(tmp_path: Path) -> No
     section = page_of(folder).partition('<section id="gate">')[2].partition("</section>")[0]
     assert "How much worse than old each contender is; 5.0 % is tolerated" in section
     assert section.count('<th scope="row">') == len(summary.gate.losses) == 2
+    first = page_of(folder).partition('data-chart="headline"')[2].partition("<section")[0]
     for loss in summary.gate.losses:
         assert bounded(loss)[2] in section
+        assert f">{run.figure(loss.figure).label}: {loss.outcome}<" in first, "the picture shows what was decided"
     odd = summary.model_copy(update={"suite": "<img src=x> [a](b)|"})
     assert markdown(odd, summary.gate, run).splitlines()[0] == "## \\<img src=x\\> \\[a\\](b)\\|: pass"
 

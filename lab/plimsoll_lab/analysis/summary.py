@@ -168,9 +168,16 @@ def _answer(
         return [gate.text, *answer(evidence)[:2]]
     if run.imported is not None:
         return answer_imported(run, evidence)
-    if evidence.verdicts or not capacities:
+    # A search that its generator ended has bounds, and nothing to compare.
+    if any(each.contenders or each.unranked for each in evidence.verdicts) or not capacities:
         return answer(evidence)
-    return [each.text for each in capacities]
+    told = [each.text for each in capacities]
+    more = len(told) - SENTENCES_MOST + 1
+    return told if more <= 1 else [*told[:-more], f"{more} more servers are in the table of capacities."]
+
+
+SENTENCES_MOST = 3
+"""Of an answer."""
 
 
 def verdict_record(verdict: Verdict) -> VerdictRecord:

@@ -9,6 +9,7 @@ from plimsoll_lab.analysis.clients import Strip, strips
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.packets import Traffic, traffic
 from plimsoll_lab.analysis.percentiles import Curve, curves
+from plimsoll_lab.report import capacity_picture, gate_picture
 from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.clients import strip_charts
 from plimsoll_lab.report.drawing import CONFIGURATION
@@ -62,6 +63,15 @@ class AllCharts:
         return {**self.specs[name], "datasets": dict(self.rows), "config": CONFIGURATION | {"background": "white"}}
 
 
+def _first(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
+    """The picture that shows the answer."""
+    if summary.gate is not None:
+        return gate_picture.picture(summary.gate, run, layout)
+    if summary.capacities:
+        return capacity_picture.picture(summary, run, layout)
+    return headline(summary, run, layout)
+
+
 def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) -> AllCharts:
     """The charts of a run over its trials. Those of A/A controls are no further trials of a
     point.
@@ -69,7 +79,7 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
     layout = layout_of(run)
     shown = {point.number for point in summary.points}
     trials = [trial for trial in made if trial.point in shown]
-    first = headline(summary, run, layout)
+    first = _first(summary, run, layout)
     found = curves(summary.points, trials)
     percentiles = percentile_charts(found, layout)
     over_time = {} if run.search is not None else courses(run, folder.path, trials)

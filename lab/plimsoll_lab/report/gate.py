@@ -41,6 +41,20 @@ def section(gate: GateRecord | None, run: RunRecord) -> Section:
     """The section of the page: what the gate rests on; without parts of a run that is no gate."""
     if gate is None:
         return Section(name="gate", title="The gate")
+    table = table_of_losses(gate, run)
+    parts: list[Part] = [Text(text=f"{reason}.") for reason in gate.reasons]
+    if table.rows:
+        parts.append(table)
+    note = (
+        "A loss is a part of the baseline's figure; below 0 the contender is better. All lower bounds hold together "
+        "with 95 %, each upper bound alone. The gate passes where every upper bound is below the tolerance, and finds "
+        "a loss where a lower bound is above it."
+    )
+    return Section(name="gate", title="The gate", note=note, parts=parts)
+
+
+def table_of_losses(gate: GateRecord, run: RunRecord) -> Table:
+    """A row a comparison."""
     rows = tuple(
         (
             Cell(text=run.figure(each.figure).label, heading=True),
@@ -54,15 +68,7 @@ def section(gate: GateRecord | None, run: RunRecord) -> Section:
     )
     head = ("figure", "contender", "at", "loss", "at least", "at most", "blocks", "outcome")
     caption = f"How much worse than {gate.baseline} each contender is; {percent(gate.tolerance)} is tolerated"
-    parts: list[Part] = [Text(text=f"{reason}.") for reason in gate.reasons]
-    if rows:
-        parts.append(Table(caption=caption, head=head, rows=rows))
-    note = (
-        "A loss is a part of the baseline's figure; below 0 the contender is better. All lower bounds hold together "
-        "with 95 %, each upper bound alone. The gate passes where every upper bound is below the tolerance, and finds "
-        "a loss where a lower bound is above it."
-    )
-    return Section(name="gate", title="The gate", note=note, parts=parts)
+    return Table(caption=caption, head=head, rows=rows)
 
 
 def markdown(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
@@ -130,4 +136,4 @@ def bounded(loss: LossRecord) -> tuple[str, str, str]:
 
 def percent(part: float | None) -> str:
     """`7.2 %`, or a dash where there is none."""
-    return "-" if part is None else f"{part * 100:.1f} %"
+    return "-" if part is None else f"{part * 100:z.1f} %"

@@ -50,7 +50,7 @@ class _Row:
 
 def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
     """The picture of a run whose contenders compete; None where none do, or none has a result."""
-    if layout.compare is None or summary.capacities:
+    if layout.compare is None:
         return None
     judged = run.family.figures
     told = main_verdict(summary.verdicts)

@@ -213,11 +213,21 @@ def _validity(run: RunRecord, summary: RunSummary) -> Validity:
         )
     if summary.valid:
         return Validity(badge="valid", tone="ok", text=f"{base}; neither the generator nor the machine was the limit.")
+    return _in_part(summary, base)
+
+
+def _in_part(summary: RunSummary, base: str) -> Validity:
+    """Of a run that ended, and has points or searches without a result of their own."""
+    limited = sum(each.limited_by not in {None, "server"} for each in summary.capacities)
+    if limited:
+        of = f"{limited} of {len(summary.capacities)} searches"
+        told = f"the generator or the machine, and not the server, ended {of}"
+        return Validity(badge="valid in part", tone="doubtful", text=f"{base}; {told}.")
     doubtful = sum(point.doubtful for point in summary.points)
     if doubtful and all(point.outcome == "ok" for point in summary.points):
         told = f"the figures of {doubtful} of {len(summary.points)} points are doubtful, and the warnings say why"
         return Validity(badge="doubtful", tone="doubtful", text=f"{base}; {told}.")
-    if trials.valid == 0:
+    if summary.trials.valid == 0:
         return Validity(badge="no result", tone="void", text=f"{base}; the warnings say why.")
     return Validity(badge="valid in part", tone="doubtful", text=f"{base}; the warnings say which points have none.")
 
