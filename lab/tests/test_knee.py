@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from made_records import stored_run
 
 from plimsoll_lab.analysis.knees import find_knees
+from plimsoll_lab.report.encoding import MatrixLayout
+from plimsoll_lab.report.knees import knee_charts
 from plimsoll_lab.stats.knee import Load, find_knee, fit_usl, usl
+from plimsoll_lab.stats.results import Bound
+from plimsoll_lab.store.summary_record import KneeRecord
 from plimsoll_lab.suite.spec import Axis
 
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -93,6 +98,21 @@ def test_a_curve_with_a_corner_is_refused() -> None:
 def test_one_load_bends_nowhere() -> None:
     knee = find_knee([Load(load=1, rates=[1.0], responses_s=[1.0])], think_s=0, rng=rng())
     assert (knee.bound, knee.fit) == (None, None)
+
+
+def test_the_bound_of_a_curve_that_only_falls_is_level(tmp_path: Path) -> None:
+    """By noise its corner may lie below the first load; the line rose there and fell again."""
+    folder = stored_run(tmp_path / "0001", repeat=2)
+    figures = {"completed_rate": 900.0, "response_time_us.mean": 1e3}
+    trials = [
+        replace(trial, setting={"load.connections": load}, figures=figures)
+        for trial, load in zip(folder.read_trials(), (1, 2), strict=False)
+    ]
+    bound = Bound(most_rate=900.0, idle_response_s=1e-3, think_s=0.0, at=0.9, at_ci95=None, reached=True)
+    knee = KneeRecord(point={}, bound=bound, fit=None, refused="two loads", text="")
+    layout = MatrixLayout(compare=None, contenders=("all",), levels=())
+    layers: Any = knee_charts([knee], trials, layout)["knee-0-rate"]["layer"]
+    assert [(row["x"], row["y"]) for row in layers[1]["data"]["values"]] == [(1, 900.0), (2, 900.0)]
 
 
 def test_loads_may_be_written_with_a_k(tmp_path: Path) -> None:

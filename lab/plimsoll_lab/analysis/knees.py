@@ -32,12 +32,13 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
     if len(loads) < 2:  # noqa: PLR2004 - one load bends nowhere
         return []
     points = {point.number: point for point in run.points if not point.control}
-    curves: dict[str, list[TrialRecord]] = {}
+    # In the order of the suite, which is that of every table and legend.
+    curves: dict[str, list[TrialRecord]] = {repr(without_axis(point.setting)): [] for point in points.values()}
     for trial in trials:
         if trial.outcome == "ok" and trial.point in points and "rate" not in points[trial.point].load:
             curves.setdefault(repr(without_axis(trial.setting)), []).append(trial)
     found = []
-    for place, curve in enumerate(curves.values()):
+    for place, curve in enumerate(each for each in curves.values() if each):
         rng = np.random.default_rng([run.seed, place, 2])
         knee = find_knee(_loads(curve), think_s=think_s(points[curve[0].point].load), rng=rng)
         found.append(

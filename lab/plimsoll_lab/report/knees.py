@@ -60,7 +60,7 @@ def knees_section(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], st
     for place, knee in _bending(knees):
         for kind, what in (("rate", "Completed rate"), ("response", "Mean response time")):
             name = f"knee-{place}-{kind}"
-            caption = f"{what} against connections: {_title(knee)}."
+            caption = f"{what} against connections: {_title(knee)}. {_drawn(knee, kind)}"
             figure = "completed_rate" if kind == "rate" else "response_time_us.mean"
             data = _measured(caption, figure, _curve(knee, trials))
             drawings.append(Drawing(name=name, svg=stills[name], caption=caption, data=data))
@@ -68,6 +68,15 @@ def knees_section(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], st
     if len(drawings) < 2 * len(knees):
         parts.append(Text(text="Not drawn: curves that bend at no load that was tried; the charts above have them."))
     return Section(name="knee", title="The knee", note=note, parts=parts)
+
+
+def _drawn(knee: KneeRecord, kind: str) -> str:
+    """What a chart has beside the trials."""
+    if kind == "response":
+        return "Every dot is a trial" + ("; dashed: N*." if knee.bound is not None and knee.bound.reached else ".")
+    lines = ["dashed: the bound"] if knee.bound is not None else []
+    lines += ["the curve: the law with its 95 % band"] if knee.fit is not None else []
+    return "; ".join(["Every dot is a trial", *lines]) + "."
 
 
 def _bending(knees: Sequence[KneeRecord]) -> list[tuple[int, KneeRecord]]:
@@ -137,7 +146,10 @@ def _rate_chart(knee: KneeRecord, trials: Sequence[TrialRecord], identity: Json)
         loads = [connections_of(trial) for trial in trials]
         slope = 1 / (bound.idle_response_s + bound.think_s)
         most, corner = bound.most_rate, bound.at
-        line = [[min(loads), min(loads) * slope], [corner, most], [max(*loads, corner), most]]
+        first, last = min(loads), max(*loads, corner)
+        # Of a curve that only falls the corner lies at its first load, or by noise below it.
+        rising = [[first, first * slope], [corner, most]] if corner > first else [[first, most]]
+        line = [*rising, [last, most]]
         layers.append(_line(line, [5, 4], colour))
     if fit is not None:
         band = [{"x": x, "low": low, "high": high} for x, _, low, high in fit.curve]

@@ -47,7 +47,7 @@ class Load:
     rates: Sequence[float]
     """Requests completed a second."""
     responses_s: Sequence[float]
-    """Response time, the median over requests, in seconds."""
+    """Response time, the mean over requests, in seconds."""
 
 
 def find_knee(loads: Sequence[Load], *, think_s: float, rng: np.random.Generator) -> Knee:
