@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from made_records import stored_run
@@ -62,6 +63,41 @@ def test_a_rate_counts_only_the_part_of_a_second_that_lies_in_its_phase(folder: 
     assert epoll.series["cpu"] == [(0.25, 0.5), (0.75, 0.5), (1.25, 0.5), (1.75, 0.5)]
     assert epoll.series["connections"] == [(0.0, 20.0), (1.0, 20.0)]
     assert "retransmissions" not in epoll.series
+
+
+def test_seconds_of_generators_that_did_not_begin_together_are_added_by_their_time(folder: RunFolder) -> None:
+    """Each counts seconds from its own start: where those begin apart, a count belongs to two of
+    the other's seconds.
+    """
+    for trial in folder.read_trials():
+        records = folder.records(trial.number)
+        for name, unix_s in (("load", 1000.0), ("load-2", 999.6)):
+            lines = [json.loads(second(number, 100)) | {"unix_s": unix_s + number} for number in range(3)]
+            lines[0]["completed"] = round(100 * (unix_s + 1 - 1000.5))
+            lines[2]["completed"] = round(100 * min(1.0, 1002.6 - unix_s - 2))
+            (records / f"{name}.timeseries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        window = {"window": {"opened_unix_s": 1000.5}}
+        ended = {"host": "local", "command": (), "exit_code": 0, "stderr_tail": "", "summary": window}
+        generators = [{"name": name, **ended} for name in ("load", "load-2")]
+        load = cast("MeasuredLoadRecord", {"summary": window, "generators": generators})
+        timed = replace(trial, load=load, machine={"window_s": 2.1})
+        folder.write_trial(timed)
+        write_timelines(folder.path, records, timed)
+    (here,) = of(folder).values()
+    # Both complete 100 a second, the second one until 2.1 s.
+    assert [(at_s, round(rate, 6)) for at_s, rate in here[0].series["completed"]] == [
+        (0.25, 200.0), (1.0, 200.0), (1.8, 200.0)
+    ]  # fmt: skip
+
+
+def test_a_picture_of_response_times_says_which_are_the_generators_own_lateness(folder: RunFolder) -> None:
+    for trial in folder.read_trials():
+        if trial.setting["server.model"] == "threads":
+            doubted = {"doubted": ["response_time_us.p99", "response_time_us.max", "response_time_us.p99_9"]}
+            summary = (trial.load.get("summary") or {}) | doubted
+            folder.write_trial(replace(trial, load=cast("MeasuredLoadRecord", {"summary": summary})))
+    heat = timeline_charts(of(folder), layout_of(folder.read_run()))["heat-0"]
+    assert heat.caption.endswith("The generator's own lateness is half or more of p99 and max of threads.")
 
 
 def test_each_second_has_its_requests_from_the_fastest_to_the_slowest(folder: RunFolder) -> None:

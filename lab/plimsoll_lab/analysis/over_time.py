@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.records import TrialRecord, untold_figures
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.timelines import read_timeline
 
@@ -70,6 +71,8 @@ class Course:
     """Where the warm-up begins: 0 or less."""
     ends_s: float
     """Where the window closes."""
+    untold: AbstractSet[str] = frozenset()
+    """Figures that are the generator's own lateness by half or more."""
 
 
 def courses(run: RunRecord, path: Path, trials: Sequence[TrialRecord]) -> dict[str, list[Course]]:
@@ -126,7 +129,15 @@ def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:
         lost = _per_second(by_figure.get((host, "retransmitted_segments"), []), CPU_STEP_S)
         series |= {"retransmissions": lost} if lost else {}
     bands = _bands(by_figure, ends_s) if len(loads) == 1 else []
-    return Course(trial=trial.number, contender=contender, series=series, bands=bands, starts_s=starts_s, ends_s=ends_s)
+    return Course(
+        trial=trial.number,
+        contender=contender,
+        series=series,
+        bands=bands,
+        starts_s=starts_s,
+        ends_s=ends_s,
+        untold=untold_figures(trial),
+    )
 
 
 def _rates(by_figure: Mapping[tuple[str, str], Dots], loads: Sequence[str], ends_s: float) -> dict[str, Dots]:
@@ -146,17 +157,28 @@ def _rates(by_figure: Mapping[tuple[str, str], Dots], loads: Sequence[str], ends
 def _clipped(
     by_figure: Mapping[tuple[str, str], Dots], loads: Sequence[str], figure: str, begin: float, end: float
 ) -> Dots:
-    """A count of each second as a rate over the part of that second which lies in a phase."""
-    rows = [row for part in loads for row in by_figure.get((part, figure), ())]
-    base = min((at_s for at_s, _ in rows), default=0.0)
-    total: dict[int, float] = defaultdict(float)
-    for at_s, count in rows:  # the seconds of several generators begin within milliseconds
-        total[round(at_s - base)] += count
+    """A count of each second as a rate over the part of that second which lies in a phase.
+
+    The seconds of several generators need not begin together: those of the one that lasted longest
+    are drawn, and of a second of another each part has its share of the count.
+    """
+    of_each = [
+        [
+            (low, high, count)
+            for at_s, count in by_figure.get((part, figure), ())
+            if (low := max(at_s, begin)) < (high := min(at_s + 1, end))
+        ]
+        for part in loads
+    ]
     dots = []
-    for number, count in sorted(total.items()):
-        low, high = max(base + number, begin), min(base + number + 1, end)
+    for low, high, _ in max(of_each, key=len):
         if high - low >= SHORTEST_S:
-            dots.append(((low + high) / 2, count / (high - low)))
+            counts = (
+                count * max(0.0, min(high, to) - max(low, since)) / (to - since)
+                for own in of_each
+                for since, to, count in own
+            )
+            dots.append(((low + high) / 2, math.fsum(counts) / (high - low)))
     return dots
 
 

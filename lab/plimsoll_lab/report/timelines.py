@@ -72,6 +72,7 @@ def timeline_charts(courses: Mapping[str, Sequence[Course]], layout: MatrixLayou
         if banded:
             caption = f"Response time over time, {level}: each second's requests from the fastest to the slowest; "
             caption += "the darker, the larger their share."
+            caption += "".join(_late(course) for course in banded)
             found[f"heat-{number}"] = Described(spec=_heat(banded), caption=caption, data=_heat_table(caption, banded))
     return found
 
@@ -112,6 +113,13 @@ def section(
 def _seconds(course: Course) -> int:
     """How many seconds have response times; a single one is no course."""
     return len({band.at_s for band in course.bands})
+
+
+def _late(course: Course) -> str:
+    """What of a picture is the generator's doing, and not the server's."""
+    names = [name for name in BANDS if f"response_time_us.{name}" in course.untold]
+    who = "" if course.contender == "all" else f" of {course.contender}"
+    return f" The generator's own lateness is half or more of {formatting.listed(names)}{who}." if names else ""
 
 
 def _heat(courses: Sequence[Course]) -> Json:
