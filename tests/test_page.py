@@ -156,6 +156,26 @@ def test_a_column_sorts_and_the_contents_lead_to_their_sections(browser: Browser
     assert len(numbers) == 16
 
 
+def test_a_column_of_several_units_sorts_by_what_they_are_worth(browser: Browser, report: Path, tmp_path: Path) -> None:
+    cells = ("900 Mbit/s", "2 Gbit/s", "70 kbit/s", "1.5 Mbit/s", "3 ms")
+    rows = "".join(f"<tr><td>{each}</td></tr>" for each in cells)
+    table = f'<table id="units"><thead><tr><th>goodput</th></tr></thead><tbody>{rows}</tbody></table></main>'
+    (tmp_path / "page.html").write_text(report.read_text().replace("</main>", table))
+    page, _ = seen(browser, tmp_path / "page.html")
+    page.locator("#units button").click()
+    assert page.locator("#units td").all_inner_texts() == ["3 ms", "70 kbit/s", "1.5 Mbit/s", "900 Mbit/s", "2 Gbit/s"]
+
+
+def test_paper_keeps_a_heading_with_what_follows_and_lets_long_tables_go_on(browser: Browser, report: Path) -> None:
+    """A chart and its numbers that went to the next page whole left a heading alone on this one."""
+    page, _ = seen(browser, report)
+    page.emulate_media(media="print")
+    style = "(each) => { const found = getComputedStyle(each); return [found.breakInside, found.breakAfter]; }"
+    found = {name: page.locator(name).first.evaluate(style) for name in ("figure", ".chart", "tr", "h2", "summary")}
+    assert [name for name, (inside, _) in found.items() if inside == "avoid"] == [".chart", "tr"]
+    assert [name for name, (_, after) in found.items() if after == "avoid"] == ["h2", "summary"]
+
+
 def test_paper_shows_what_is_folded(browser: Browser, report: Path) -> None:
     page, _ = seen(browser, report)
     page.emulate_media(media="print")

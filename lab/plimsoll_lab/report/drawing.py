@@ -22,7 +22,7 @@ CONFIGURATION: Json = {
     "background": "transparent",
     "view": {"stroke": None},
     "axis": _TEXT | {"gridColor": FAINT, "gridOpacity": 0.35, "domainColor": FAINT, "tickColor": FAINT},
-    "legend": _TEXT,
+    "legend": _TEXT | {"columnPadding": 24},
     "header": _TEXT,
     "title": {"color": INK, "font": "sans-serif"},
     "text": {"color": INK, "font": "sans-serif"},

@@ -106,7 +106,7 @@
   dark.addEventListener("change", () => places.filter((each) => each.dataset.drawn).forEach(draw));
 
   // A click on a column's name sorts by what its cells begin with: numbers as numbers.
-  const unit = { us: 1e-6, ms: 1e-3, s: 1, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
+  const unit = { us: 1e-6, ms: 1e-3, s: 1, KiB: 1024, MiB: 1048576, GiB: 1073741824, kbit: 1e3, Mbit: 1e6, Gbit: 1e9 };
   const worth = (cell) => {
     const [, number, name] = /^(-?[\d,.]+)\s*(\w*)/.exec(cell.textContent.trim()) ?? [];
     return number === undefined ? NaN : parseFloat(number.replaceAll(",", "")) * (unit[name] ?? 1);
