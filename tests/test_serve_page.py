@@ -168,3 +168,17 @@ def test_the_letters_of_live_charts_are_whole_and_can_be_read(browser: Browser, 
             assert [text for text, *_ in letters] == ["0", "1,230,000", "0 s", "99 s", "0", "2,350", "0 s", "99 s"]
             assert all(height >= 13 and whole for _, height, whole, _ in letters), (width, letters)
         assert complaints == []
+
+
+def test_a_long_reason_leaves_the_figures_of_the_live_table_in_sight(
+    browser: Browser, address: str, tmp_path: Path
+) -> None:
+    ended = {"event": "trial", "number": 1, "outcome": "hard_limit", "left_s": 9.0, "figures": {"completed_rate": 5e4}}
+    ended |= {"point": {"server.model": "select", "load.connections": 2000}, "reason": "it refused connections: " * 20}
+    with under_way(tmp_path, {"event": "run", "done": 0, "trials": 3}, ended):
+        page, complaints = opened(browser, address, "/runs/1/live", width=1280)
+        row = page.locator("#trials tr").first
+        assert row.locator("td").first.inner_text() == "model select, 2,000 connections"
+        table = page.locator(".scroll").first
+        assert table.evaluate("(each) => each.scrollWidth") <= table.evaluate("(each) => each.clientWidth")
+        assert complaints == []

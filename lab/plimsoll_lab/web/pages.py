@@ -75,6 +75,7 @@ def live(folder: RunFolder) -> str:
         "offset": found[-1].offset if found else 0,
         "events": tail(found),
         "number": int(folder.path.name),
+        "folder": str(folder.path),
         "trials": len(run.trials),
     }
     # `<` could end the element it stands in; JSON may write it otherwise.

@@ -12,7 +12,8 @@
   const number = (value) => value.toLocaleString("en-GB", { maximumSignificantDigits: 3 });
   const time = (us) => (us === null || us === undefined ? "-" : us < 1000 ? `${number(us)} \u00b5s` : us < 1e6 ? `${number(us / 1e3)} ms` : `${number(us / 1e6)} s`);
   const size = (bytes) => (bytes === null ? "-" : `${number(bytes / 1048576)} MiB`);
-  const words = (point) => Object.entries(point).map(([path, value]) => `${path.split(".").pop()} ${value}`).join(", ") || "the suite's one point";
+  const setting = ([key, value]) => (key === "connections" && typeof value === "number" ? `${value.toLocaleString("en-GB")} ${value === 1 ? "connection" : key}` : `${key} ${value}`);
+  const words = (point) => Object.entries(point).map(([path, value]) => setting([path.split(".").pop(), value])).join(", ") || "the suite's one point";
 
   function draw(id, points) {
     drawn.set(id, points);
@@ -125,7 +126,7 @@
       ending.textContent = "The run has ended. ";
     } else {
       const why = word === "killed" ? "The run's program ended without recording why: it was killed, or the machine stopped." : `The run ended: ${word}.`;
-      ending.textContent = `${why} ${done ? `Finished trials on disk: ${done}` : "No trial is on disk"}; "plimsoll lab resume runs/${String(known.number).padStart(4, "0")}" goes on with it. `;
+      ending.textContent = `${why} ${done ? `Finished trials on disk: ${done}` : "No trial is on disk"}; "plimsoll lab resume ${known.folder}" goes on with it. `;
     }
     if (word !== "killed") {
       const link = document.createElement("a");
