@@ -17,11 +17,13 @@ import jsonschema
 import pytest
 from conftest import Done, run_lab
 from hdrh.histogram import HdrHistogram
+from made_records import stored_run
 
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.data_files import hgrm_files, markdown, markdown_code, openmetrics
-from plimsoll_lab.report.export import points_csv
+from plimsoll_lab.report.export import export, points_csv
 from plimsoll_lab.store.folder import RunFolder, open_run
+from plimsoll_lab.store.query import ask
 from plimsoll_lab.store.records import CutRecord, Json, TrialRecord
 
 KINDS = "parquet,json,md,openmetrics"
@@ -55,6 +57,19 @@ def test_the_tables_are_parquet_with_every_trial_and_figure(exported: RunFolder)
         ).fetchall()
     ours = [(each.number, name, value) for each in exported.read_trials() for name, value in each.figures.items()]
     assert rows == sorted(ours)
+
+
+def test_the_trials_of_a_control_are_no_trials_of_the_point_that_it_repeats(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=2)
+    run = folder.read_run()
+    run.points = (run.points[0], run.points[1].model_copy(update={"control": True, "setting": run.points[0].setting}))
+    folder.write_run(run)
+    for trial in folder.read_trials():
+        folder.write_trial(replace(trial, setting=run.points[0].setting))
+    export(folder, ["csv"])
+    rows = (folder.path / "trials.csv").read_text().splitlines()
+    assert len(rows) == 1 + 2, "as in the page's own file"
+    assert ask(tmp_path, "SELECT DISTINCT point, control FROM points ORDER BY ALL").rows == [(0, False), (1, True)]
 
 
 def test_every_sample_of_openmetrics_is_a_figure_of_the_summary(exported: RunFolder) -> None:

@@ -25,6 +25,9 @@ PNG_SCALE = 2
 def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     """Write the run in each of some of `KINDS`; the files."""
     run, summary = folder.read_run(), summarise_run(folder)
+    # An A/A control is no further point, nor are its trials further trials of the one it repeats.
+    told = {point.number for point in summary.points}
+    made = [trial for trial in folder.read_trials() if trial.point in told]
     written: list[Path] = []
     if "json" in kinds:
         written += json_files(folder, summary.to_json())
@@ -33,12 +36,12 @@ def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     if "parquet" in kinds:
         written += parquet_files(folder)
     if "hgrm" in kinds:
-        written += hgrm_files(folder, run, folder.read_trials())
+        written += hgrm_files(folder, run, made)
     if "openmetrics" in kinds:
         written += openmetrics_file(folder, run, summary)
     if "csv" in kinds:
         written.append(_write(folder.path / "points.csv", points_csv(run, summary)))
-        written.append(_write(folder.path / "trials.csv", trials_csv(run, folder.read_trials())))
+        written.append(_write(folder.path / "trials.csv", trials_csv(run, made)))
     if "svg" in kinds or "png" in kinds:
         written += _charts(folder, run, summary, kinds)
     return written

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TABLES: Mapping[str, str] = {
     "runs": "run VARCHAR, suite VARCHAR, question VARCHAR, status VARCHAR, started_unix_s DOUBLE, seed BIGINT, "
     "command VARCHAR",
-    "points": "run VARCHAR, point INTEGER, setting VARCHAR, path VARCHAR, value VARCHAR",
+    "points": "run VARCHAR, point INTEGER, setting VARCHAR, path VARCHAR, value VARCHAR, control BOOLEAN",
     "trials": "run VARCHAR, trial INTEGER, block INTEGER, point INTEGER, outcome VARCHAR, reason VARCHAR, "
     "started_unix_s DOUBLE, elapsed_s DOUBLE, figure VARCHAR, value DOUBLE",
     "processes": "run VARCHAR, trial INTEGER, pid INTEGER, name VARCHAR, cpu_cores DOUBLE",
@@ -137,7 +137,8 @@ def _rows(folder: RunFolder, table: str) -> Iterator[Json]:
         for point in run.points:
             words = ", ".join(f"{path}={value}" for path, value in point.setting.items())
             for path, value in point.setting.items() or (("", ""),):
-                yield {"run": name, "point": point.number, "setting": words, "path": path, "value": str(value)}
+                own = {"point": point.number, "setting": words, "control": point.control}
+                yield {"run": name, **own, "path": path, "value": str(value)}
     else:
         rows = _processes if table == "processes" else _figures
         yield from ({"run": name, **row} for trial in folder.read_trials() for row in rows(trial))
