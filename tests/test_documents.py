@@ -18,7 +18,7 @@ import pytest
 
 from document_commands import DOCUMENTS, NOT_RUN, Block, blocks, inline, script, words
 from laboratory import BINARY, ROOT, environment, run_lab
-from plimsoll_lab.cli.program import _parser
+from plimsoll_lab.cli.program import parser
 from plimsoll_lab.cli.suite_arguments import read_plan
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.read import TABLES, read_text
@@ -67,7 +67,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str | N
     """What the program says against these arguments; None where it takes them."""
     if arguments[0] == "lab":
         try:
-            options = _parser().parse_args(arguments[1:])
+            options = parser().parse_args(arguments[1:])
         except SystemExit as end:
             return capsys.readouterr().err if end.code else None
         suite = getattr(options, "suite", "")

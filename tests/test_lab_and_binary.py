@@ -17,9 +17,14 @@ import pytest
 
 from laboratory import BINARY, Done, environment, lab_command, marked, run_lab, wait_until
 from plimsoll_lab.cli.program import VERBS
+from plimsoll_lab.cli.reference import COMMANDS, known_commands
 from plimsoll_lab.suite.flags import ELSEWHERE, FORWARD_FLAGS, LOAD_FLAGS, MODELS, OUTPUT, SERVER_FLAGS, Flag
 from plimsoll_lab.suite.prediction import connections, message_bytes
 from plimsoll_lab.suite.program_help import help_of_binary, read_help
+
+
+def test_the_binary_knows_every_command_and_flag_of_the_laboratory() -> None:
+    assert COMMANDS.read_text() == known_commands(), "make reference"
 
 
 def test_completions_know_every_command_of_the_laboratory() -> None:

@@ -65,7 +65,7 @@ pub(crate) fn write_man_pages(arguments: &Man, command: Command) -> anyhow::Resu
     let folder = &arguments.folder;
     let failed = || format!("cannot write man pages to {}", folder.display());
     std::fs::create_dir_all(folder).with_context(failed)?;
-    clap_mangen::generate_to(command, folder).with_context(failed)?;
+    clap_mangen::generate_to(command.mut_subcommand("lab", lab::with_verbs), folder).with_context(failed)?;
     let pages = std::fs::read_dir(folder).with_context(failed)?.flatten();
     let pages = pages.filter(|entry| entry.file_name().to_string_lossy().starts_with("plimsoll")).count();
     let record = Pages { event: "summary", folder, pages };

@@ -17,6 +17,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use plimsoll_sys::{inherited, process};
 use serde::Serialize;
 
+use crate::named::named;
 use crate::outcome::Usage;
 use crate::{Output, source_ip};
 
@@ -58,7 +59,8 @@ pub(crate) struct Arguments {
     /// How workers come by connections: single (one worker), handoff (one thread accepts for all),
     /// exclusive (shared listeners) or reuseport (a listener for each worker) [default:
     /// exclusive, or single for one worker].
-    #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
+    #[arg(long, value_name = "STRATEGY", hide_possible_values = true)]
+    #[arg(value_parser = named(&Strategy::ALL, Strategy::name))]
     accept: Option<Strategy>,
     /// How long connections may go on when told to stop.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::seconds)]

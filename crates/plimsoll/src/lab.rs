@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::{Arg, Args, ValueHint};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, Args, Command, ValueHint};
+use serde::Deserialize;
 
 use crate::outcome::Environment;
 
@@ -17,38 +19,72 @@ pub(crate) struct Arguments {
 }
 
 const PROGRAM: &str = "plimsoll-lab";
-/// The commands of the program and what they are for. A test of both programs compares them with
-/// its help.
-const VERBS: [(&str, &str); 15] = [
-    ("run", "Measure a suite"),
-    ("plan", "Show what a suite would measure, and whether it could tell a winner"),
-    ("resume", "Continue a run that was interrupted"),
-    ("report", "Make the report of a run anew"),
-    ("compare", "Compare stored runs of A with stored runs of B"),
-    ("gate", "Measure a baseline and a new build in one run"),
-    ("capacity", "Find the highest load that meets its limits"),
-    ("preflight", "Say what this machine lacks for a suite; changes nothing"),
-    ("init", "Write a commented suite for my own server"),
-    ("suites", "List the suites that ship with Plimsoll"),
-    ("list", "List the runs"),
-    ("serve", "Show the runs as local web pages: list, live view, comparison, history"),
-    ("query", "Ask the runs in SQL"),
-    ("import", "Make a run of the results of k6, oha, fortio, wrk2, wrk or HdrHistogram"),
-    ("prune", "Remove old runs"),
-];
+/// The commands of the program with their arguments, as it writes them (`make reference`). A test
+/// of both programs compares them.
+const COMMANDS: &str = include_str!("lab.json");
 
-/// `lab` with a subcommand for each of its commands, for the completions of shells.
-pub(crate) fn with_verbs(lab: clap::Command) -> clap::Command {
-    let lab = clap::Command::new("lab").about(lab.get_about().cloned().unwrap_or_default());
-    lab.disable_help_subcommand(true).subcommands(VERBS.map(|(name, about)| {
-        let files = Arg::new("arguments").num_args(0..).value_hint(ValueHint::AnyPath);
-        clap::Command::new(name).about(about).arg(files)
+#[derive(Deserialize)]
+struct Verb {
+    name: String,
+    about: String,
+    after: String,
+    arguments: Vec<Argument>,
+}
+
+#[derive(Deserialize)]
+struct Argument {
+    id: String,
+    /// Without their dashes; an argument without flags is known by its place.
+    flags: Vec<String>,
+    value: Option<String>,
+    choices: Vec<String>,
+    several: bool,
+    needed: bool,
+    help: String,
+}
+
+/// `lab` with a subcommand for each of its commands, for the completions of shells and for man
+/// pages.
+pub(crate) fn with_verbs(lab: Command) -> Command {
+    let verbs: Vec<Verb> = serde_json::from_str(COMMANDS).expect("a test reads it");
+    let lab = Command::new("lab").about(lab.get_about().cloned().unwrap_or_default());
+    lab.disable_help_subcommand(true).subcommands(verbs.into_iter().map(|verb| {
+        let arguments = verb.arguments.into_iter().map(Argument::known);
+        Command::new(known(verb.name)).about(verb.about).after_help(verb.after).args(arguments)
     }))
+}
+
+impl Argument {
+    fn known(self) -> Arg {
+        let mut argument = Arg::new(known(self.id)).help(self.help).required(self.needed);
+        for flag in self.flags {
+            argument = argument.long(known(flag));
+        }
+        let Some(value) = self.value else { return argument.action(ArgAction::SetTrue) };
+        let hint = match value.as_str() {
+            "DIR" | "RUN" => ValueHint::DirPath,
+            name if name.contains("FILE") || name == "SUITE" => ValueHint::FilePath,
+            _ => ValueHint::Other,
+        };
+        argument = argument.value_name(known(value)).value_hint(hint).action(ArgAction::Append);
+        if self.several {
+            argument = argument.num_args(1..);
+        }
+        if self.choices.is_empty() {
+            return argument;
+        }
+        argument.value_parser(PossibleValuesParser::new(self.choices.into_iter().map(known)))
+    }
+}
+
+/// A name for as long as the program runs, which is until it has printed what was asked for.
+fn known(name: String) -> &'static str {
+    name.leak()
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name(PROGRAM)).filter(|path| path.exists());
-    let error = Command::new(beside.unwrap_or_else(|| PROGRAM.into())).args(&arguments.arguments).exec();
+    let error = std::process::Command::new(beside.unwrap_or_else(|| PROGRAM.into())).args(&arguments.arguments).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         return Err(anyhow!(Environment(format!(
             "the laboratory is not installed: no `{PROGRAM}` beside this program or in PATH; run `pip install .` in \

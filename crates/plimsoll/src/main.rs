@@ -13,6 +13,7 @@ mod lab;
 mod link;
 mod load;
 mod merge;
+mod named;
 mod outcome;
 mod ring;
 mod serve;

@@ -16,6 +16,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
 
 use crate::Output;
+use crate::named::named;
 use crate::outcome::Usage;
 use crate::ring;
 
@@ -93,7 +94,7 @@ struct Http {
 #[derive(Args, Debug)]
 struct Common {
     /// The I/O model: threads, fork, select, poll, epoll, epoll-et or uring.
-    #[arg(long, default_value = "epoll", value_parser = str::parse::<Model>)]
+    #[arg(long, default_value = "epoll", hide_possible_values = true, value_parser = named(&Model::ALL, Model::name))]
     model: Model,
     /// Where to listen (repeatable): ADDR:PORT, or *:PORT for all addresses; port 0 picks a free
     /// one.
@@ -104,7 +105,8 @@ struct Common {
     workers: Option<u16>,
     /// How connections find their worker: single, handoff, exclusive or reuseport [default:
     /// reuseport where there are several workers].
-    #[arg(long, value_name = "STRATEGY", value_parser = str::parse::<Strategy>)]
+    #[arg(long, value_name = "STRATEGY", hide_possible_values = true)]
+    #[arg(value_parser = named(&Strategy::ALL, Strategy::name))]
     accept: Option<Strategy>,
     /// Accepting pauses while this many connections are open [default: what the machine can hold].
     #[arg(long, value_name = "N", value_parser = at_least_one)]

@@ -94,25 +94,26 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    made = parser()
+    options = made.parse_args(arguments)
     if options.verb is None:
-        parser.print_help()
+        made.print_help()
         return USAGE
     perform: Callable[[argparse.Namespace], int] = options.perform
     return perform(options)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    """The arguments of the program, with those of each verb."""
+    whole = Parser(
         prog=PROGRAM,
         description="Turns a question into a run, and a run into a report that can be believed.",
         epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"plimsoll-lab {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", parser_class=Parser)
+    whole.add_argument("--version", action="version", version=f"plimsoll-lab {__version__}")
+    verbs = whole.add_subparsers(dest="verb", metavar="COMMAND", parser_class=Parser)
     for verb in VERBS:
         made = verbs.add_parser(
             verb.name,
@@ -128,7 +129,7 @@ def _parser() -> Parser:
         made.add_argument("--version", action="version", version=f"plimsoll-lab {__version__}")
         made.set_defaults(perform=verb.perform)
         verb.arguments(made)
-    return parser
+    return whole
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:

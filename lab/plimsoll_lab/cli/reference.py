@@ -1,21 +1,26 @@
-"""The book's page of every command and flag (docs/commands.md), made of the programs' own help.
+"""The book's page of every command and flag (docs/commands.md), made of the programs' own help, and
+the laboratory's commands as the binary's completions and man pages know them.
 
-`make reference` writes it anew.
+`make reference` writes both anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from plimsoll_lab.cli.program import VERBS
+from plimsoll_lab.cli.program import VERBS, parser
 from plimsoll_lab.suite.flags import OUTPUT
 from plimsoll_lab.suite.program_help import FlagHelp, Help, help_of_binary, read_help, wrapped
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "commands.md"
+_ROOT = Path(__file__).resolve().parents[3]
+PAGE = _ROOT / "docs" / "commands.md"
 """Where the page is kept."""
+COMMANDS = _ROOT / "crates" / "plimsoll" / "src" / "lab.json"
+"""Where the binary finds the laboratory's commands."""
 _COMMANDS = re.compile(r"\nCommands:\n(.*?)\n\n", re.DOTALL)
 _COMMAND = re.compile(r"^  ([a-z]+) ", re.MULTILINE)
 _USAGE = re.compile(r"^Usage: (.*?)\n\n", re.MULTILINE | re.DOTALL)
@@ -37,11 +42,48 @@ def page(help_of: Help) -> str:
     for command in commands(help_of):
         lines += [*_of_binary(command, help_of(command)), ""]
     for verb in VERBS:
-        parser = argparse.ArgumentParser(prog=f"plimsoll lab {verb.name}", add_help=False)
-        verb.arguments(parser)
+        own = argparse.ArgumentParser(prog=f"plimsoll lab {verb.name}", add_help=False)
+        verb.arguments(own)
         lines += [f"## plimsoll lab {verb.name}", "", verb.summary[0].upper() + verb.summary[1:] + ".", ""]
-        lines += [*_of_verb(parser), ""]
+        lines += [*_of_verb(own), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def known_commands() -> str:
+    """The laboratory's commands with their arguments, for the binary: a line of JSON each."""
+    (verbs,) = (each.choices for each in parser()._actions if isinstance(each.choices, dict))  # noqa: SLF001 - the same
+    told = (
+        {
+            "name": verb.name,
+            "about": _capital(verb.summary),
+            "after": f"{verb.examples}\n{verb.exit_codes}".strip(),
+            "arguments": [_argument(each) for each in verbs[verb.name]._actions if each.dest not in OWN],  # noqa: SLF001
+        }
+        for verb in VERBS
+    )
+    return "[\n" + ",\n".join(json.dumps(each, ensure_ascii=False) for each in told) + "\n]\n"
+
+
+OWN = ("help", "version")
+"""What the binary's commands have by themselves."""
+
+
+def _argument(action: argparse.Action) -> dict[str, object]:
+    names = action.option_strings
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    return {
+        "id": action.dest,
+        "flags": [each.lstrip("-") for each in names],
+        "value": None if action.nargs == 0 else value,
+        "choices": [str(each) for each in action.choices or ()],
+        "several": action.nargs in {"+", "*"},
+        "needed": action.required,
+        "help": _capital(_text(action)),
+    }
+
+
+def _text(action: argparse.Action) -> str:
+    return (action.help or "") % {**vars(action), "prog": ""}
 
 
 def commands(help_of: Help, command: str = "") -> Iterator[str]:
@@ -76,15 +118,15 @@ def _of_binary(command: str, text: str) -> list[str]:
     return [*lines, "", *_table({each.flag: each for each in told.values()})] if told else lines
 
 
-def _of_verb(parser: argparse.ArgumentParser) -> list[str]:
+def _of_verb(own: argparse.ArgumentParser) -> list[str]:
     told: dict[str, FlagHelp] = {}
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
+    for action in own._actions:  # noqa: SLF001 - argparse has no other way to ask
         name = action.metavar if isinstance(action.metavar, str) else action.dest
         if action.choices and action.metavar is None:
             name = "|".join(map(str, action.choices))
         taken = "" if action.nargs == 0 else f" {name}"
         flag = ", ".join(action.option_strings) + taken if action.option_strings else name
-        text = (action.help or "") % {**vars(action), "prog": parser.prog}
+        text = _text(action)
         default = re.search(r"\s*\(default: (.*)\)$", text)
         told[flag] = (
             FlagHelp(text=text) if default is None else FlagHelp(text=text[: default.start()], default=default[1])
@@ -104,7 +146,11 @@ def _one_line(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+    return _capital(text).rstrip(".") + "."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _cell(text: str) -> str:
@@ -118,3 +164,4 @@ def _bars(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(help_of_binary), encoding="utf-8")
+    COMMANDS.write_text(known_commands(), encoding="utf-8")

@@ -75,8 +75,10 @@ fn completions_know_every_command() {
         for word in COMMANDS.iter().flat_map(|words| words.split(' ')).chain(["cacert", "connect-to"]) {
             assert!(script.contains(word), "no `{word}` for {shell}");
         }
-        // One word of the laboratory's that no other command has.
-        assert!(script.contains("preflight"), "no command of `lab` for {shell}");
+        // Words of the laboratory's that no other command has, and names that an argument takes.
+        for word in ["preflight", "tolerance", "junit", "epoll-et", "reuseport"] {
+            assert!(script.contains(word), "no `{word}` for {shell}");
+        }
         let record: Value =
             serde_json::from_str(&stdout(&plimsoll(&format!("completions {shell} --json")))).expect("JSON");
         assert_eq!(record["script"].as_str().expect("text").trim_end(), script.trim_end());
@@ -96,6 +98,8 @@ fn every_command_has_a_man_page() {
         let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
         assert!(text.contains("Exit codes:"), "{words}");
     }
+    let gate = std::fs::read_to_string(pages.join("plimsoll-lab-gate.1")).expect("a command of the laboratory's");
+    assert!(gate.contains("tolerance") && gate.contains("worse by more than the tolerance"), "{gate}");
     let refused = plimsoll("man /dev/null/x");
     assert!(refused.status.code() == Some(1) && refused.stdout.is_empty(), "{refused:?}");
 }
