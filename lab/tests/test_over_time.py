@@ -17,13 +17,17 @@ from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.report.series import chosen, series_table
 from plimsoll_lab.report.timelines import PANELS, section, timeline_charts
-from plimsoll_lab.report.view import Text
+from plimsoll_lab.report.view import Described, Table, Text
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import MeasuredLoadRecord, Sample
 from plimsoll_lab.store.timelines import write_timelines
+from plimsoll_lab.suite.spec import Placement
 
 TIMES = {"count": 100, "min": 50.0, "p50": 100.0, "p75": 150.0, "p90": 200.0, "p99": 400.0, "max": 900.0}
 MODELS = ("epoll", "threads")
+
+
+EMPTY = Table(caption="", head=(), rows=())
 
 
 def second(number: int, completed: int, phase: str = "window", failed: int = 0) -> str:
@@ -84,6 +88,12 @@ def test_seconds_of_generators_that_did_not_begin_together_are_added_by_their_ti
         folder.write_trial(timed)
         write_timelines(folder.path, records, timed)
     (here,) = of(folder).values()
+    told = section(
+        folder.read_run(), of(folder), {"": Described(spec={}, caption="", data=EMPTY)}, {"": Markup()}
+    ).parts
+    assert told[-1] == Text(
+        text="Response time over time is not drawn: the percentiles of several generators cannot be put together."
+    )
     # Both complete 100 a second, the second one until 2.1 s.
     assert [(at_s, round(rate, 6)) for at_s, rate in here[0].series["completed"]] == [
         (0.25, 200.0), (1.0, 200.0), (1.8, 200.0)
@@ -98,6 +108,20 @@ def test_a_picture_of_response_times_says_which_are_the_generators_own_lateness(
             folder.write_trial(replace(trial, load=cast("MeasuredLoadRecord", {"summary": summary})))
     heat = timeline_charts(of(folder), layout_of(folder.read_run()))["heat-0"]
     assert heat.caption.endswith("The generator's own lateness is half or more of p99 and max of threads.")
+
+
+def test_of_several_hosts_the_connections_are_those_of_the_server_s(folder: RunFolder) -> None:
+    run = folder.read_run()
+    run.points = tuple(point.model_copy(update={"place": Placement(server="h2", load=("h1",))}) for point in run.points)
+    folder.write_run(run)
+    for trial in folder.read_trials():
+        states = [{"at_s": at / 2, "hosts": {"h1": {"established": 7}, "h2": {"established": 20}}} for at in range(3)]
+        timed = replace(trial, hosts={"timeline": states})
+        records = folder.records(trial.number)
+        (records / "load.timeseries.jsonl").write_text(second(0, 60))
+        write_timelines(folder.path, records, timed)
+    (here,) = of(folder).values()
+    assert here[0].series["connections"] == [(0.0, 20.0), (0.5, 20.0), (1.0, 20.0)]
 
 
 def test_each_second_has_its_requests_from_the_fastest_to_the_slowest(folder: RunFolder) -> None:

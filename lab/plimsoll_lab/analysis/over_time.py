@@ -71,6 +71,8 @@ class Course:
     """Where the warm-up begins: 0 or less."""
     ends_s: float
     """Where the window closes."""
+    generators: int = 1
+    """How many measured; of several the percentiles of a second cannot be put together."""
     untold: AbstractSet[str] = frozenset()
     """Figures that are the generator's own lateness by half or more."""
 
@@ -80,8 +82,9 @@ def courses(run: RunRecord, path: Path, trials: Sequence[TrialRecord]) -> dict[s
     stored.
     """
     found: dict[str, list[Course]] = {}
+    servers = {point.number: point.place.server for point in run.points}
     for level, contender, trial in typical_trials(run, trials):
-        course = _course(path, trial, contender)
+        course = _course(path, trial, contender, servers[trial.point])
         if course is not None:
             found.setdefault(level, []).append(course)
     return found
@@ -104,7 +107,7 @@ def typical_trials(run: RunRecord, trials: Sequence[TrialRecord]) -> Iterator[tu
         yield level, contender, valid[(len(valid) - 1) // 2]
 
 
-def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:
+def _course(path: Path, trial: TrialRecord, contender: str, server: str | None) -> Course | None:
     by_figure: dict[tuple[str, str], Dots] = defaultdict(list)
     for _, at_s, part, figure, value in read_timeline(path, trial.number):
         by_figure[part, figure].append((at_s, value))
@@ -123,8 +126,9 @@ def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:
     memory = by_figure.get(("server", "memory_bytes"), [])
     series |= {"memory": memory} if len(memory) > 1 else {}
     hosts = {part for part, figure in by_figure if figure == "established"}
-    if len(hosts) == 1:  # of several hosts the record does not say which one is the server's
-        (host,) = hosts
+    # Of an older run of several hosts the record does not say which one is the server's.
+    host = next((each for each in hosts if len(hosts) == 1 or each == f"host {server}"), None)
+    if host is not None:
         series["connections"] = [dot for dot in by_figure[host, "established"] if dot[0] < ends_s - CLOSING_S]
         lost = _per_second(by_figure.get((host, "retransmitted_segments"), []), CPU_STEP_S)
         series |= {"retransmissions": lost} if lost else {}
@@ -136,6 +140,7 @@ def _course(path: Path, trial: TrialRecord, contender: str) -> Course | None:
         bands=bands,
         starts_s=starts_s,
         ends_s=ends_s,
+        generators=len(loads),
         untold=untold_figures(trial),
     )
 

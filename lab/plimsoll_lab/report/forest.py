@@ -48,7 +48,7 @@ def forest(rows: Sequence[ForestRow], encoding: Json, *, title: str, lines: Sequ
         for place, row in enumerate(rows)
     ]
     y: Json = {"field": "row", "type": "ordinal", "axis": None}
-    x: Json = {"type": "quantitative", "title": title, "scale": {"zero": True}, "axis": {"tickCount": 6}}
+    x: Json = {"type": "quantitative", "title": title, "scale": {"zero": True}, "axis": {"tickCount": 5}}
     middle: Json = {"y": y, "x": x | {"field": "middle"}, **encoding}
     ends: Json = {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": encoding["color"]}
     marked: Json = {"type": "point", "filled": True, "size": 70, "opacity": 1, "yOffset": MARKS}

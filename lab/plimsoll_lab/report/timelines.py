@@ -41,7 +41,7 @@ PANELS = (
 else one for all."""
 ABSENT = {
     "rate": "the generator recorded no seconds",
-    "connections": "the window ended before a second sample, or the host's connections were not counted",
+    "connections": "the window ended before a second sample, or the connections of the server's host were not counted",
     "CPU": "the window is too short for two samples",
     "memory": "the window is too short for two samples, or the meter would have disturbed the trial",
     "retransmissions": "the window is too short for two samples, or the run is older than these samples",
@@ -103,6 +103,8 @@ def section(
         parts.append(Text(text=f"Not drawn: {'; '.join(missing)}."))
     if not any(_seconds(course) > 1 for course in every):
         why = "the window ended within a second" if any(course.bands for course in every) else "no second is recorded"
+        if any(course.generators > 1 for course in every):
+            why = "the percentiles of several generators cannot be put together"
         parts.append(Text(text=f"Response time over time is not drawn: {why}."))
     if len(courses) > LEVELS_SHOWN:
         told = f"Of {len(courses)} settings the first, the middle and the last are shown; `plimsoll lab query` has all."
