@@ -29,6 +29,9 @@ CONFIGURATION: Json = {
     "aria": False,
     "range": {"category": list(CATEGORY)},
 }
+ROOM = {"left": 12, "top": 5, "right": 24, "bottom": 5}
+"""Pixels around a still picture: a reader's letters may be a fifth wider than those that the
+renderer measured."""
 _TAG = re.compile(r"<[a-z][^<>]*>")
 _IDLE = re.compile(
     r' (?:aria-hidden|aria-roledescription|role|class|pointer-events)="[^"]*"| (?:opacity|stroke-width)="1"'
@@ -51,7 +54,7 @@ def draw(name: str, spec: Json, datasets: Mapping[str, object]) -> Markup:
     """
     import vl_convert  # noqa: PLC0415 - 50 MB of renderer that only a report needs
 
-    spec = _without_tooltips(spec) | {"datasets": datasets, "config": CONFIGURATION}
+    spec = _without_tooltips(spec) | {"datasets": datasets, "config": CONFIGURATION | {"padding": ROOM}}
     svg = vl_convert.vegalite_to_svg(spec)
     svg = _with_marks_once(_compact(svg))
     own = re.sub(r"\W", "-", name)
