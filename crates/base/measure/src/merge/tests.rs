@@ -1,0 +1,163 @@
+//! Records that become one.
+
+use super::*;
+use crate::tally::{Connections, Tally};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const WINDOW: Duration = Duration::from_secs(10);
+
+fn tally(responses: &[u64], unanswered: &[u64]) -> Tally {
+    let mut tally = Tally::default();
+    for nanoseconds in responses {
+        tally.response.record_ns(*nanoseconds);
+    }
+    for nanoseconds in unanswered {
+        tally.unanswered.record_ns(*nanoseconds);
+    }
+    tally.requests.completed = responses.len() as u64;
+    tally.requests.timed_out = unanswered.len() as u64;
+    tally.requests.scheduled = tally.requests.completed + tally.requests.timed_out;
+    tally.sent = tally.requests.scheduled;
+    tally.payload_bytes = 64 * tally.requests.completed;
+    responses.iter().for_each(|_| tally.statuses.count(302));
+    unanswered.iter().for_each(|_| tally.statuses.count(404));
+    tally
+}
+
+fn record(tally: &Tally) -> Summary {
+    record_of(tally, 100.0, WINDOW)
+}
+
+fn record_of(tally: &Tally, opened_unix_s: f64, length: Duration) -> Summary {
+    let mut summary = Summary::of(tally, &Tally::default(), &Connections::default(), length);
+    summary.window = Window { opened_unix_s, closed_unix_s: opened_unix_s + length.as_secs_f64() };
+    summary.connections.requested = 1;
+    summary
+}
+
+#[test]
+fn nothing_is_no_record() {
+    assert!(matches!(merge(&[], Windows::Together), Err(MergeError::Nothing)));
+}
+
+#[test]
+fn a_record_of_another_version_or_without_its_histogram_is_refused() {
+    let other = Summary { schema_version: 1, ..Summary::default() };
+    assert!(matches!(merge(&[other], Windows::Together), Err(MergeError::Version { number: 1, version: 1 })));
+    let mut bare = record(&tally(&[5_000], &[]));
+    bare.histograms.clear();
+    let refused = merge(&[bare], Windows::Together);
+    assert!(matches!(refused, Err(MergeError::Histogram { number: 1, name: RESPONSE, .. })));
+}
+
+#[test]
+fn a_record_that_is_given_twice_is_refused() {
+    let [one, other] = [[5_000], [5_001]].map(|responses| record(&tally(&responses, &[])));
+    let refused = merge(&[other.clone(), one.clone(), one.clone()], Windows::Together);
+    assert!(matches!(refused, Err(MergeError::Twice { number: 3, of: 2 })), "{refused:?}");
+    assert!(merge(&[one, other], Windows::Together).is_ok(), "two that differ in one time");
+    let idle = record(&Tally::default());
+    assert!(merge(&[idle.clone(), idle], Windows::Together).is_ok(), "two that did nothing");
+}
+
+#[test]
+fn one_doubtful_generator_makes_the_whole_doubtful() {
+    let mut doubtful = record(&tally(&[5_000], &[]));
+    doubtful.valid = false;
+    doubtful.doubted = vec!["response_time_us.p99".to_owned()];
+    let records = [record(&tally(&[5_000], &[])), doubtful.clone(), record(&tally(&[5_001], &[]))];
+    let merged = merge(&records, Windows::Together).expect("they merge");
+    assert_eq!((merged.valid, merged.doubted), (false, doubtful.doubted));
+}
+
+#[test]
+fn every_engine_of_the_generators_is_named_once() {
+    let engines = ["epoll", "uring", "epoll"];
+    let records: Vec<Summary> = engines
+        .into_iter()
+        .zip(5_000..)
+        .map(|(engine, response)| {
+            let mut record = record(&tally(&[response], &[]));
+            record.generator.engine = engine.to_owned();
+            record
+        })
+        .collect();
+    let merged = merge(&records, Windows::Together).expect("they merge");
+    assert_eq!(merged.generator.engine, "epoll, uring");
+}
+
+#[test]
+fn the_seeds_of_all_are_kept_and_generators_that_share_one_are_doubted() {
+    let merged = |seeds: &[u64], windows| {
+        let record = |(seed, response): (&u64, u64)| {
+            let seeds = vec![*seed];
+            Summary { seeds, ..record(&tally(&[response], &[])) }
+        };
+        let records: Vec<Summary> = seeds.iter().zip(5_000..).map(record).collect();
+        let merged = merge(&records, windows).expect("they merge");
+        (merged.seeds, merged.warnings.iter().filter(|warning| warning.code == "seeds_alike").count())
+    };
+    assert_eq!(merged(&[7, 9, 8], Windows::Together), (vec![7, 9, 8], 0));
+    assert_eq!(merged(&[7, 9, 7], Windows::Together), (vec![7, 9], 1));
+    // Each process has streams of its own.
+    assert_eq!(merged(&[7, 7], Windows::OfOneRun), (vec![7], 0));
+}
+
+#[test]
+fn a_rate_is_over_the_union_of_the_windows() {
+    let one = tally(&[5_000; 100], &[]);
+    let mut records = [record_of(&one, 100.0, WINDOW), record_of(&one, 105.0, WINDOW)];
+    records[1].generator.polling_cpu_cores = Some(0.3);
+    let merged = merge(&records, Windows::Together).expect("they overlap");
+    assert!(merged.generator.polling_cpu_cores.is_some_and(|cores| (cores - 0.2).abs() < 1e-9));
+    assert_eq!(merged.elapsed_s, 15.0);
+    assert!((merged.completed_rate - 200.0 / 15.0).abs() < 1e-9);
+    assert_eq!(merged.window, Window { opened_unix_s: 100.0, closed_unix_s: 115.0 });
+    assert_eq!(merged.warnings.iter().map(|warning| warning.code.as_str()).collect::<Vec<_>>(), ["windows_apart"]);
+    assert!((merged.available_ratio - 20.0 / 30.0).abs() < 1e-9);
+}
+
+#[test]
+fn windows_with_time_between_them_are_refused_unless_of_one_run() {
+    let one = tally(&[5_000], &[]);
+    let short = Duration::from_millis(1);
+    let records = [record_of(&one, 102.0, short), record_of(&one, 100.0, short)];
+    let refused = merge(&records, Windows::Together);
+    assert!(matches!(refused, Err(MergeError::Apart { gap_s }) if (gap_s - 1.999).abs() < 1e-6));
+    let merged = merge(&records, Windows::OfOneRun).expect("a run may have pauses");
+    assert!((merged.elapsed_s - 2.001).abs() < 1e-6 && (merged.completed_rate - 2.0 / 2.001).abs() < 1e-6);
+}
+
+proptest! {
+    // As in `times`: a case makes many histograms.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn the_whole_is_what_one_generator_would_have_counted(
+        parts in prop::collection::vec(
+            (prop::collection::vec(0_u64..1 << 36, 0..50), prop::collection::vec(0_u64..1 << 36, 0..9)),
+            1..5,
+        ),
+    ) {
+        let mut whole = Tally::default();
+        let mut records = Vec::new();
+        for (responses, unanswered) in &parts {
+            let tally = tally(responses, unanswered);
+            records.push(record(&tally));
+            whole.add(&tally);
+        }
+        let (merged, whole) = (merge(&records, Windows::Together).expect("they merge"), record(&whole));
+        prop_assert_eq!(&merged.histograms, &whole.histograms);
+        prop_assert_eq!(merged.requests, whole.requests);
+        prop_assert_eq!((&merged.statuses, &merged.status_codes), (&whole.statuses, &whole.status_codes));
+        prop_assert_eq!(merged.redirects, whole.redirects);
+        prop_assert!((merged.completed_rate - whole.completed_rate).abs() < 1e-6);
+        prop_assert!((merged.goodput_bits_per_s - whole.goodput_bits_per_s).abs() < 1e-3);
+        prop_assert_eq!(merged.failed_ratio, whole.failed_ratio);
+        let (a, b) = (merged.response_time_us, whole.response_time_us);
+        prop_assert_eq!((a.count, a.min, a.max, a.unanswered), (b.count, b.min, b.max, b.unanswered));
+        prop_assert_eq!((a.p50, a.p99_99), (b.p50, b.p99_99));
+        prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs() + 1e-9);
+    }
+}
