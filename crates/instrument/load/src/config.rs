@@ -59,12 +59,6 @@ pub struct Part {
 impl Part {
     /// The only one.
     pub const ALONE: Part = Part { number: 0, of: 1 };
-
-    /// By how much of a distance requests at fixed distances are moved, so that no two processes
-    /// send together.
-    pub(crate) fn phase(self) -> f64 {
-        self.number as f64 / self.of as f64
-    }
 }
 
 /// How far ahead a start may lie. One that is later was written in another unit than seconds, and

@@ -12,7 +12,7 @@ use plimsoll_measure::arrivals::{Arrivals, Rate};
 use rand::rngs::StdRng;
 
 use crate::config::{Config, Pace, StopCondition};
-use crate::seed::{Purpose, stream};
+use crate::seed::{Purpose, phase, stream};
 
 /// The schedule of an open loop; without arrivals in a closed one.
 pub(crate) struct Schedule(Mutex<State>);
@@ -45,7 +45,8 @@ impl Schedule {
             let ramp = if let StopCondition::Time(length) = config.stop_condition { length } else { Duration::ZERO };
             let rate = Rate { ramp_start: config.warm_up, ramp, ..rate };
             let mut random = stream(config.seed, Purpose::Arrivals, config.part, 0);
-            Some((Arrivals::new(rate, spacing, 1.0, config.part.phase(), &mut random), random))
+            let phase = phase(config.seed, config.part);
+            Some((Arrivals::new(rate, spacing, 1.0, phase, &mut random), random))
         } else {
             None
         };
@@ -179,6 +180,7 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Part;
     use crate::config::tests::config;
     use plimsoll_measure::arrivals::Spacing;
 
@@ -194,6 +196,25 @@ mod tests {
         schedule.begin(5 * SECOND);
         let taken = std::iter::from_fn(|| schedule.take(Some(7 * SECOND))).count();
         assert_eq!(taken, 400, "the end is not part of the window");
+    }
+
+    #[test]
+    fn generators_at_a_fixed_rate_do_not_send_in_pairs_unless_they_share_a_seed() {
+        let instants = |seed: u64, part: Part| {
+            let pace = Pace::Open { rate: Rate::constant(100.0 / part.of as f64), spacing: Spacing::Fixed };
+            let schedule = Schedule::new(&Config { seed, part, ..config(pace) });
+            schedule.begin(0);
+            std::iter::from_fn(|| schedule.take(Some(SECOND)).map(|due| due.at)).collect::<Vec<u64>>()
+        };
+        let [one, other] = [1, 3].map(|seed| instants(seed, Part::ALONE));
+        assert_eq!((one.len(), other.len()), (100, 100));
+        // A distance is ten milliseconds.
+        assert!(one.iter().zip(&other).all(|(one, other)| one.abs_diff(*other) > SECOND / 1000), "{one:?} {other:?}");
+        assert_eq!(one, instants(1, Part::ALONE));
+        let mut shared: Vec<u64> = (0..4).flat_map(|number| instants(1, Part { number, of: 4 })).collect();
+        shared.sort_unstable();
+        assert!(shared.iter().zip(&one).all(|(shared, one)| shared.abs_diff(*one) <= 2), "{shared:?} {one:?}");
+        assert_eq!(shared.len(), 100);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! two different paths give unrelated streams.
 
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 
 use crate::config::Part;
 
@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     Arrivals = 1,
     /// Think times, phases, payloads and back-off of one event loop or of one connection's thread.
     Worker = 2,
+    /// When requests at fixed distances begin.
+    Phase = 3,
 }
 
 /// The stream of one drawer: its purpose, the process it is in, and its number there.
@@ -30,6 +32,14 @@ pub(crate) fn stream(seed: u64, purpose: Purpose, part: Part, number: usize) -> 
     let path = [purpose as u64, part.number as u64, number as u64];
     let state = path.into_iter().fold(seed, |state, step| StdRng::seed_from_u64(state).next_u64() ^ step);
     StdRng::seed_from_u64(state)
+}
+
+/// By how much of a distance (0 to 1) a process moves its requests at fixed distances. The
+/// processes of a run share the distances evenly, so all draw one number; generators on several
+/// hosts draw different ones, or they would send at the same instants.
+pub(crate) fn phase(seed: u64, part: Part) -> f64 {
+    let offset: f64 = stream(seed, Purpose::Phase, Part::ALONE, 0).random();
+    (part.number as f64 + offset) / part.of as f64
 }
 
 #[cfg(test)]
@@ -44,7 +54,7 @@ mod tests {
         for seed in 0..8 {
             for process in 0..8 {
                 for number in 0..8 {
-                    for purpose in [Purpose::Arrivals, Purpose::Worker] {
+                    for purpose in [Purpose::Arrivals, Purpose::Worker, Purpose::Phase] {
                         let mut random = stream(seed, purpose, Part { number: process, of: 8 }, number);
                         words.extend((0..64).map(|_| random.next_u64()));
                         count += 64;
@@ -77,6 +87,21 @@ mod tests {
         // Two of a thousand would be alike once in 8,600 runs of this test; half of them never.
         let drawn: HashSet<u64> = (0..1000).map(|_| drawn()).collect();
         assert!(drawn.len() > 500, "{}", drawn.len());
+    }
+
+    #[test]
+    fn fixed_distances_begin_at_an_offset_of_the_seeds_own_and_processes_share_them_evenly() {
+        let offsets: Vec<f64> = (0..1000).map(|seed| phase(seed, Part::ALONE)).collect();
+        assert!(offsets.iter().all(|offset| (0.0..1.0).contains(offset)));
+        for tenth in 0..10 {
+            let within = |offset: &&f64| (**offset * 10.0) as usize == tenth;
+            // A hundred in each, give or take five standard deviations of a binomial count.
+            assert!(offsets.iter().filter(within).count().abs_diff(100) < 48, "{tenth}");
+        }
+        let parts = [0, 1, 2, 3].map(|number| phase(7, Part { number, of: 4 }));
+        for (number, part) in parts.iter().enumerate() {
+            assert!((part - (number as f64 + offsets[7]) / 4.0).abs() < 1e-12, "{parts:?}");
+        }
     }
 
     #[test]

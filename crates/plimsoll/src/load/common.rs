@@ -53,7 +53,9 @@ pub(super) struct Common {
     /// are answered. `A:B` changes evenly from one rate to another over the window.
     #[arg(short = 'R', long, value_name = "N|A:B", value_parser = rate, conflicts_with_all = ["think", "lockstep"])]
     rate: Option<Rate>,
-    /// Open loop: how requests are spaced around their rate [default: poisson].
+    /// Open loop: how requests are spaced around their rate: `poisson` as from independent people,
+    /// `fixed` at equal distances, the first of them at an offset that the seed draws [default:
+    /// poisson].
     #[arg(long, value_enum)]
     arrivals: Option<Arrivals>,
     /// Open loop: requests that are due may wait this long (at most 10ms) for others, to be sent
