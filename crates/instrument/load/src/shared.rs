@@ -25,6 +25,13 @@ pub(crate) struct Shared<P> {
 }
 
 impl<P> Shared<P> {
+    /// How many connections are those of the table of this number. They are dealt to tables in
+    /// turn, so that each has its share of every target.
+    pub(crate) fn share(&self, table: usize) -> usize {
+        let tables = self.control.gauges.len();
+        (self.config.connections + tables - 1 - table) / tables
+    }
+
     /// How many requests a connection has to send before any other may send them: all of `--each`,
     /// or the first of the run's `-n`, so that as many connections as it can employ are at work
     /// at once. In an open loop any connection carries any request.
@@ -109,11 +116,30 @@ pub(crate) const ETIMEDOUT: i32 = 110;
 pub(crate) const EPROTO: i32 = 71;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::Pace;
     use crate::config::tests::config;
+    use crate::echo::Echo;
     use plimsoll_measure::arrivals::{Rate, Spacing, Think};
+    use plimsoll_wire::echo::{Alphabet, Messages, Verification};
+
+    /// Echoes of 64 bytes.
+    pub(crate) fn echo() -> Echo {
+        Echo::new(Messages::new(64, Alphabet::Bytes, b"", Verification::Full, 1))
+    }
+
+    /// What the threads of a run share, before anything has begun.
+    pub(crate) fn shared<P>(config: Config, protocol: P) -> Shared<P> {
+        Shared {
+            protocol,
+            control: Control::new(config.connections, unclaimed(&config), 1).expect("an event"),
+            schedule: Schedule::new(&config),
+            rotations: vec![Rotation::choose(config.targets[0].ip(), config.connections, &[])],
+            tables_per_worker: 1,
+            config,
+        }
+    }
 
     #[test]
     fn every_connection_claims_its_first_request_and_the_sum_is_the_count() {

@@ -177,48 +177,50 @@ pub(crate) fn run<P: Protocol, S: Sockets>(handle: LoopHandle, shared: Arc<Share
     let _ = clock::sharpen_timers();
     pin(&shared.config, handle.worker())?;
     let number = handle.worker() * shared.tables_per_worker + handle.table();
-    let config = &shared.config;
-    let tables = shared.control.gauges.len();
-    // Connections are dealt to tables in turn, so that each has its share of every target.
-    let share = (config.connections + tables - 1 - number) / tables;
-    let numbers = (0..share).map(|place| (place * tables + number) as u32);
-    let recorder = Recorder::new(&config.records, shared.control.unix(0), numbers);
-    let event_loop = EventLoop::<P, S> {
-        number,
-        sockets: S::new(share, handle.wake().as_fd(), config.pace.is_open())?,
-        wheel: Wheel::new(shared.control.instant(0)),
-        slab: Slab::default(),
-        random: stream(config.seed, Purpose::Worker, config.part, number),
-        rules: Rules::of(config),
-        ledger: Ledger::new(config, P::TELLS_TRANSMISSION, share, recorder),
-        due: VecDeque::new(),
-        established: Vec::new(),
-        freed: Vec::new(),
-        placeless: VecDeque::new(),
-        pool: VecDeque::new(),
-        reserved: None,
-        exhausted: false,
-        unread: Vec::new(),
-        unsubmitted: Vec::new(),
-        reported: 0,
-        clock: WallClock::default(),
-        deferred_reads: DeferredReads::default(),
-        opened: 0,
-        share,
-        pending: 0,
-        connects: 0,
-        sequence: 0,
-        gate_passed: false,
-        closing: false,
-        usage_at_open: Usage::default(),
-        polls_since: None,
-        result: ThreadResult::new(handle.worker()),
-        shared,
-    };
-    event_loop.serve(&handle)
+    let sockets = S::new(shared.share(number), handle.wake().as_fd(), shared.config.pace.is_open())?;
+    EventLoop::<P, S>::new(shared, handle.worker(), number, sockets).serve(&handle)
 }
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
+    fn new(shared: Arc<Shared<P>>, worker: usize, number: usize, sockets: S) -> EventLoop<P, S> {
+        let config = &shared.config;
+        let (tables, share) = (shared.control.gauges.len(), shared.share(number));
+        let numbers = (0..share).map(|place| (place * tables + number) as u32);
+        let recorder = Recorder::new(&config.records, shared.control.unix(0), numbers);
+        EventLoop {
+            number,
+            sockets,
+            wheel: Wheel::new(shared.control.instant(0)),
+            slab: Slab::default(),
+            random: stream(config.seed, Purpose::Worker, config.part, number),
+            rules: Rules::of(config),
+            ledger: Ledger::new(config, P::TELLS_TRANSMISSION, share, recorder),
+            due: VecDeque::new(),
+            established: Vec::new(),
+            freed: Vec::new(),
+            placeless: VecDeque::new(),
+            pool: VecDeque::new(),
+            reserved: None,
+            exhausted: false,
+            unread: Vec::new(),
+            unsubmitted: Vec::new(),
+            reported: 0,
+            clock: WallClock::default(),
+            deferred_reads: DeferredReads::default(),
+            opened: 0,
+            share,
+            pending: 0,
+            connects: 0,
+            sequence: 0,
+            gate_passed: false,
+            closing: false,
+            usage_at_open: Usage::default(),
+            polls_since: None,
+            result: ThreadResult::new(worker),
+            shared,
+        }
+    }
+
     fn serve(mut self, handle: &LoopHandle) -> io::Result<ThreadResult> {
         let mut fired: Vec<u64> = Vec::new();
         loop {
@@ -398,12 +400,4 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_million_connections_have_slots_well_under_200_bytes() {
-        assert!(slot_bytes::<crate::echo::Echo, Epoll>() <= 144, "{}", slot_bytes::<crate::echo::Echo, Epoll>());
-        assert!(slot_bytes::<crate::http::Http, Epoll>() <= 192, "{}", slot_bytes::<crate::http::Http, Epoll>());
-    }
-}
+mod tests;

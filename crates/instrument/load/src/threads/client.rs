@@ -351,3 +351,6 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.shared.control.now()
     }
 }
+
+#[cfg(test)]
+mod tests;

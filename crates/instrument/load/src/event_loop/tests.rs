@@ -1,0 +1,143 @@
+//! An event loop over sockets that only count: no kernel, and no server.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use plimsoll_measure::arrivals::{Rate, Spacing};
+use plimsoll_sys::readiness::Ready;
+
+use super::sockets::Arrival;
+use super::*;
+use crate::config::tests::config;
+use crate::config::{Config, Pace};
+use crate::echo::Echo;
+use crate::ledger::Books;
+use crate::shared::tests::{echo, shared};
+
+const HOUR: u64 = 3_600_000_000_000;
+
+#[test]
+fn a_million_connections_have_slots_well_under_200_bytes() {
+    assert!(slot_bytes::<Echo, Epoll>() <= 144, "{}", slot_bytes::<Echo, Epoll>());
+    assert!(slot_bytes::<crate::http::Http, Epoll>() <= 192, "{}", slot_bytes::<crate::http::Http, Epoll>());
+}
+
+/// Sockets that are connected at once and take every byte, and at which nothing ever arrives.
+#[derive(Default)]
+struct Silent {
+    sent: usize,
+}
+
+impl Sockets for Silent {
+    const DEFERS: bool = false;
+    const SLEEPS: bool = false;
+
+    type Socket = ();
+
+    fn room(descriptors: usize) -> usize {
+        descriptors
+    }
+
+    fn new(_connections: usize, _wake: BorrowedFd<'_>, _stamped: bool) -> io::Result<Silent> {
+        Ok(Silent::default())
+    }
+
+    fn has_place(&self) -> bool {
+        true
+    }
+
+    fn connect(&mut self, _key: Key, _target: SocketAddr, _source: Option<IpAddr>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn connected(&mut self, _socket: &()) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, _socket: &(), bytes: &[u8]) -> io::Result<usize> {
+        self.sent += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn take_sent(&mut self) -> usize {
+        0
+    }
+
+    fn has_sent_all(&self) -> bool {
+        true
+    }
+
+    fn read(&mut self, _socket: &()) -> io::Result<Arrival<'_>> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn close(&mut self, _socket: ()) {}
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, _timeout: Option<Duration>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sleep(&mut self, _wake: BorrowedFd<'_>, _time: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn report(&mut self) -> Option<Ready> {
+        None
+    }
+}
+
+/// An open loop whose requests are due a nanosecond after one another from the run's origin on, so
+/// that there are always some; with its connections up, and the gate open.
+fn open_loop(change: impl FnOnce(&mut Config)) -> EventLoop<Echo, Silent> {
+    let mut config = config(Pace::Open { rate: Rate::constant(1e9), spacing: Spacing::Fixed });
+    change(&mut config);
+    let mut event_loop = EventLoop::new(Arc::new(shared(config, echo())), 0, 0, Silent::default());
+    event_loop.open_connections();
+    for key in event_loop.slab.keys().collect::<Vec<_>>() {
+        event_loop.connected(key);
+    }
+    event_loop.take_up();
+    let control = &event_loop.shared.control;
+    control.gate.set(0);
+    event_loop.pass_openings(event_loop.now());
+    event_loop
+}
+
+fn books(event_loop: EventLoop<Echo, Silent>) -> Books {
+    event_loop.finish().books.expect("it came to its end")
+}
+
+#[test]
+fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
+    let mut event_loop = open_loop(|config| config.warm_up = Duration::from_nanos(HOUR));
+    event_loop.shared.control.opens.set(HOUR);
+    event_loop.shared.control.closes.set(2 * HOUR);
+    // Two are under way, and many more are due.
+    event_loop.dispatch(2);
+    let sent = event_loop.sockets.sent;
+    let now = event_loop.now();
+    event_loop.shared.control.interrupt(now);
+    event_loop.close_window_by(event_loop.now());
+    assert_eq!((sent, event_loop.sockets.sent), (2 * 64, 2 * 64));
+    let books = books(event_loop);
+    let warm_up = books.warm_up.expect("there was one");
+    assert_eq!((warm_up.sent, warm_up.requests.in_flight), (2, 2));
+    assert_eq!(books.window.sent, 0);
+}
+
+#[test]
+fn what_is_due_as_the_window_closes_is_sent() {
+    let mut event_loop = open_loop(|_| ());
+    event_loop.shared.control.opens.set(0);
+    event_loop.pass_openings(event_loop.now());
+    let now = event_loop.now();
+    event_loop.shared.control.interrupt(now);
+    event_loop.close_window_by(event_loop.now());
+    assert_eq!(event_loop.sockets.sent, 10 * 64, "one on each connection");
+    assert_eq!(books(event_loop).window.requests.in_flight, 10);
+}

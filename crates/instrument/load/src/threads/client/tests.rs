@@ -1,0 +1,53 @@
+//! A connection's thread over one end of a pair of sockets, whose other end is the test's.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use plimsoll_measure::arrivals::{Rate, Spacing};
+
+use super::*;
+use crate::config::tests::config;
+use crate::config::{Config, Pace};
+use crate::ledger::Books;
+use crate::shared::tests::{echo, shared};
+
+const HOUR: u64 = 3_600_000_000_000;
+
+/// An open loop whose requests are due a nanosecond after one another from the run's origin on, so
+/// that there are always some.
+fn open() -> Config {
+    config(Pace::Open { rate: Rate::constant(1e9), spacing: Spacing::Fixed })
+}
+
+/// What a thread counts that carries requests over this socket until it has no more to do.
+fn carry<P: Protocol>(shared: &Shared<P>, socket: Option<UnixStream>) -> Books {
+    let stop = AtomicBool::new(false);
+    let mut client = Client::new(shared, &stop, 0);
+    client.socket = socket.map(OwnedFd::from);
+    client.carry_requests();
+    if !client.is_closed() {
+        client.close_window(client.now());
+    }
+    client.ledger.finish()
+}
+
+/// One end for the generator, which does not block, and the other for the test.
+fn pair() -> (UnixStream, UnixStream) {
+    let (own, peer) = UnixStream::pair().expect("two descriptors");
+    own.set_nonblocking(true).expect("a socket");
+    (own, peer)
+}
+
+#[test]
+fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
+    let shared = shared(Config { timeout: Duration::from_secs(1), ..open() }, echo());
+    let control = &shared.control;
+    control.gate.set(0);
+    control.opens.set(HOUR);
+    control.closes.set(2 * HOUR);
+    control.interrupt(control.now());
+    let (own, mut peer) = pair();
+    let books = carry(&shared, Some(own));
+    assert_eq!(peer.read(&mut [0; 64]).expect("the other end is closed"), 0, "nothing was sent");
+    assert_eq!(books.window.sent, 0);
+}
