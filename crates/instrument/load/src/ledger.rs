@@ -197,6 +197,13 @@ impl Ledger {
         self.shown.1 += 1;
     }
 
+    /// A request that timed out so was one of those of a connection's sequence.
+    pub(crate) fn missed(&mut self, place: usize) {
+        if let Some(sequence) = self.recorder.sequence(place) {
+            sequence.failed_requests += 1;
+        }
+    }
+
     /// An open loop's request was due and not sent when the window closed.
     pub(crate) fn overdue(&mut self, due: u64, end: u64) {
         if count_unsent(end.saturating_sub(due), self.timeout, &mut self.tally) {

@@ -11,7 +11,7 @@ use plimsoll_reactor::slab::Key;
 
 use super::deferred_reads::send_together_at;
 use super::{BEGIN_BATCH, EventLoop, Sockets, State};
-use crate::config::StopCondition;
+use crate::config::{Recovery, StopCondition};
 use crate::protocol::Protocol;
 use crate::record::Phase;
 use crate::schedule::Due;
@@ -69,6 +69,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let timeout = self.timeout_ns();
             if due.at.saturating_add(timeout) <= now {
                 self.ledger.expired(due.at, now);
+                self.miss(key);
                 continue;
             }
             self.pool.pop_front();
@@ -77,6 +78,21 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let backoff = self.shared.schedule.backoff_within(due.at, free);
             self.ledger.waited(free.saturating_sub(due.at), backoff);
             self.begin(key, due.at, free, now);
+        }
+    }
+
+    /// The request that a connection was to carry has timed out before the connection was free. It
+    /// is one of those of `--each`, but for sequences of answers in a row, which start over.
+    fn miss(&mut self, key: Key) {
+        let counts = self.ledger.phase() == Phase::Window && self.shared.config.recovery == Recovery::GiveUp;
+        let Some(connection) = self.slab.get_mut(key).filter(|connection| counts && connection.left > 0) else {
+            return;
+        };
+        connection.left -= 1;
+        let (is_last, number) = (connection.left == 0, connection.number);
+        self.ledger.missed(self.place(number));
+        if is_last {
+            self.retire(key);
         }
     }
 

@@ -10,7 +10,7 @@ use plimsoll_sys::readiness::Ready;
 use super::sockets::Arrival;
 use super::*;
 use crate::config::tests::config;
-use crate::config::{Config, Pace};
+use crate::config::{Config, Extent, Pace};
 use crate::echo::Echo;
 use crate::ledger::Books;
 use crate::shared::tests::{echo, shared};
@@ -140,4 +140,19 @@ fn what_is_due_as_the_window_closes_is_sent() {
     event_loop.close_window_by(event_loop.now());
     assert_eq!(event_loop.sockets.sent, 10 * 64, "one on each connection");
     assert_eq!(books(event_loop).window.requests.in_flight, 10);
+}
+
+#[test]
+fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each() {
+    let mut event_loop = open_loop(|config| {
+        config.extent = Extent::Each(3);
+        config.timeout = Duration::from_nanos(1);
+    });
+    event_loop.shared.control.opens.set(0);
+    event_loop.pass_openings(event_loop.now());
+    // More than there are to send.
+    event_loop.dispatch(1000);
+    assert!(event_loop.slab.is_empty(), "every connection has had its requests");
+    let requests = books(event_loop).window.requests;
+    assert_eq!((requests.scheduled, requests.timed_out), (3 * 10, 3 * 10));
 }

@@ -254,9 +254,12 @@ fn a_sequence_is_a_success_once_its_last_request_is_answered() {
     }
     ledger.begun(30);
     ledger.connection_lost(1, Some(Request { place: 1, ..request(30, 30) }), Cause::Read, 40);
+    ledger.expired(10, 45);
+    ledger.missed(2);
     ledger.close(50, std::iter::empty());
     let sequences = ledger.finish().sequences;
-    let (whole, broken) = (sequences[0], sequences[1]);
+    let (whole, broken, late) = (sequences[0], sequences[1], sequences[2]);
+    assert_eq!((late.success, late.failed_requests, late.failed_sequences), (false, 1, 0));
     assert_eq!((whole.success, whole.completed, whole.connect_ns, whole.exchange_ns), (true, 2, 7, 16));
     assert_eq!((broken.success, broken.failed_requests, broken.failed_sequences), (false, 1, 1));
 }

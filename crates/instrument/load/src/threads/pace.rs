@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_measure::arrivals::Think;
 
-use crate::config::{Pace, Phase as Start, StopCondition};
+use crate::config::{Pace, Phase as Start, Recovery, StopCondition};
 use crate::ledger::Request;
 use crate::protocol::{Protocol, Reply};
 use crate::record::Phase;
@@ -131,6 +131,7 @@ impl<P: Protocol> Client<'_, P> {
             let Some(due) = self.reserved.take() else { continue };
             if due.at.saturating_add(timeout) <= now {
                 self.ledger.expired(due.at, now);
+                self.miss();
                 self.show();
                 continue;
             }
@@ -139,6 +140,16 @@ impl<P: Protocol> Client<'_, P> {
             if !self.carry(due.at, due.at.max(self.free), now) {
                 return;
             }
+        }
+    }
+
+    /// The request that the connection was to carry has timed out before it was free: see the event
+    /// loop's.
+    fn miss(&mut self) {
+        let counts = self.ledger.phase() == Phase::Window && self.shared.config.recovery == Recovery::GiveUp;
+        if counts && self.left > 0 {
+            self.left -= 1;
+            self.ledger.missed(0);
         }
     }
 

@@ -51,3 +51,15 @@ fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
     assert_eq!(peer.read(&mut [0; 64]).expect("the other end is closed"), 0, "nothing was sent");
     assert_eq!(books.window.sent, 0);
 }
+
+#[test]
+fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each() {
+    let timeout = Duration::from_nanos(1);
+    let shared = shared(Config { extent: Extent::Each(3), timeout, ..open() }, echo());
+    shared.control.gate.set(0);
+    shared.control.opens.set(0);
+    // A thousand are due.
+    shared.control.closes.set(1000);
+    let requests = carry(&shared, None).window.requests;
+    assert_eq!((requests.scheduled, requests.timed_out), (3, 3));
+}
