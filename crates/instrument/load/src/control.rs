@@ -109,15 +109,18 @@ impl Control {
         if self.closes.has_come(now) {
             return;
         }
-        if !self.opens.has_come(now) {
+        let is_open = self.opens.has_come(now);
+        // The end comes first: whoever sees that the window is open sees that it is closed.
+        self.closes.set(now);
+        if !is_open {
             self.opens.set(now);
         }
-        self.closes.set(now);
     }
 
-    /// Whether the window closes as it opens, as after a signal in the warm-up: nothing is of it.
+    /// Whether the window closes before it opens, or as it does, as after a signal in the warm-up:
+    /// nothing is of it.
     pub(crate) fn has_no_window(&self) -> bool {
-        self.closes.get().is_some_and(|closes| self.opens.get() == Some(closes))
+        self.closes.get().is_some_and(|closes| self.opens.get().is_none_or(|opens| closes <= opens))
     }
 
     /// Claims a request of the run's count, if one is left. One at a time: a loop that claimed more

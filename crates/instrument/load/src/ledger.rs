@@ -140,12 +140,15 @@ impl Ledger {
     /// The window closes, over these requests that are under way.
     pub(crate) fn close(&mut self, at: u64, under_way: impl Iterator<Item = Request>) {
         if self.phase == Phase::WarmUp {
-            // The run ended before its window: nothing of the warm-up is counted in it.
+            // The run ended before its window: nothing of the warm-up is counted in it, nor what is
+            // under way.
             self.open(at, 0);
-        }
-        for request in under_way.filter(|request| request.counted) {
-            self.tally.requests.in_flight += 1;
-            self.tally.unanswered.record_ns(at.saturating_sub(request.intended));
+            self.tally.requests.scheduled -= self.under_way;
+        } else {
+            for request in under_way.filter(|request| request.counted) {
+                self.tally.requests.in_flight += 1;
+                self.tally.unanswered.record_ns(at.saturating_sub(request.intended));
+            }
         }
         self.note_unavailable(at);
         self.recorder.end_phase(at, self.phase);

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::books::answer_once;
-use crate::support::peer::{echo, load, serve};
+use crate::support::peer::{answer, echo, load, serve};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
@@ -51,6 +51,23 @@ fn a_count_is_of_the_window_and_not_of_its_warm_up() {
             assert!(run.count("warm_up.requests.completed") > 0, "{engine} {arguments}");
             assert!(run.figure("elapsed_s") > 0.0 && run.figure("completed_rate") > 0.0);
         }
+    }
+}
+
+#[test]
+fn a_run_that_ends_in_its_warm_up_has_a_window_at_its_end_and_nothing_in_it() {
+    for engine in ENGINES {
+        // Every connection is lost to its first request.
+        let run = load(answer(|_| None), &format!("--each 5 -c 3 --warm-up 1h --engine {engine}"));
+        let told = format!("{engine}: {}", run.summary());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+        for end in ["opened_unix_s", "closed_unix_s"] {
+            let at = run.figure(&format!("window.{end}"));
+            assert!((now - 600.0..=now).contains(&at), "{told}");
+        }
+        let [scheduled, unsent] = ["scheduled", "unsent"].map(|name| run.count(&format!("requests.{name}")));
+        assert_eq!((run.code, run.count("warm_up.requests.failed"), scheduled, unsent), (Some(1), 3, 15, 15), "{told}");
+        assert_eq!((run.figure("elapsed_s"), run.figure("generator.cpu_us_per_request")), (0.0, 0.0), "{told}");
     }
 }
 

@@ -16,7 +16,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let (gate, opens) = (control.gate.has_come(now), control.opens.has_come(now));
         // The window is opened before the gate, so that where both are the same instant the first
         // request is in the window.
-        if opens && self.ledger.phase() == Phase::WarmUp {
+        if opens && !control.has_no_window() && self.ledger.phase() == Phase::WarmUp {
             self.open_window(now);
         }
         if gate && !self.gate_passed {

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use plimsoll_measure::arrivals::{Rate, Spacing};
+use plimsoll_measure::tally::Requests;
 use plimsoll_sys::readiness::Ready;
 
 use super::sockets::Arrival;
 use super::*;
 use crate::config::tests::config;
-use crate::config::{Config, Extent, Pace};
+use crate::config::{Config, Pace, StopCondition};
 use crate::echo::Echo;
 use crate::ledger::Books;
 use crate::shared::tests::{echo, shared};
@@ -113,7 +114,7 @@ fn books(event_loop: EventLoop<Echo, Silent>) -> Books {
 }
 
 #[test]
-fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
+fn nothing_is_sent_as_a_signal_ends_the_warm_up_and_nothing_of_it_is_in_the_window() {
     let mut event_loop = open_loop(|config| config.warm_up = Duration::from_nanos(HOUR));
     event_loop.shared.control.opens.set(HOUR);
     event_loop.shared.control.closes.set(2 * HOUR);
@@ -127,7 +128,8 @@ fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
     let books = books(event_loop);
     let warm_up = books.warm_up.expect("there was one");
     assert_eq!((warm_up.sent, warm_up.requests.in_flight), (2, 2));
-    assert_eq!(books.window.sent, 0);
+    assert_eq!((books.window.sent, books.window.requests), (0, Requests::default()));
+    assert_eq!(books.window.unanswered.count(), 0);
 }
 
 #[test]
@@ -145,7 +147,7 @@ fn what_is_due_as_the_window_closes_is_sent() {
 #[test]
 fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each() {
     let mut event_loop = open_loop(|config| {
-        config.extent = Extent::Each(3);
+        config.stop_condition = StopCondition::Each(3);
         config.timeout = Duration::from_nanos(1);
     });
     event_loop.shared.control.opens.set(0);

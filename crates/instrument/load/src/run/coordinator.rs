@@ -27,9 +27,9 @@ const INPUT: usize = 3;
 
 /// What the coordinator noted when the window closed.
 pub(super) struct Ends {
-    /// Nanoseconds from the run's origin.
-    opened: u64,
-    /// The same; `None` where every loop came to its own end.
+    /// When it was to open, in nanoseconds from the run's origin.
+    opens: Option<u64>,
+    /// When it closed; `None` where every loop came to its own end.
     closed: Option<u64>,
     cpu: Duration,
     memory_bytes: u64,
@@ -144,10 +144,10 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let control = &self.shared.control;
         let now = control.now();
         let ends = Ends {
-            opened: control.opens.get().unwrap_or(0),
+            opens: control.opens.get(),
             // Earlier than planned, where every connection was given up.
             closed: control.closes.get().map(|closes| closes.min(now)),
-            cpu: clock::process_cpu_time().saturating_sub(self.cpu.unwrap_or_default()),
+            cpu: self.cpu.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before)),
             memory_bytes: resident_bytes(),
         };
         self.observer.window_closed(SystemTime::now());
@@ -298,12 +298,14 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let last_end = books().map(|books| books.ended_at).max().unwrap_or(0);
         let last_begun = books().map(|books| books.last_begun).max().unwrap_or(0);
         let closed = ends.closed.unwrap_or(last_end);
+        // The window of a run that ended in its warm-up is the instant at which it ended.
+        let opened = ends.opens.map_or(closed, |opens| opens.min(closed));
         let mut outcome = Outcome {
             peak: control.peak(),
-            opened_unix_ns: control.unix(ends.opened),
-            elapsed: Duration::from_nanos(closed.saturating_sub(ends.opened)),
+            opened_unix_ns: control.unix(opened),
+            elapsed: Duration::from_nanos(closed - opened),
             start_lag: self.start_lag,
-            offered_for: Duration::from_nanos(last_begun.saturating_sub(ends.opened)),
+            offered_for: Duration::from_nanos(last_begun.saturating_sub(opened)),
             cpu: ends.cpu,
             workers: self.workers,
             tables: self.shared.tables_per_worker * self.workers,

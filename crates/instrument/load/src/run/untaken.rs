@@ -61,6 +61,7 @@ impl Untaken {
     fn advance(&mut self, now: u64, control: &Control) {
         if self.ledger.phase() == Phase::WarmUp
             && let Some(opens) = control.opens.get().filter(|opens| *opens <= now)
+            && !control.has_no_window()
         {
             self.ledger.open(opens, 0);
         }
@@ -117,6 +118,25 @@ mod tests {
             assert!(warm_up.balance() && window.balance());
             assert_eq!(books.window.errors.timeout, 300);
         }
+    }
+
+    #[test]
+    fn of_a_window_that_never_opened_nothing_is_counted_but_as_the_warm_ups() {
+        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+        let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
+        let control = Control::new(10, 0, 1).expect("an event");
+        let schedule = Schedule::new(&config);
+        schedule.begin(0);
+        control.opens.set(9 * SECOND);
+        control.closes.set(12 * SECOND);
+        let mut untaken = Untaken::new(&config, &control);
+        untaken.pass(SECOND, &control, &schedule);
+        control.interrupt(2 * SECOND);
+        untaken.pass(2 * SECOND, &control, &schedule);
+        let books = untaken.finish(2 * SECOND, &control, &schedule).expect("it counts");
+        let warm_up = books.warm_up.expect("there was one").requests;
+        assert_eq!((warm_up.scheduled, warm_up.timed_out, warm_up.unsent), (200, 150, 50));
+        assert_eq!(books.window.requests, plimsoll_measure::tally::Requests::default());
     }
 
     #[test]

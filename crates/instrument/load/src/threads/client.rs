@@ -280,7 +280,7 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     pub(super) fn open_window_by(&mut self, now: u64) {
         let control = &self.shared.control;
-        if self.ledger.phase() == Phase::WarmUp && control.opens.has_come(now) {
+        if self.ledger.phase() == Phase::WarmUp && control.opens.has_come(now) && !control.has_no_window() {
             self.usage_at_open = Usage::now();
             let uncounted = self.claim_under_way();
             self.ledger.open(control.opens.get().map_or(now, |opens| opens.min(now)), uncounted);

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 
 use plimsoll_measure::arrivals::{Rate, Spacing};
+use plimsoll_measure::tally::Requests;
 
 use super::*;
 use crate::config::tests::config;
@@ -39,7 +40,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
+fn nothing_is_sent_as_a_signal_ends_the_warm_up_and_nothing_of_it_is_in_the_window() {
     let shared = shared(Config { timeout: Duration::from_secs(1), ..open() }, echo());
     let control = &shared.control;
     control.gate.set(0);
@@ -49,13 +50,13 @@ fn nothing_is_sent_as_a_signal_ends_the_warm_up() {
     let (own, mut peer) = pair();
     let books = carry(&shared, Some(own));
     assert_eq!(peer.read(&mut [0; 64]).expect("the other end is closed"), 0, "nothing was sent");
-    assert_eq!(books.window.sent, 0);
+    assert_eq!((books.window.sent, books.window.requests), (0, Requests::default()));
 }
 
 #[test]
 fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each() {
     let timeout = Duration::from_nanos(1);
-    let shared = shared(Config { extent: Extent::Each(3), timeout, ..open() }, echo());
+    let shared = shared(Config { stop_condition: StopCondition::Each(3), timeout, ..open() }, echo());
     shared.control.gate.set(0);
     shared.control.opens.set(0);
     // A thousand are due.
