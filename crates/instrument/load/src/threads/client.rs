@@ -149,7 +149,7 @@ impl<'a, P: Protocol> Client<'a, P> {
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) => return self.early_answer(&mut exchange).unwrap_or(End::Lost(Cause::Write)),
+                    Err(_) => return self.early_answer(&mut exchange, deadline).unwrap_or(End::Lost(Cause::Write)),
                 }
             }
             let mut places = [Place::new(socket.as_raw_fd(), if sending { Interest::BOTH } else { Interest::READ })];
@@ -196,16 +196,24 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     /// The answer to a request that cannot be written to its end, where the server has answered
     /// before it ended the connection (RFC 9112, section 9.5).
-    fn early_answer(&mut self, exchange: &mut P::Exchange) -> Option<End> {
+    fn early_answer(&mut self, exchange: &mut P::Exchange, deadline: u64) -> Option<End> {
         self.reported = self.now();
-        let count = net::read(self.socket.as_ref()?, &mut self.buffer).ok().filter(|count| *count > 0)?;
-        self.ledger.read(count);
-        match self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]) {
-            Reply::Complete { payload, status, .. } => {
-                Some(End::Complete { answer: Answer { payload, status }, keep: false, at: self.now() })
+        while self.now() < deadline {
+            let count = if self.shared.protocol.holds_input(&self.session) {
+                0
+            } else {
+                net::read(self.socket.as_ref()?, &mut self.buffer).ok().filter(|count| *count > 0)?
+            };
+            self.ledger.read(count);
+            match self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]) {
+                Reply::Complete { payload, status, .. } => {
+                    return Some(End::Complete { answer: Answer { payload, status }, keep: false, at: self.now() });
+                }
+                Reply::Partial => {}
+                Reply::Failed(_) => return None,
             }
-            Reply::Partial | Reply::Failed(_) => None,
         }
+        None
     }
 
     /// Reads once; `None` where nothing was there.

@@ -1,14 +1,14 @@
 //! A connection's thread over one end of a pair of sockets, whose other end is the test's.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use plimsoll_measure::arrivals::{Rate, Spacing};
+use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::tally::Requests;
 
 use super::*;
 use crate::config::tests::config;
-use crate::config::{Config, Pace};
+use crate::config::{Config, Pace, Phase as Start};
 use crate::ledger::Books;
 use crate::shared::tests::{echo, shared};
 
@@ -63,4 +63,59 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
     shared.control.closes.set(1000);
     let requests = carry(&shared, None).window.requests;
     assert_eq!((requests.scheduled, requests.timed_out), (3, 3));
+}
+
+/// A protocol whose answers are whole once so many bytes have come.
+struct Bytes(usize);
+
+impl Protocol for Bytes {
+    /// Bytes that came with the handshake.
+    type Session = usize;
+    /// Bytes of the answer so far.
+    type Exchange = usize;
+
+    const TELLS_TRANSMISSION: bool = false;
+
+    fn begin(&self, _session: &mut usize, _context: RequestContext, _written: usize) -> usize {
+        0
+    }
+
+    fn output<'a>(&'a self, _session: &'a usize, _exchange: &'a usize, written: usize) -> &'a [u8] {
+        &b"request"[written..]
+    }
+
+    fn input(&self, session: &mut usize, exchange: &mut usize, bytes: &[u8]) -> Reply {
+        *exchange += std::mem::take(session) + bytes.len();
+        if *exchange < self.0 {
+            return Reply::Partial;
+        }
+        Reply::Complete { payload: *exchange as u64, keep: true, status: 0 }
+    }
+
+    fn holds_input(&self, session: &usize) -> bool {
+        *session > 0
+    }
+
+    fn end(&self, _session: &mut usize, _exchange: &mut usize) -> Reply {
+        Reply::Failed(Cause::Closed)
+    }
+}
+
+#[test]
+fn an_answer_counts_where_the_server_has_gone_before_the_request_is_written_however_it_came() {
+    let pace = Pace::Closed { think: Think::None, phase: Start::Spread };
+    // With the end of the handshake, and after it.
+    for (handshake, after) in [(100, 0), (0, 100), (60, 40), (0, 100_000), (100_000, 60_000)] {
+        let shared = shared(config(pace), Bytes(handshake + after));
+        let (own, mut peer) = pair();
+        peer.write_all(&vec![0; after]).expect("there is room");
+        drop(peer);
+        let stop = AtomicBool::new(false);
+        let mut client = Client::new(&shared, &stop, 0);
+        client.socket = Some(own.into());
+        client.session = handshake;
+        let end = client.exchange(client.now());
+        let payload = if let End::Complete { answer, .. } = end { Some(answer.payload) } else { None };
+        assert_eq!(payload, Some((handshake + after) as u64), "{handshake} and {after}");
+    }
 }
