@@ -9,6 +9,7 @@ use crate::summary::{
     ANSWERED, BACKOFF_WAIT, ESTABLISHMENT, POOL_WAIT, RECEIVE_LAG, RESPONSE, SCHEDULE_LAG, SCHEMA_VERSION, SERVICE,
     Summary, TRANSMISSION, TimeSets, UNANSWERED, WARM_UP, Warning, Window,
 };
+use crate::tally::Requests;
 use crate::times::{DecodeError, Times, TimesSummary};
 
 /// Windows that have less than this share of their union in common are worth a warning: a rate over
@@ -31,6 +32,15 @@ pub enum MergeError {
         number: usize,
         /// Its version.
         version: u32,
+    },
+    /// Its requests do not add up.
+    #[error(
+        "the requests of record {number} do not add up, so it was changed or is damaged; merge the records as \
+         `load --json` printed them"
+    )]
+    Unbalanced {
+        /// Its place among the records, from 1.
+        number: usize,
     },
     /// The generators did not run at one time.
     #[error(
@@ -79,6 +89,9 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
         if record.schema_version != SCHEMA_VERSION {
             return Err(MergeError::Version { number, version: record.schema_version });
         }
+        if ![record.requests, record.warm_up.requests].iter().all(Requests::balance) {
+            return Err(MergeError::Unbalanced { number });
+        }
     }
     if windows == Windows::Together
         && let Some((of, number)) = repeated(records)
@@ -122,9 +135,13 @@ fn repeated(records: &[Summary]) -> Option<(usize, usize)> {
     })
 }
 
-/// The window from the first opening to the last closing, and its length in seconds.
+/// The window from the first opening to the last closing, and its length in seconds. A window that
+/// never opened is an instant at which nothing was measured, and may lie long before the others.
 fn union(records: &[Summary], windows: Windows) -> Result<(Window, f64), MergeError> {
-    let mut all: Vec<&Summary> = records.iter().collect();
+    let mut all: Vec<&Summary> = records.iter().filter(|record| record.elapsed_s > 0.0).collect();
+    if all.is_empty() {
+        return Ok((records[0].window, 0.0));
+    }
     all.sort_by(|a, b| a.window.opened_unix_s.total_cmp(&b.window.opened_unix_s));
     let mut union = all[0].window;
     let mut longest = 0.0_f64;

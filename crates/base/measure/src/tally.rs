@@ -95,7 +95,8 @@ pub struct Requests {
 impl Requests {
     /// Whether every scheduled request is accounted for.
     pub fn balance(&self) -> bool {
-        self.scheduled == self.completed + self.failed + self.timed_out + self.in_flight + self.unsent
+        let ends = [self.completed, self.failed, self.timed_out, self.in_flight, self.unsent];
+        ends.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count)) == Some(self.scheduled)
     }
 
     /// Those that failed, timed out or were never sent, of all that were due and are not still

@@ -316,7 +316,8 @@ fn complaint(complaint: &Complaint) -> Warning {
     )
 }
 
-fn few_samples(summary: &Summary) -> Option<Warning> {
+/// The doubt about percentiles that few requests lie beyond.
+pub fn few_samples(summary: &Summary) -> Option<Warning> {
     let count = summary.response_time_us.count;
     (count > 0 && count < 100 * SAMPLES_BEYOND).then(|| {
         warning(

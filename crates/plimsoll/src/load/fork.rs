@@ -71,6 +71,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let mut summary = merge(&records, Windows::OfOneRun)?;
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
+    summary.warnings.extend(doubt::few_samples(&summary));
     summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase()).or(summary.interrupted);
     Ok(Forked { summary, interrupted })
 }
@@ -268,7 +269,7 @@ fn record((member, number): (&Member, usize)) -> anyhow::Result<Summary> {
 }
 
 /// What several processes have to say is said once. How few requests each one made says nothing of
-/// them all.
+/// them all, of which it is judged anew.
 fn once_each(warnings: &[Warning], processes: usize) -> Vec<Warning> {
     let mut once: Vec<Warning> = Vec::new();
     for warning in warnings.iter().filter(|warning| warning.code != "few_samples") {

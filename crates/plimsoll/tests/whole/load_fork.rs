@@ -34,6 +34,10 @@ fn counts_are_exact_over_all_processes() {
     assert_eq!(events, ["window_opened", "window_closed", "summary"]);
     let few = fork(echo(), "-n 3 -c 10");
     assert_eq!((few.count("requests.completed"), few.count("connections.requested")), (3, 3));
+    let doubts = few.warnings().into_iter().filter(|code| *code == "few_samples").count();
+    assert_eq!(doubts, 1, "of all of them together: {}", few.summary());
+    let enough = fork(echo(), "-n 1000 -c 10");
+    assert!(!enough.warnings().contains(&"few_samples"), "each process has fewer: {}", enough.summary());
 }
 
 #[test]
@@ -60,6 +64,16 @@ fn what_every_process_has_to_say_is_said_once() {
     assert!(said.contains("4 of 4 processes"), "{said}");
     let wrong = fork(answer(|bytes| Some(vec![0; bytes.len()])), "--each 5 -c 3");
     assert_eq!((wrong.count("errors.mismatch"), wrong.count("requests.unsent")), (3, 12));
+}
+
+#[test]
+fn a_process_whose_connection_is_refused_has_no_window_and_makes_no_rate_lower() {
+    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    // It is given up long before the window of the other opens.
+    let run = fork(echo(), &format!("{gone} -c 2 -d 500ms --warm-up 2s"));
+    assert_eq!((run.code, run.count("connections.failed")), (Some(1), 1), "{}", run.stderr);
+    assert!((0.4999..0.5001).contains(&run.figure("elapsed_s")), "{}", run.summary());
+    assert!(run.count("requests.completed") > 0);
 }
 
 #[test]

@@ -62,6 +62,20 @@ fn a_record_that_is_given_twice_is_refused() {
 }
 
 #[test]
+fn a_record_whose_requests_do_not_add_up_is_refused() {
+    let sound = record(&tally(&[5_000], &[]));
+    let mut changed = record(&tally(&[5_001], &[]));
+    // Fewer due than under way: a share of those that ended would be beyond all bounds.
+    changed.requests.in_flight = 2;
+    let refused = merge(&[sound.clone(), changed], Windows::Together);
+    assert!(matches!(refused, Err(MergeError::Unbalanced { number: 2 })), "{refused:?}");
+    let mut huge = sound;
+    huge.warm_up.requests.unsent = u64::MAX;
+    huge.warm_up.requests.failed = 1;
+    assert!(matches!(merge(&[huge], Windows::OfOneRun), Err(MergeError::Unbalanced { number: 1 })));
+}
+
+#[test]
 fn one_doubtful_generator_makes_the_whole_doubtful() {
     let mut doubtful = record(&tally(&[5_000], &[]));
     doubtful.valid = false;
@@ -127,6 +141,24 @@ fn windows_with_time_between_them_are_refused_unless_of_one_run() {
     assert!(matches!(refused, Err(MergeError::Apart { gap_s }) if (gap_s - 1.999).abs() < 1e-6));
     let merged = merge(&records, Windows::OfOneRun).expect("a run may have pauses");
     assert!((merged.elapsed_s - 2.001).abs() < 1e-6 && (merged.completed_rate - 2.0 / 2.001).abs() < 1e-6);
+}
+
+#[test]
+fn a_window_that_never_opened_makes_no_rate_lower() {
+    let [one, other] = [5_000, 5_001].map(|response| tally(&[response; 100], &[]));
+    // Long before, as every connection was refused.
+    let nothing = record_of(&Tally::default(), 92.0, Duration::ZERO);
+    let records = [nothing, record_of(&one, 100.0, WINDOW), record_of(&other, 100.0, WINDOW)];
+    for windows in [Windows::OfOneRun, Windows::Together] {
+        let merged = merge(&records, windows).expect("they merge");
+        assert_eq!((merged.elapsed_s, merged.completed_rate, merged.connections.requested), (10.0, 20.0, 3));
+        assert_eq!(merged.window, Window { opened_unix_s: 100.0, closed_unix_s: 110.0 });
+        assert!((merged.available_ratio - 2.0 / 3.0).abs() < 1e-9);
+        let apart = merged.warnings.iter().any(|warning| warning.code == "windows_apart");
+        assert_eq!(apart, windows == Windows::Together, "one of them measured nothing");
+    }
+    let nothing = merge(&records[..1], Windows::Together).expect("it merges");
+    assert_eq!((nothing.elapsed_s, nothing.completed_rate), (0.0, 0.0));
 }
 
 proptest! {
