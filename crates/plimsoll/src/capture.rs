@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use plimsoll_capture::file::{self, FileError};
 use plimsoll_capture::live::{Capture, CaptureError, Config};
-use plimsoll_capture::statistics::{Interval, Summary};
+use plimsoll_capture::statistics::{Interval, Outcome, Summary};
 use plimsoll_measure::units;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
@@ -56,27 +56,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.interval < Duration::from_millis(1) {
         return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
     }
-    let summary = match (&arguments.read, &arguments.interface) {
+    let Outcome { summary, failure } = match (&arguments.read, &arguments.interface) {
         (Some(path), _) => read(path, arguments.interval)?,
         (None, Some(interface)) => capture(arguments, interface)?,
         (None, None) => unreachable!("clap asks for one of them"),
     };
-    let record = Event { event: "summary", of: &summary };
-    arguments.output.print_outcome(&record, || sentence(&summary))?;
-    Ok(ExitCode::SUCCESS)
+    let error = failure.as_ref().map(ToString::to_string);
+    let record = Event { event: "summary", of: &Told { summary: &summary, error } };
+    let printed = arguments.output.print_outcome(&record, || sentence(&summary, failure.is_some()));
+    match failure {
+        Some(error) => Err(error),
+        None => printed.map(|()| ExitCode::SUCCESS),
+    }
 }
 
-fn read(path: &Path, interval: Duration) -> anyhow::Result<Summary> {
-    file::summarise(path, interval).map_err(|error| {
-        let sentence = format!("cannot read `{}`: {error}", path.display());
-        match error {
-            FileError::Io(cause) if cause.kind() == std::io::ErrorKind::NotFound => anyhow!(Usage(sentence)),
-            _ => anyhow!(sentence),
+fn read(path: &Path, interval: Duration) -> anyhow::Result<Outcome<anyhow::Error>> {
+    let say = |error: FileError| match error {
+        FileError::BrokenOff { .. } => anyhow!("`{}`: {error}", path.display()),
+        error => anyhow!("cannot read `{}`: {error}", path.display()),
+    };
+    match file::summarise(path, interval) {
+        Ok(Outcome { summary, failure }) => Ok(Outcome { summary, failure: failure.map(say) }),
+        Err(FileError::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => {
+            Err(anyhow!(Usage(say(FileError::Io(cause)).to_string())))
         }
-    })
+        Err(error) => Err(say(error)),
+    }
 }
 
-fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
+fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Outcome<anyhow::Error>> {
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate]).context("cannot take signals")?;
     let snap = match arguments.snap {
         None => SNAP_BYTES,
@@ -96,10 +104,10 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
         duration: arguments.duration,
     };
     let output = arguments.output;
-    let capture = Capture::open(config).map_err(to_cli_error)?;
+    let capture = Capture::open(config, &signals).map_err(to_cli_error)?;
     let ready = Ready { event: "ready", interface, snap, pid: std::process::id() };
     output.print(&ready, || format!("capturing on {interface}"));
-    let outcome = capture.run(&signals, |number, interval| {
+    let Outcome { summary, failure } = capture.run(|number, interval| {
         let from_s = number as f64 * arguments.interval.as_secs_f64();
         let record = Event { event: "interval", of: &Passed { from_s, interval } };
         output.print(&record, || {
@@ -115,7 +123,7 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Summary> {
             )
         });
     });
-    outcome.map_err(to_cli_error)
+    Ok(Outcome { summary, failure: failure.map(|error| anyhow!(error)) })
 }
 
 fn to_cli_error(error: CaptureError) -> anyhow::Error {
@@ -138,6 +146,15 @@ struct Passed {
     interval: Interval,
 }
 
+/// What was counted; with the error that ended it, where there is more that was not counted.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
 #[derive(Serialize)]
 struct Event<'a, T> {
     event: &'static str,
@@ -145,7 +162,7 @@ struct Event<'a, T> {
     of: &'a T,
 }
 
-fn sentence(summary: &Summary) -> String {
+fn sentence(summary: &Summary, is_broken_off: bool) -> String {
     let tcp = summary.tcp;
     let drops =
         summary.kernel_drops.map_or("drops unknown".to_owned(), |count| format!("{count} dropped by the kernel"));
@@ -164,9 +181,10 @@ fn sentence(summary: &Summary) -> String {
         0 => String::new(),
         count => format!(" ({count} connections that were over or never completed are forgotten)"),
     };
+    let until = if is_broken_off { "until it failed, " } else { "" };
     format!(
-        "{} packets, {} bytes in {} s ({drops}{left_out}); {at_least}{} TCP endpoints{forgotten}\n{} retransmissions, \
-         {} out of order, {} duplicate ACKs, {} zero windows, {} resets, {} SYNs unanswered",
+        "{until}{} packets, {} bytes in {} s ({drops}{left_out}); {at_least}{} TCP endpoints{forgotten}\n{} \
+         retransmissions, {} out of order, {} duplicate ACKs, {} zero windows, {} resets, {} SYNs unanswered",
         summary.packets,
         summary.bytes,
         units::three_digits(summary.elapsed_s),

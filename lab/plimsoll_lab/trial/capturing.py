@@ -37,6 +37,9 @@ class Capture:
         summary = last_event(self.process.take_lines(), "summary")
         record: Json = {"host": self.host.name, "interface": self.host.interface, "file": self.file.name}
         record |= {"exit_code": code, "stderr_tail": self.process.stderr_tail(), "summary": summary}
+        if summary is not None and "error" in summary:
+            # Its figures are of a part of the trial, and so figures of no trial.
+            record |= {"summary": None, "partial": summary}
         return record
 
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::blocks::interface_statistics::{InterfaceStatisticsBlock, InterfaceStatisticsOption};
-use pcap_file::pcapng::blocks::section_header::SectionHeaderBlock;
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
 use pcap_file::{DataLink, Endianness, PcapError};
 use thiserror::Error;
 
-use crate::statistics::{Statistics, Summary};
+use crate::statistics::{Outcome, Statistics};
 
 /// Why a file cannot be read or written.
 #[derive(Debug, Error)]
@@ -33,6 +33,15 @@ pub enum FileError {
         /// What is wrong.
         error: PcapError,
     },
+    /// It is one of ours, and has no end.
+    #[error(
+        "it is not whole: its capture failed, was killed, or still runs, so these are the figures of {packets} packets \
+         and not of all"
+    )]
+    BrokenOff {
+        /// Packets that it holds.
+        packets: u64,
+    },
     /// Its packets are not Ethernet frames.
     #[error(
         "interface {0} of the file does not carry Ethernet frames, and only those are understood; capture on an \
@@ -44,7 +53,12 @@ pub enum FileError {
 /// Nanoseconds (the option if_tsresol).
 const NANOSECONDS: u8 = 9;
 
-/// Writes the packets of one interface.
+/// Who writes the files of this program (the option shb_userappl). They end with what the kernel
+/// counted, and one that does not was broken off.
+const APPLICATION: &str = "plimsoll capture";
+
+/// Writes the packets of one interface. What is dropped and not [finished](Writer::finish) is
+/// broken off.
 pub struct Writer(PcapNgWriter<BufWriter<File>>);
 
 impl Writer {
@@ -52,8 +66,14 @@ impl Writer {
     /// until the capture runs, so nothing could end a wait for its reader.
     pub fn create(path: &Path, interface: &str, snap: u32) -> Result<Writer, FileError> {
         let file = BufWriter::with_capacity(1 << 20, plimsoll_sys::file::create(path)?);
+        let application = SectionHeaderOption::UserApplication(Cow::Borrowed(APPLICATION));
         // The order of bytes is fixed, as it shapes a time below.
-        let mut writer = PcapNgWriter::with_endianness(file, Endianness::Little).map_err(writing)?;
+        let section = SectionHeaderBlock {
+            endianness: Endianness::Little,
+            options: vec![application],
+            ..SectionHeaderBlock::default()
+        };
+        let mut writer = PcapNgWriter::with_section_header(file, section).map_err(writing)?;
         let options = vec![
             InterfaceDescriptionOption::IfName(Cow::Borrowed(interface)),
             InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
@@ -99,38 +119,67 @@ fn writing(error: PcapError) -> FileError {
     }
 }
 
-/// The statistics of a file, of all its interfaces together.
-pub fn summarise(path: &Path, interval: Duration) -> Result<Summary, FileError> {
+/// The statistics of a file, of all its interfaces together; of one that is not whole, those of the
+/// packets that it holds. An error where it holds none.
+pub fn summarise(path: &Path, interval: Duration) -> Result<Outcome<FileError>, FileError> {
     summarise_bytes(File::open(path)?, interval)
 }
 
 /// The statistics of a file's bytes.
-pub fn summarise_bytes(bytes: impl Read, interval: Duration) -> Result<Summary, FileError> {
-    let mut packets = 0;
-    let damaged = |packets, error| match error {
-        PcapError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => FileError::Io(error),
-        error => FileError::Damaged { packets, error },
-    };
-    let mut reader = PcapNgReader::new(bytes).map_err(|error| damaged(0, error))?;
-    let mut statistics = Statistics::new(interval);
-    let mut drops = Drops::default();
-    let mut section = Section::of(reader.section());
-    while let Some(block) = reader.next_block() {
-        let block = block.map_err(|error| damaged(packets, error))?;
-        let is_packet = section.block(block, &mut statistics, &mut drops).map_err(|fault| match fault {
-            Fault::NotEthernet(interface) => FileError::NotEthernet(interface),
-            Fault::Malformed(what) => damaged(packets, PcapError::InvalidField(what)),
-        })?;
-        packets += u64::from(is_packet);
+pub fn summarise_bytes(bytes: impl Read, interval: Duration) -> Result<Outcome<FileError>, FileError> {
+    let mut reading = Reading { statistics: Statistics::new(interval), drops: Drops::default(), packets: 0 };
+    let failure = reading.follow(bytes).err();
+    match failure {
+        Some(failure) if reading.packets == 0 => Err(failure),
+        failure => Ok(Outcome { summary: reading.statistics.summary(reading.drops.total), failure }),
     }
-    drops.end_section(&section);
-    Ok(statistics.summary(drops.total))
+}
+
+/// What was read of a file so far.
+struct Reading {
+    statistics: Statistics,
+    drops: Drops,
+    packets: u64,
+}
+
+impl Reading {
+    fn follow(&mut self, bytes: impl Read) -> Result<(), FileError> {
+        let mut reader = PcapNgReader::new(bytes).map_err(|error| self.damage(error))?;
+        let mut section = Section::of(reader.section());
+        while let Some(block) = reader.next_block() {
+            let outcome = match block {
+                Ok(block) => section.block(block, &mut self.statistics, &mut self.drops),
+                Err(error) => Err(Fault::Unreadable(error)),
+            };
+            match outcome {
+                Ok(is_packet) => self.packets += u64::from(is_packet),
+                Err(fault) => {
+                    self.drops.end_section(&section);
+                    return Err(match fault {
+                        Fault::NotEthernet(interface) => FileError::NotEthernet(interface),
+                        Fault::Malformed(what) => self.damage(PcapError::InvalidField(what)),
+                        Fault::Unreadable(error) => self.damage(error),
+                    });
+                }
+            }
+        }
+        self.drops.end_section(&section);
+        if section.is_broken_off() { Err(FileError::BrokenOff { packets: self.packets }) } else { Ok(()) }
+    }
+
+    fn damage(&self, error: PcapError) -> FileError {
+        match error {
+            PcapError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => FileError::Io(error),
+            error => FileError::Damaged { packets: self.packets, error },
+        }
+    }
 }
 
 /// What is wrong with a block.
 enum Fault {
     NotEthernet(u32),
     Malformed(&'static str),
+    Unreadable(PcapError),
 }
 
 /// Packets that were lost to the capture, of all sections; `None` where the file does not say.
@@ -154,6 +203,8 @@ impl Drops {
 struct Section {
     interfaces: Vec<Interface>,
     is_little_endian: bool,
+    /// Whether this program wrote it.
+    is_ours: bool,
 }
 
 /// An interface of a section.
@@ -181,7 +232,15 @@ impl Interface {
 
 impl Section {
     fn of(header: &SectionHeaderBlock<'_>) -> Section {
-        Section { interfaces: Vec::new(), is_little_endian: header.endianness == Endianness::Little }
+        Section {
+            interfaces: Vec::new(),
+            is_little_endian: header.endianness == Endianness::Little,
+            is_ours: header.options.contains(&SectionHeaderOption::UserApplication(Cow::Borrowed(APPLICATION))),
+        }
+    }
+
+    fn is_broken_off(&self) -> bool {
+        self.is_ours && self.interfaces.iter().all(|interface| interface.counted.is_none())
     }
 
     fn interface(&mut self, number: u32) -> Result<&mut Interface, Fault> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use etherparse::PacketBuilder;
 
 use super::*;
+use crate::statistics::Summary;
 
 struct Scratch(PathBuf);
 
@@ -41,7 +42,8 @@ fn write(scratch: &Scratch) {
 fn what_was_written_reads_back_the_same() {
     let scratch = Scratch::new("whole.pcapng");
     write(&scratch);
-    let summary = summarise(&scratch.0, Duration::from_secs(1)).expect("it is whole");
+    let Outcome { summary, failure } = summarise(&scratch.0, Duration::from_secs(1)).expect("a file");
+    assert!(failure.is_none(), "{failure:?}");
     assert_eq!((summary.packets, summary.bytes, summary.kernel_drops, summary.endpoints), (3, 3000, Some(2), 2));
     assert_eq!(summary.elapsed_s, 1.4);
     let packets: Vec<u64> = summary.interval.iter().map(|interval| interval.packets).collect();
@@ -58,13 +60,30 @@ fn a_file_cut_short_or_not_pcapng_is_told_with_what_was_read() {
         std::fs::write(&scratch.0, bytes).expect("it can be written");
         summarise(&scratch.0, Duration::from_secs(1))
     };
-    let error = cut_to(&whole[..whole.len() - 60]).expect_err("the last blocks are cut");
-    assert!(error.to_string().contains("damaged after"), "{error}");
+    let Outcome { summary, failure } = cut_to(&whole[..whole.len() - 60]).expect("there are packets");
+    let error = failure.expect("the last blocks are cut").to_string();
+    assert!(error.contains(&format!("damaged after {} packets", summary.packets)), "{error}");
+    assert_eq!((summary.packets, summary.kernel_drops), (2, None));
     let error = cut_to(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n, and more").expect_err("it is no capture");
     assert!(error.to_string().contains("not a pcapng file") && error.to_string().contains("editcap"), "{error}");
     for length in 0..whole.len() {
-        let _ = cut_to(&whole[..length]);
+        let outcome = cut_to(&whole[..length]);
+        assert!(
+            outcome.is_err() || outcome.is_ok_and(|outcome| outcome.failure.is_some()),
+            "{length} bytes are not all"
+        );
     }
+}
+
+#[test]
+fn a_file_whose_capture_was_broken_off_between_two_packets_is_not_taken_for_a_whole_one() {
+    let scratch = Scratch::new("broken-off.pcapng");
+    let mut writer = Writer::create(&scratch.0, "h1-eth0", 128).expect("a temporary file");
+    writer.packet(Duration::from_secs(1_800_000_000), &syn(), 1000).expect("it can be written");
+    drop(writer);
+    let Outcome { summary, failure } = summarise(&scratch.0, Duration::from_secs(1)).expect("it has a packet");
+    assert!(matches!(failure, Some(FileError::BrokenOff { packets: 1 })), "{failure:?}");
+    assert_eq!((summary.packets, summary.bytes, summary.kernel_drops), (1, 1000, None));
 }
 
 #[test]
@@ -166,7 +185,8 @@ impl ByHand {
     }
 
     fn summary(&self) -> Result<Summary, FileError> {
-        summarise_bytes(&self.bytes[..], Duration::from_secs(1))
+        let outcome = summarise_bytes(&self.bytes[..], Duration::from_secs(1))?;
+        outcome.failure.map_or(Ok(outcome.summary), Err)
     }
 }
 

@@ -12,7 +12,7 @@ use plimsoll_sys::signal::Signals;
 use thiserror::Error;
 
 use crate::file::{FileError, Writer};
-use crate::statistics::{Interval, Statistics, Summary};
+use crate::statistics::{Interval, Outcome, Statistics};
 
 /// What to capture.
 #[derive(Clone, Debug)]
@@ -84,8 +84,9 @@ const PACKETS: u64 = 0;
 const SIGNALS: u64 = 1;
 
 /// A capture under way: packets are kept from the moment it is opened.
-pub struct Capture {
+pub struct Capture<'a> {
     config: Config,
+    signals: &'a Signals,
     ring: Ring,
     epoll: Epoll,
     sink: PacketSink,
@@ -103,29 +104,45 @@ struct PacketSink {
     ends_at: Duration,
 }
 
-impl Capture {
-    /// Begins.
-    pub fn open(config: Config) -> Result<Capture, CaptureError> {
+impl<'a> Capture<'a> {
+    /// Begins. It ends at one of these signals, or after its time.
+    pub fn open(config: Config, signals: &'a Signals) -> Result<Capture<'a>, CaptureError> {
         // The file comes last, as what was in it is lost: a capture that cannot begin leaves it.
         let ring = Ring::open(&config.interface, config.snap).map_err(|error| CaptureError::Interface {
             interface: config.interface.clone(),
             why: interface_error(&error),
         })?;
         let epoll = Epoll::new(2)?;
+        epoll.add(&ring, PACKETS, Interest::READ, Trigger::Level)?;
+        epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
         let writer = config.write.as_ref().map(|path| Writer::create(path, &config.interface, config.snap));
         let writer = writer.transpose().map_err(|error| create_error(&config, error))?;
         let statistics = Statistics::new(config.interval);
         let sink = PacketSink { statistics, writer, failure: None, ends_at: Duration::MAX };
-        Ok(Capture { config, ring, epoll, sink, received: 0, drops: 0 })
+        Ok(Capture { config, signals, ring, epoll, sink, received: 0, drops: 0 })
     }
 
-    /// Captures until the time is over or a signal comes. `report` is called with each interval
-    /// that is over, by its number.
-    pub fn run(mut self, signals: &Signals, mut report: impl FnMut(usize, Interval)) -> Result<Summary, CaptureError> {
-        self.epoll.add(&self.ring, PACKETS, Interest::READ, Trigger::Level)?;
-        self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
-        let end = self.config.duration.map(|duration| Instant::now() + duration);
+    /// Captures until the time is over, a signal comes, or it fails, which leaves what was counted
+    /// until then. `report` is called with each interval that is over, by its number.
+    pub fn run(mut self, mut report: impl FnMut(usize, Interval)) -> Outcome<CaptureError> {
         let mut reported = 0;
+        let ended = match self.follow(&mut reported, &mut report) {
+            Ok(()) => self.take_rest(),
+            // What passed before the interface went away is handed over as ever.
+            Err(gone @ CaptureError::Interface { .. }) => self.take_rest().and(Err(gone)),
+            Err(failure) => Err(failure),
+        };
+        for (number, interval) in self.sink.statistics.intervals().iter().enumerate().skip(reported) {
+            report(number, *interval);
+        }
+        let failure = ended.and_then(|at| self.finish_file(at)).err();
+        // Where they cannot be read, nobody knows them.
+        let drops = (!matches!(failure, Some(CaptureError::Statistics(_)))).then_some(self.drops);
+        Outcome { summary: self.sink.statistics.summary(drops), failure }
+    }
+
+    fn follow(&mut self, reported: &mut usize, report: &mut impl FnMut(usize, Interval)) -> Result<(), CaptureError> {
+        let end = self.config.duration.map(|duration| Instant::now() + duration);
         let mut is_over = false;
         while !is_over {
             let now = Instant::now();
@@ -133,24 +150,21 @@ impl Capture {
             is_over = timeout.is_some_and(|timeout| timeout.is_zero());
             if !is_over {
                 // Any signal that is taken asks to end.
-                is_over = self.epoll.wait(timeout)?.any(|ready| ready.key == SIGNALS) && signals.next().is_some();
+                is_over = self.epoll.wait(timeout)?.any(|ready| ready.key == SIGNALS) && self.signals.next().is_some();
             }
             self.take()?;
             let intervals = self.sink.statistics.intervals();
-            while reported + 1 < intervals.len() {
-                report(reported, intervals[reported]);
-                reported += 1;
+            while *reported + 1 < intervals.len() {
+                report(*reported, intervals[*reported]);
+                *reported += 1;
             }
         }
-        self.finish(|number, interval| {
-            if number >= reported {
-                report(number, interval)
-            }
-        })
+        Ok(())
     }
 
-    /// Takes what passed before now but has not been handed over yet.
-    fn finish(mut self, mut report: impl FnMut(usize, Interval)) -> Result<Summary, CaptureError> {
+    /// Takes what passed before now but has not been handed over yet. Returns the instant of now,
+    /// since 1970.
+    fn take_rest(&mut self) -> Result<Duration, CaptureError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.sink.ends_at = now;
         let deadline = Instant::now() + LAG;
@@ -158,17 +172,16 @@ impl Capture {
             self.take()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                return Ok(now);
             }
             self.epoll.wait(Some(left))?.for_each(drop);
         }
-        for (number, interval) in self.sink.statistics.intervals().iter().enumerate() {
-            report(number, *interval);
-        }
-        if let Some(writer) = self.sink.writer.take() {
-            writer.finish(now, self.received, self.drops).map_err(|error| file_error(&self.config, error))?;
-        }
-        Ok(self.sink.statistics.summary(Some(self.drops)))
+    }
+
+    /// Ends the file of a capture that came to its own end at this instant.
+    fn finish_file(&mut self, at: Duration) -> Result<(), CaptureError> {
+        let Some(writer) = self.sink.writer.take() else { return Ok(()) };
+        writer.finish(at, self.received, self.drops).map_err(|error| file_error(&self.config, error))
     }
 
     fn take(&mut self) -> Result<(), CaptureError> {

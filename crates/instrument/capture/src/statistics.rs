@@ -104,6 +104,15 @@ pub struct Summary {
     pub tcp: tcp::Counts,
 }
 
+/// What was counted, and what ended it before its end, if anything did.
+#[derive(Debug)]
+pub struct Outcome<E> {
+    /// Of all packets until then.
+    pub summary: Summary,
+    /// What ended it.
+    pub failure: Option<E>,
+}
+
 /// Adds packets up.
 #[derive(Debug)]
 pub struct Statistics {

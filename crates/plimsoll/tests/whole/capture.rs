@@ -84,16 +84,69 @@ fn a_result_that_cannot_be_written_is_a_failure() {
     }
 }
 
+/// What a capture printed and said that failed.
+fn failed(output: &std::process::Output) -> (Value, String) {
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let summary: Value = serde_json::from_str(text.lines().last().expect("a summary")).expect("it is JSON");
+    assert_eq!(summary["event"], "summary", "{error}");
+    let told = summary["error"].as_str().expect("what ended it");
+    assert!(error.contains(told), "{error}: {told}");
+    (summary, error)
+}
+
+/// Sends datagrams of 60,000 bytes over the loopback interface of a namespace.
+fn send_datagrams(host: &Namespace, count: usize) {
+    let send = format!(
+        "from socket import *\n\
+         receiver = socket(AF_INET, SOCK_DGRAM); receiver.bind((\"127.0.0.1\", 0))\n\
+         for _ in range({count}): receiver.sendto(bytes(60000), receiver.getsockname())"
+    );
+    host.output("python3", &["-c", &send]);
+}
+
 #[test]
-fn a_capture_whose_disk_is_full_fails_and_says_what_to_do() {
+fn a_capture_whose_disk_is_full_fails_and_says_what_to_do_and_what_it_has() {
     skip_without_namespaces!();
     let host = Namespace::new();
+    let capture = |arguments: &[&str]| {
+        let mut command = host.command(PLIMSOLL);
+        command.args(["capture", "-i", "lo", "-w", "/dev/full", "--json"]).args(arguments);
+        command
+    };
     // What it has to write goes to the disk at its end, where /dev/full has no room.
-    let output = host.command(PLIMSOLL).args(["capture", "-i", "lo", "-w", "/dev/full", "-d", "100ms"]).output();
-    let output = output.expect("it starts");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{error}");
+    let (summary, error) = failed(&capture(&["-d", "100ms"]).output().expect("it starts"));
     assert!(error.contains("`/dev/full`: No space left") && error.contains("make room on its disk"), "{error}");
+    assert_eq!(summary["packets"], 0, "{summary}");
+    // What it has to write is more than it keeps, so that it ends by itself.
+    let running = Running::start(&mut capture(&["--snap", "65600"]));
+    send_datagrams(&host, 100);
+    let (summary, _) = failed(&running.output());
+    assert!((1..=100).contains(&summary["packets"].as_u64().expect("a count")), "{summary}");
+    assert_eq!(summary["kernel_drops"], 0, "{summary}");
+}
+
+#[test]
+fn a_capture_whose_interface_goes_away_has_all_until_then_and_its_file_is_not_taken_for_whole() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    let file = Scratch::new(".pcapng");
+    let mut command = host.command(PLIMSOLL);
+    let running = Running::start(command.args(["capture", "-i", "lo", "-w", file.path(), "--json"]));
+    send_datagrams(&host, 20);
+    run("ip", &["-n", &host.0, "link", "set", "lo", "down"]);
+    let (summary, error) = failed(&running.output());
+    assert!(error.contains("cannot capture on `lo`: it went down or away"), "{error}");
+    assert_eq!((&summary["packets"], &summary["kernel_drops"]), (&20.into(), &0.into()), "{summary}");
+    let intervals = summary["interval"].as_array().expect("intervals");
+    assert_eq!(intervals.iter().filter_map(|each| each["packets"].as_u64()).sum::<u64>(), 20, "{summary}");
+    let again = Command::new(PLIMSOLL).args(["capture", "-r", file.path(), "--json"]).output().expect("it starts");
+    let (again, error) = failed(&again);
+    assert!(error.contains("it is not whole") && error.contains("20 packets"), "{error}");
+    assert_eq!((&again["packets"], &again["kernel_drops"]), (&20.into(), &Value::Null), "{again}");
+    let sentence = Command::new(PLIMSOLL).args(["capture", "-r", file.path()]).output().expect("it starts");
+    assert!(String::from_utf8_lossy(&sentence.stdout).starts_with("until it failed, 20 packets"), "{sentence:?}");
 }
 
 #[test]
@@ -180,10 +233,7 @@ fn packets_that_find_no_room_are_counted_once_as_dropped() {
     let process = capture.child.id().to_string();
     run("kill", &["-STOP", &process]);
     // Almost four times what the ring of 32 MiB holds.
-    let send = "from socket import *\n\
-                receiver = socket(AF_INET, SOCK_DGRAM); receiver.bind((\"127.0.0.1\", 0))\n\
-                for _ in range(2000): receiver.sendto(bytes(60000), receiver.getsockname())";
-    host.output("python3", &["-c", send]);
+    send_datagrams(&host, 2000);
     run("kill", &["-CONT", &process]);
     let passed = host.traffic("lo").received;
     let summary = capture.stop();

@@ -98,6 +98,12 @@ fn a_device_that_cannot_be_read_or_made_is_named_with_the_reason() {
     }
 }
 
+/// The JSON lines that a command printed.
+fn events(output: &std::process::Output) -> Vec<serde_json::Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
 fn until_there(device: &str) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !run("ip", &["-o", "link"]).contains(device) {
@@ -121,6 +127,7 @@ fn a_capture_survives_what_it_may_and_says_what_it_may_not() {
         ("getsockopt", "ENOBUFS", Some("what the kernel counted")),
         ("setsockopt", "ENOMEM", Some("cannot capture on `lo`")),
         ("bind", "ENETDOWN", Some("cannot capture on `lo`")),
+        ("epoll_ctl", "ENOSPC", Some("cannot wait for packets")),
     ] {
         let arguments = ["capture", "-i", "lo", "-w", file.path(), "--json", "--duration", "300ms"];
         let inner = injected(call, error, 1, &arguments);
@@ -132,6 +139,16 @@ fn a_capture_survives_what_it_may_and_says_what_it_may_not() {
             Some(said) => {
                 assert!(!output.status.success() && text.contains(said), "{call} {error}: {text}");
                 assert_eq!(text.trim_end().lines().count(), 1, "{call} {error}: {text}");
+                // One that has begun prints what it has.
+                let events = events(&output);
+                let kinds: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+                if ["setsockopt", "bind", "epoll_ctl"].contains(&call) {
+                    assert!(kinds.is_empty(), "{call} {error}: {events:?}");
+                } else {
+                    assert_eq!((kinds.first(), kinds.last()), (Some(&"ready"), Some(&"summary")), "{call} {error}");
+                    let told = events.last().map(|summary| summary["error"].to_string()).unwrap_or_default();
+                    assert!(told.contains(said), "{call} {error}: {told}");
+                }
             }
         }
     }

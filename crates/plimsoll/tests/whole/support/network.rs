@@ -1,7 +1,7 @@
 //! Namespaces and links for a test, gone when it ends. Needs root and `ip` of iproute2; without,
 //! the test says so and is skipped.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -139,6 +139,16 @@ impl Running {
                 return value;
             }
         }
+    }
+
+    /// Waits until it has ended, and returns what it printed since it was ready.
+    pub(crate) fn output(mut self) -> Output {
+        let mut output = Output { status: Default::default(), stdout: Vec::new(), stderr: Vec::new() };
+        self.lines.read_to_end(&mut output.stdout).expect("its output is a pipe");
+        let stderr = self.child.stderr.as_mut().expect("its errors are a pipe");
+        stderr.read_to_end(&mut output.stderr).expect("its errors are a pipe");
+        output.status = self.child.wait().expect("it can be waited for");
+        output
     }
 
     /// Asks it to end, and returns its summary.
