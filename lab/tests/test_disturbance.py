@@ -84,6 +84,13 @@ def test_losses_are_told() -> None:
     assert "lost 7 packets" in warning.message
 
 
+def test_losses_that_nobody_can_count_are_a_doubt() -> None:
+    uncounted = network().model_copy(update={"drops_unknown": ("h1-eth0", "h2-eth0")})
+    (warning,) = network_warnings(uncounted)
+    assert warning.code == "losses_unknown"
+    assert "what h1-eth0, h2-eth0 dropped is not known" in warning.message
+
+
 OPENED = 1_795_000_000.0
 FIGURES = {
     "completed_rate": 90.0,

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use plimsoll_link::config::Config;
-use plimsoll_link::report::{DirectionCounts, Report, Totals};
+use plimsoll_link::report::{DirectionCounts, Outcome, Report, Totals};
 use plimsoll_link::run::{Link, LinkError};
 use plimsoll_measure::units;
 use plimsoll_sys::process;
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // on.
     let priority = if process::run_first() { "real time" } else { "ordinary" };
     let ready = Ready::of(&config, "tap", priority);
-    let link = Link::open(config).map_err(to_cli_error)?;
+    let link = Link::open(config, &signals).map_err(to_cli_error)?;
     let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
     let print = move || {
         let mut stdout = std::io::stdout().lock();
@@ -100,20 +100,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let printer = printer.context("cannot start the thread that prints")?;
     let output = arguments.output;
     let _ = lines.try_send(line(output, &ready, Ready::sentence));
-    let outcome = link.run(&signals, arguments.interval, |report| {
+    let Outcome { totals, failure } = link.run(arguments.interval, |report| {
         if output.json || !output.quiet {
             let _ = lines.try_send(line(output, &report, sentence));
         }
     });
-    if let Ok(totals) = &outcome {
-        let summary = Summary { event: "summary", counted: totals };
-        let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(totals)));
-    }
+    let summary = Summary { event: "summary", counted: &totals, error: failure.as_ref().map(ToString::to_string) };
+    let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(&totals)));
     drop(lines);
     let printed = printer.join().map_err(|_| anyhow!("the thread that prints panicked"))?;
-    outcome.map_err(to_cli_error)?;
-    crate::check_written(printed)?;
-    Ok(ExitCode::SUCCESS)
+    match failure {
+        Some(error) => Err(to_cli_error(error)),
+        None => crate::check_written(printed).map(|()| ExitCode::SUCCESS),
+    }
 }
 
 /// The kernel carries, and this process only makes the network, counts, and removes it.
@@ -133,7 +132,7 @@ fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyho
             output.print(&lost, || sentence(&lost));
         }
     })?;
-    let summary = Summary { event: "summary", counted: &Links { links: &links } };
+    let summary = Summary { event: "summary", counted: &Links { links: &links }, error: None };
     output.print_outcome(&summary, || device_counts(&links))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -213,6 +212,9 @@ struct Summary<'a, T> {
     event: &'static str,
     #[serde(flatten)]
     counted: &'a T,
+    /// What ended the link, unless that was a signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> String) -> String {
@@ -247,7 +249,7 @@ fn sentence(report: &Report) -> String {
     }
 }
 
-fn counts(Totals { links, emulator }: &Totals) -> String {
+fn counts(Totals { links, emulator, drops_unknown }: &Totals) -> String {
     let mut lines: Vec<String> = links
         .iter()
         .map(|DirectionCounts { from, to, counts }| {
@@ -265,13 +267,19 @@ fn counts(Totals { links, emulator }: &Totals) -> String {
         })
         .collect();
     lines.push(format!(
-        "the emulator used {} of CPU, {} us for each of {} packets, waited {} for a CPU, and was busy for {} at most",
+        "the emulator used {} of CPU, {} us for each of {} packets (the thread that wakes it {}), waited {} for a \
+         CPU, and was busy for {} at most",
         units::write_duration(Duration::from_secs_f64(emulator.cpu_s)),
         units::three_digits(emulator.cpu_us_per_packet),
         emulator.packets,
+        units::write_duration(Duration::from_secs_f64(emulator.standby_cpu_s)),
         units::write_duration(Duration::from_secs_f64(emulator.run_queue_wait_s)),
         units::write_duration(Duration::from_micros(emulator.longest_round_us))
     ));
+    if !drops_unknown.is_empty() {
+        let devices = drops_unknown.join("`, `");
+        lines.push(format!("frames that `{devices}` dropped are in no count, as they could not be read"));
+    }
     lines.join("\n")
 }
 

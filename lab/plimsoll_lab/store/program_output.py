@@ -226,6 +226,8 @@ class LinkWindow(Output):
     lost_outside: int = 0
     """Packets lost by fault before the window opened or after it closed, as when all connections
     are closed at once: the counts hold them too."""
+    drops_unknown: Sequence[str] = ()
+    """Devices of which nobody knows what they dropped."""
 
 
 class HostRow(Output):

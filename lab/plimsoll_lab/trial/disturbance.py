@@ -236,9 +236,23 @@ def _is_disturbed(name: str, cut: CutRecord) -> bool:
 
 
 def network_warnings(network: LinkWindow | None) -> list[ResultWarning]:
-    """The moments that are marked in a trial, and what the links lost without one."""
-    if network is None:
+    """The moments that are marked in a trial, and what the links lost without one, or may have."""
+    return [] if network is None else [*_losses_and_moments(network), *_losses_unknown(network)]
+
+
+def _losses_unknown(network: LinkWindow) -> list[ResultWarning]:
+    if not network.drops_unknown:
         return []
+    return [
+        ResultWarning(
+            code="losses_unknown",
+            message=f"what {', '.join(network.drops_unknown)} dropped is not known, so the links may have lost packets",
+            remedy="run the laboratory as root, or as the owner of the namespaces of its hosts",
+        )
+    ]
+
+
+def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
     moments = network.disturbances
     delivered, late, lost = sums(network)
     if lost and not any(each.late_frames for each in moments):

@@ -64,6 +64,7 @@ class LinkMonitor:
             "links": _difference(then, now),
             "disturbances": inside,
             "lost_outside": sum(_lost(each) for each in around if each not in inside),
+            "drops_unknown": after.get("drops_unknown", []),
         }
 
 

@@ -26,6 +26,8 @@ pub struct Cost {
     pub cpu_s: f64,
     /// The same over the packets.
     pub cpu_us_per_packet: f64,
+    /// CPU time of the second thread, which wakes the first where its own CPU does not, in seconds.
+    pub standby_cpu_s: f64,
     /// For how long the thread was ready and had no CPU, in seconds; 0 where the kernel does not
     /// count it. Frames that come meanwhile wait in their devices: the wait is part of their delay,
     /// and no frame counts as late for it.
@@ -42,6 +44,18 @@ pub struct Totals {
     pub links: Vec<DirectionCounts>,
     /// What emulating costs.
     pub emulator: Cost,
+    /// The devices of which nobody knows what they dropped ([`Report::DropsUnknown`]): frames that
+    /// they lost are in no count.
+    pub drops_unknown: Vec<String>,
+}
+
+/// What a link came to, and what ended it, unless that was a signal.
+#[derive(Debug)]
+pub struct Outcome<E> {
+    /// Everything that was counted until then.
+    pub totals: Totals,
+    /// What ended it.
+    pub failure: Option<E>,
 }
 
 /// What the link has to tell.

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::disturbance::{Disturbance, Disturbances};
 use crate::frame::{FRAME_BYTES, Frame};
 use crate::network::{Delivery, Network};
-use crate::report::{Cost, DirectionCounts, Report, Totals};
+use crate::report::{Cost, DirectionCounts, Outcome, Report, Totals};
 use crate::standby::Standby;
 
 /// Frames read from a device before the other devices are read and frames that are due are handed
@@ -80,8 +80,10 @@ impl LinkError {
 }
 
 /// The devices and the network between them.
-pub struct Link {
+pub struct Link<'a> {
     config: Config,
+    signals: &'a Signals,
+    standby: Standby,
     network: Network,
     devices: Vec<Device>,
     epoll: Epoll,
@@ -100,10 +102,11 @@ struct Device {
     drops: Option<u64>,
 }
 
-impl Link {
+impl<'a> Link<'a> {
     /// Makes the devices. They are down, and where this process is: whoever wants them elsewhere
-    /// moves them.
-    pub fn open(config: Config) -> Result<Link, LinkError> {
+    /// moves them. The calling thread is the one that is to carry frames, until one of these
+    /// signals.
+    pub fn open(config: Config, signals: &'a Signals) -> Result<Link<'a>, LinkError> {
         let offload = if config.whole_segments { Offload::Segmentation } else { Offload::Checksum };
         let mut devices = Vec::new();
         for name in &config.devices {
@@ -118,10 +121,15 @@ impl Link {
         for (number, device) in devices.iter().enumerate() {
             epoll.add(&device.tap, number as u64, Interest::READ, Trigger::Level)?;
         }
+        epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
+        let standby = Standby::start()?;
+        epoll.add(standby.event(), STANDBY, Interest::READ, Trigger::Level)?;
         let network = Network::new(&config);
         Ok(Link {
             network,
             config,
+            signals,
+            standby,
             devices,
             epoll,
             disturbances: Disturbances::default(),
@@ -131,17 +139,16 @@ impl Link {
         })
     }
 
-    /// Carries frames until a signal to end comes, and returns the final counts. `report` is called
-    /// with the counts every `interval`, and with each disturbance.
-    pub fn run(
-        mut self,
-        signals: &Signals,
-        interval: Option<Duration>,
-        mut report: impl FnMut(Report),
-    ) -> Result<Totals, LinkError> {
-        self.epoll.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
-        let standby = Standby::start()?;
-        self.epoll.add(standby.event(), STANDBY, Interest::READ, Trigger::Level)?;
+    /// Carries frames until a signal to end comes, or it cannot go on. `report` is called with the
+    /// counts every `interval`, and with each disturbance.
+    pub fn run(mut self, interval: Option<Duration>, mut report: impl FnMut(Report)) -> Outcome<LinkError> {
+        let ended = self.carry(interval, &mut report);
+        let failure = ended.and(self.read_drops(&mut report)).err();
+        self.disturbances.take().into_iter().for_each(|each| report(disturbance(each)));
+        Outcome { totals: self.totals(), failure }
+    }
+
+    fn carry(&mut self, interval: Option<Duration>, report: &mut impl FnMut(Report)) -> Result<(), LinkError> {
         // A thread's timers may fire up to 50 us late by default (PR_SET_TIMERSLACK), which would
         // be the link's delay.
         if let Err(error) = clock::sharpen_timers() {
@@ -150,7 +157,7 @@ impl Link {
         let mut next_report = interval.map(|interval| Instant::now() + interval);
         let mut buffer = vec![0; FRAME_BYTES];
         let mut ready: Vec<u64> = Vec::new();
-        self.read_drops(&mut report)?;
+        self.read_drops(report)?;
         let mut woken = Instant::now();
         loop {
             let now = Instant::now();
@@ -159,20 +166,16 @@ impl Link {
             let wake = [self.network.next_due(), next_report, self.disturbances.ends_at(), Some(next_drops)];
             let timeout = wake.into_iter().flatten().min().map(|wake| wake.saturating_duration_since(now));
             ready.clear();
-            standby.waits(self.network.next_due());
+            self.standby.waits(self.network.next_due());
             ready.extend(self.epoll.wait(timeout)?.map(|event| event.key));
-            standby.runs();
+            self.standby.runs();
             woken = Instant::now();
             self.hand_over()?;
             for key in &ready {
                 match *key {
-                    SIGNALS if ended(signals) => {
-                        self.read_drops(&mut report)?;
-                        self.disturbances.take().into_iter().for_each(|each| report(disturbance(each)));
-                        return Ok(self.totals());
-                    }
+                    SIGNALS if ended(self.signals) => return Ok(()),
                     SIGNALS => {}
-                    STANDBY => standby.event().lower(),
+                    STANDBY => self.standby.event().lower(),
                     device => self.take_in(device as usize, &mut buffer)?,
                 }
             }
@@ -180,7 +183,7 @@ impl Link {
             let now = Instant::now();
             let is_report_due = next_report.is_some_and(|at| at <= now);
             if is_report_due || next_drops <= now {
-                self.read_drops(&mut report)?;
+                self.read_drops(report)?;
             }
             self.disturbances.take_over(now).into_iter().for_each(|each| report(disturbance(each)));
             if let (Some(at), Some(interval), true) = (&mut next_report, interval, is_report_due) {
@@ -258,10 +261,14 @@ impl Link {
             packets,
             cpu_s,
             cpu_us_per_packet: cpu_s * 1e6 / packets.max(1) as f64,
+            standby_cpu_s: self.standby.cpu_time().as_secs_f64(),
             run_queue_wait_s: run_queue_wait.saturating_sub(wait_before).as_secs_f64(),
             longest_round_us: self.longest_round.as_micros() as u64,
         };
-        Totals { links: self.counts(), emulator }
+        let devices = self.devices.iter().zip(&self.config.devices);
+        let drops_unknown =
+            devices.filter(|(device, _)| device.drops.is_none()).map(|(_, name)| name.clone()).collect();
+        Totals { links: self.counts(), emulator, drops_unknown }
     }
 
     fn counts(&self) -> Vec<DirectionCounts> {

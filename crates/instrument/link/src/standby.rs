@@ -46,6 +46,8 @@ struct Shared {
     /// Wakes it.
     event: Event,
     ended: AtomicBool,
+    /// CPU time of the second thread so far, in nanoseconds.
+    used: AtomicU64,
 }
 
 /// The thread, which ends with this.
@@ -66,6 +68,7 @@ impl Standby {
             cpu: AtomicUsize::new(cpu::current()),
             event: Event::new()?,
             ended: AtomicBool::new(false),
+            used: AtomicU64::new(0),
         });
         // Refused as where there are more CPUs than this program knows of: then nobody stands by.
         let is_alone = emulator.cpus().map_or(true, |cpus| cpus.besides(cpu::current()).next().is_none());
@@ -82,6 +85,11 @@ impl Standby {
     /// Becomes readable to wake the emulator.
     pub(crate) fn event(&self) -> &Event {
         &self.shared.event
+    }
+
+    /// CPU time of the thread so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.shared.used.load(Ordering::Relaxed))
     }
 
     /// The emulator is about to wait, until `due` at the latest if a frame is under way.
@@ -117,6 +125,7 @@ fn stand_by(shared: &Shared, emulator: Thread) {
     let own = Thread::current();
     let mut here = None;
     while !shared.ended.load(Ordering::Acquire) {
+        shared.used.store(clock::thread_cpu_time().as_nanos() as u64, Ordering::Relaxed);
         let there = shared.cpu.load(Ordering::Relaxed);
         if here.is_none_or(|cpu| cpu == there) {
             here = settle_beside(there, own, emulator);
@@ -231,5 +240,7 @@ mod tests {
             }
             assert!(Instant::now() < until, "it was not woken");
         }
+        // It looked more than once until then.
+        assert!(standby.cpu_time() > Duration::ZERO);
     }
 }

@@ -95,6 +95,14 @@ fn a_device_that_cannot_be_read_or_made_is_named_with_the_reason() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(said), "{call} {error}: {text}");
         assert_eq!(text.trim_end().lines().count(), 1, "{call} {error}: {text}");
+        let events = events(&output);
+        if call == "readv" {
+            let summary = events.last().expect("it has begun");
+            assert_eq!((&summary["event"], &summary["links"][0]["delivered"]), (&"summary".into(), &0.into()));
+            assert!(summary["error"].as_str().is_some_and(|error| error.contains(said)), "{summary}");
+        } else {
+            assert!(events.is_empty(), "{call} {error}: {events:?}");
+        }
     }
 }
 
@@ -102,6 +110,47 @@ fn a_device_that_cannot_be_read_or_made_is_named_with_the_reason() {
 fn events(output: &std::process::Output) -> Vec<serde_json::Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+#[test]
+fn a_link_that_cannot_begin_does_not_say_that_it_is_ready() {
+    skip_without_namespaces!();
+    if !may_trace() {
+        return;
+    }
+    // The event of the second thread; the signals, after both devices.
+    for (call, error, first) in [("eventfd2", "EMFILE", 1), ("epoll_ctl", "ENOSPC", 3)] {
+        let (config, _) = two_devices();
+        let mut command = injected(call, error, first, &["link", "--json", "--config", config.path()]);
+        let output = command.output().expect("strace starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("cannot wait for frames"), "{call} {error}: {text}");
+        assert!(events(&output).is_empty(), "{call} {error}: {:?}", events(&output));
+    }
+}
+
+#[test]
+fn devices_whose_drops_cannot_be_read_are_named_in_every_count() {
+    skip_without_namespaces!();
+    if !may_trace() {
+        return;
+    }
+    let (config, devices) = two_devices();
+    let arguments = ["link", "--json", "--interval", "20ms", "--config", config.path()];
+    // Their counts are read in the namespace that they stand in.
+    let mut link = Running::start(&mut injected("setns", "EPERM", 1, &arguments));
+    let unknown = serde_json::json!(devices);
+    assert_eq!(link.event("drops_unknown")["device"], devices[0]);
+    assert_eq!(link.event("counters")["drops_unknown"], unknown);
+    assert_eq!(link.stop()["drops_unknown"], unknown);
+    let (config, devices) = two_devices();
+    let mut command = injected("setns", "EPERM", 1, &["link", "--quiet", "--config", config.path()]);
+    let link = command.stdout(std::process::Stdio::piped()).spawn().expect("strace starts");
+    until_there(&devices[1]);
+    run("kill", &["-TERM", &link.id().to_string()]);
+    let output = link.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("`{}`, `{}` dropped are in no count", devices[0], devices[1])), "{text}");
 }
 
 fn until_there(device: &str) {
