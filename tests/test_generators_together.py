@@ -62,3 +62,18 @@ def test_with_a_barrier_of_false_each_begins_when_its_own_connections_are_up(tmp
     generators = run_trial(tmp_path, text + ONCE).trial["load"]["generators"]
     assert len(generators) == 2
     assert not any("--await-start" in each["command"] for each in generators)
+
+
+def test_http_generators_that_connect_at_a_rate_begin_apart_and_the_trial_says_so(tmp_path: Path) -> None:
+    """A server ends connections that ask for nothing for long, so none of them is held back."""
+    text = SUITE.replace('protocol = "echo"\n', 'protocol = "http"\n').replace("connections = 200", "connections = 50")
+    text = text.replace('protocol = "http"\n[load]', 'protocol = "http"\nsynthetic = true\n[load]')
+    text = text.replace("think =", 'path = "/bytes/10"\nthink =').replace('duration = "2s"', 'duration = "4s"')
+    text = text.replace("connections = 2\n", "connections = 2\nconnect_rate = 50\n")
+    trial = run_trial(tmp_path, text + ONCE).trial
+    assert not any("--await-start" in each["command"] for each in trial["load"]["generators"])
+    # One has its last connection a second after the other.
+    assert trial["hosts"]["start_spread_s"] > WINDOW_S / 5
+    assert "windows_apart" in [each["code"] for each in trial["warnings"]]
+    [told] = [each for each in trial["load"]["summary"]["warnings"] if each["code"] == "windows_apart"]
+    assert "measured together for" in told["message"]

@@ -101,6 +101,13 @@ def test_one_that_has_ended_is_not_waited_for() -> None:
         ({"duration": "2s", "barrier": False}, False),
         ({"duration": "2s", "reconnect": True}, False),
         ({"duration": "2s", "engine": "fork"}, False),
+        ({"duration": "2s", "protocol": "echo", "connect_rate": 50}, True),
+        # A server of HTTP ends connections that ask for nothing meanwhile, unless a rate keeps all
+        # of them from asking.
+        ({"duration": "2s", "protocol": "http", "connect_rate": 50}, False),
+        ({"duration": "2s", "protocol": "http", "connect_rate": 50, "rate": 100}, True),
+        ({"duration": "2s", "protocol": "http", "connect_rate": 50, "barrier": True}, True),
+        ({"duration": "2s", "protocol": "http"}, True),
     ],
 )
 def test_generators_of_a_window_of_stated_length_wait_for_one_another_where_they_can(
