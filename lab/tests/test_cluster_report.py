@@ -6,7 +6,8 @@ from made_records import run_record
 
 from plimsoll_lab.analysis.hosts import host_rows, host_warnings
 from plimsoll_lab.report.hosts import section
-from plimsoll_lab.report.view import Table
+from plimsoll_lab.report.view import Table, Text
+from plimsoll_lab.store.records import ClockRecord, OffsetRecord, TrialRecord
 from plimsoll_lab.store.run_record import HostRecord, RunRecord
 
 
@@ -39,7 +40,7 @@ def test_what_hosts_differ_in_is_named_and_marked() -> None:
     run = run_on(host("h1", "a"), host("h2", "b", cpu="two", tcp_congestion_control="bbr"))
     (warning,) = host_warnings(run)
     assert (warning.code, warning.message) == ("hosts_differ", "the hosts differ in cpu, tcp congestion control")
-    table = section(run).parts[0]
+    table = section(run, ()).parts[0]
     assert isinstance(table, Table)
     assert table.head == ("", "h1", "h2")
     marked = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows if row[0].badge}
@@ -55,4 +56,38 @@ def test_hosts_on_one_machine_are_said_to_be() -> None:
 
 def test_a_run_on_one_machine_has_no_hosts() -> None:
     assert host_warnings(run_record()) == []
-    assert not section(run_record()).parts
+    assert not section(run_record(), ()).parts
+
+
+def clock(name: str, address: str, offset_us: float, error_us: float) -> ClockRecord:
+    told = OffsetRecord(offset_us=offset_us, error_us=error_us)
+    return ClockRecord(host=name, address=address, before=told, after=told)
+
+
+def trial(number: int, start_spread_s: float, *clocks: ClockRecord) -> TrialRecord:
+    return TrialRecord(
+        number=number, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), figures={},
+        started_unix_s=0.0, elapsed_s=1.0, server={}, load={}, machine={},
+        hosts={"clocks": clocks, "start_spread_s": start_spread_s},
+    )  # fmt: skip
+
+
+def test_each_node_that_had_a_name_has_its_own_column_and_clock() -> None:
+    run = run_on(host("h1", "a"), host("h2", "b"), host("h2", "b").model_copy(update={"address": "10.0.0.3"}))
+    assert host_warnings(run) == [], "h2 shares no machine with h2"
+    trials = [
+        trial(1, 0.0002, clock("h1", "10.0.0.1", -31.0, 40.0), clock("h2", "10.0.0.2", 5.0, 61.0)),
+        trial(2, 0.0010, clock("h1", "10.0.0.1", -35.0, 52.0), clock("h2", "10.0.0.3", 2100.0, 90.0)),
+    ]
+    table, spread = section(run, trials).parts
+    assert isinstance(table, Table)
+    assert [cell.text for cell in table.rows[-1]] == [
+        "clock against the lab's",
+        "-33.0 us, known within 52.0 us",
+        "5.00 us, known within 61.0 us",
+        "2.10 ms, known within 90.0 us",
+    ]
+    assert isinstance(spread, Text)
+    assert spread.text == (
+        "Generators of one trial opened their windows within 600 us of each other in the median, and 1.00 ms at most."
+    )

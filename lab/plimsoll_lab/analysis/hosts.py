@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll_lab.store.records import ResultWarning
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 
 PASSING = {"load_average"}
@@ -34,6 +36,30 @@ def host_rows(run: RunRecord) -> list[HostRow]:
     return rows
 
 
+def clock_row(run: RunRecord, trials: Sequence[TrialRecord]) -> HostRow:
+    """How far the clock of each host was from the lab's, and how far that may be wrong."""
+    values = []
+    for host in run.hosts:
+        here = (host.name, host.address)
+        told = [
+            offset
+            for trial in trials
+            for clock in trial.hosts.get("clocks", ())
+            if (clock["host"], clock.get("address", host.address)) == here
+            for offset in (clock["before"], clock["after"])
+        ]
+        middle = statistics.median(each["offset_us"] for each in told) if told else None
+        wrong = max((each["error_us"] for each in told), default=0.0)
+        text = f"{formatting.number(middle, 'us')}, known within {formatting.number(wrong, 'us')}"
+        values.append(text if told else "not told")
+    return HostRow(name="clock against the lab's", values=tuple(values), differs=False)
+
+
+def start_spreads_s(trials: Sequence[TrialRecord]) -> list[float]:
+    """Of each trial with several generators: how far apart they opened their windows."""
+    return [trial.hosts["start_spread_s"] for trial in trials if "start_spread_s" in trial.hosts]
+
+
 def host_warnings(run: RunRecord) -> list[ResultWarning]:
     """Where hosts differ, or share a machine that the figures treat as several."""
     found: list[ResultWarning] = []
@@ -46,9 +72,9 @@ def host_warnings(run: RunRecord) -> list[ResultWarning]:
                 remedy="compare only what ran on the same hosts, or make them alike; the page lists each host",
             )
         )
-    by_machine: dict[str, list[str]] = {}
+    by_machine: dict[str, dict[str, None]] = {}
     for host in run.hosts:
-        by_machine.setdefault(host.machine, []).append(host.name)
+        by_machine.setdefault(host.machine, {})[host.name] = None
     found.extend(
         ResultWarning(
             code="hosts_share_machine",

@@ -180,8 +180,7 @@ def calibrated_testbeds(
     with open_testbeds(machines, binary, plan) as testbeds:
         if isinstance(machines, RayCluster):
             _note_metering(record, machines.metering)
-            record.hosts = describe_hosts(machines)
-            folder.write_run(record)
+            note_hosts(folder, record, machines)
         measured = calibrate(plan, testbeds)
         if measured:
             record.calibrations = [*record.calibrations, *measured]
@@ -203,8 +202,20 @@ def _note_metering(record: RunRecord, metering: str) -> None:
     record.environment = record.environment.model_copy(update={"metering": metering})
 
 
-def describe_hosts(cluster: RayCluster) -> list[HostRecord]:
-    """Every host of a run on a cluster, and what it is."""
+def note_hosts(folder: RunFolder, record: RunRecord, machines: Machines) -> None:
+    """Add what the hosts of a cluster are. One that took the name of a lost one is a further
+    record.
+    """
+    if not isinstance(machines, RayCluster):
+        return
+    noted = {(each.name, each.address): each for each in record.hosts}
+    now = {(each.name, each.address): each for each in _describe_hosts(machines)}
+    if noted | now != noted:
+        record.hosts = list((noted | now).values())
+        folder.write_run(record)
+
+
+def _describe_hosts(cluster: RayCluster) -> list[HostRecord]:
     return [
         HostRecord(
             name=name,
@@ -279,6 +290,7 @@ def carry_out(
                 except NoHost as lacking:
                     postponed.append((planned.number, lacking))
                     continue
+                note_hosts(folder, record, machines)
                 lasting = lasting_causes(made)
                 while (
                     (cause := passing_cause(trial)) is not None
@@ -292,6 +304,7 @@ def carry_out(
                         repeated = _measure(folder, testbed, binary, plan, point, planned, events)
                     except NoHost:
                         break
+                    note_hosts(folder, record, machines)
                     trial = with_discarded_attempt(trial, repeated)
                     folder.write_trial(trial)
                 made.append(trial)

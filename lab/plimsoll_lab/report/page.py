@@ -153,7 +153,7 @@ def _sections(
         knees_section(summary.knees, made, stills),
         network.section(run),
         Section(name="trials", title="Every trial", parts=trials.parts(run, summary, made, layout)),
-        hosts.section(run),
+        hosts.section(run, made),
         environment.section(run),
         Section(
             name="method",

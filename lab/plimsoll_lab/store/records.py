@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NotRequired
 
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
@@ -239,6 +239,26 @@ class RoleRecord(TypedDict, total=False):
 
 
 @closed
+class OffsetRecord(TypedDict):
+    """How far a clock was from the lab's."""
+
+    offset_us: float
+    """What is to be added to the lab's time for the time there."""
+    error_us: float
+    """How far that may be wrong: half of the shortest round trip of a message."""
+
+
+class ClockRecord(TypedDict):
+    """The clock of a host on a cluster, before the trial and after it."""
+
+    host: str
+    """By which the suite names it."""
+    address: NotRequired[str]
+    """Of its node: another one has the name where the first was lost. Older runs do not tell."""
+    before: OffsetRecord
+    after: OffsetRecord
+
+
 class HostsRecord(TypedDict, total=False):
     """What was read on every host over the window."""
 
@@ -256,9 +276,8 @@ class HostsRecord(TypedDict, total=False):
     """Of each of several generators: when its window opened and closed, by the lab's clock."""
     start_spread_s: float
     """Between the first of these openings and the last."""
-    clocks: Sequence[Json]
-    """On a cluster, of each host: the offset of its clock from the lab's before and after the
-    trial, and how far that may be wrong."""
+    clocks: Sequence[ClockRecord]
+    """On a cluster, of each host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

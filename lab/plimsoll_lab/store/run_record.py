@@ -146,7 +146,9 @@ class FamilyRecord(Record):
 
 
 class HostRecord(Record):
-    """A host of a run on a cluster, and what it is."""
+    """A host of a run on a cluster, and what it is. Where one was lost, the one that took its name
+    is another record.
+    """
 
     name: str
     """By which the suite names it."""

@@ -12,7 +12,7 @@ from plimsoll_lab.hosts.clock import Offset, moved
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.messages import HasFolder, ListFolder, MakeFolder, ReadFile, RemoveFolder
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError
-from plimsoll_lab.store.records import Json, ResultWarning
+from plimsoll_lab.store.records import ClockRecord, OffsetRecord, ResultWarning
 from plimsoll_lab.suite.spec import Point
 
 FILES_MOST_BYTES = 1 << 30
@@ -51,14 +51,13 @@ class RemoteHosts:
                     with contextlib.suppress(HostLost):
                         host.connection.ask(RemoveFolder(path=folder))
 
-    def clocks(self) -> tuple[list[Json], list[ResultWarning]]:
+    def clocks(self) -> tuple[list[ClockRecord], list[ResultWarning]]:
         """How far each clock was from the lab's before the trial and is now; which has moved."""
-        rows: list[Json] = []
+        rows: list[ClockRecord] = []
         warnings = []
         for name, host in self._hosts.items():
             before, after = self._before[name], host.compare_clock()
-            told = {"before": before, "after": after}
-            rows.append({"host": name} | {when: _told(offset) for when, offset in told.items()})
+            rows.append(ClockRecord(host=name, address=host.all_addresses[0], before=_told(before), after=_told(after)))
             by_s = moved(before, after)
             if by_s > CLOCK_MOVED_S:
                 message = f"the clock of {name} moved by {by_s * 1e3:.1f} ms against the lab's during the trial"
@@ -114,5 +113,5 @@ def _fetch(host: Host, path: str, there: Path) -> None:
             offset += len(part)
 
 
-def _told(offset: Offset) -> Json:
-    return {"offset_us": offset.offset_s * 1e6, "error_us": offset.error_s * 1e6}
+def _told(offset: Offset) -> OffsetRecord:
+    return OffsetRecord(offset_us=offset.offset_s * 1e6, error_us=offset.error_s * 1e6)
