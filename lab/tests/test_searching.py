@@ -239,7 +239,9 @@ def test_a_search_that_is_stopped_goes_on_with_the_trials_it_has(lab: Lab, tmp_p
             summary = json.loads(said)
             assert summary["status"] == "interrupted"
             assert "interrupted" in summary["answer"]
-        kept = {path.name: path.read_bytes() for path in trials.glob("*.json")}
+        stored = {path.name: path.read_bytes() for path in trials.glob("*.json")}
+        # One that the machine spoilt may have waited to be made again.
+        kept = {name: text for name, text in stored.items() if json.loads(text)["outcome"] == "ok"}
         # A report can be made of what is there, however the run was stopped.
         assert lab("report", "runs/0001", "--json").returncode in {1, 4}
         resumed = lab("resume", "runs/0001", "--json")

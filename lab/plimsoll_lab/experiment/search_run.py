@@ -6,6 +6,7 @@ Every trial is on disk before the next one starts. A search is a function of its
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import asdict, replace
 
@@ -26,21 +27,23 @@ from plimsoll_lab.experiment.run import (
     ATTEMPTS,
     REPEAT_BUDGET,
     calibrated_testbeds,
+    note_hosts,
     point_record,
     with_discarded_attempt,
 )
-from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.problem import ENVIRONMENT, HostLost, Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
-from plimsoll_lab.store.run_record import RunRecord, Status
+from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord, Status
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, LoadRecord, SearchRecord, SearchState
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.retry import retry_reason
+from plimsoll_lab.trial.retry import has_lost_a_host, retry_reason
 from plimsoll_lab.trial.testbed import Machines, Testbed, network_key, place_point
 
 CEILING_CONNECTIONS = 64
@@ -69,6 +72,19 @@ class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
     """
 
 
+class HostsKeepGoing(LabError):  # noqa: N818 - what happened, named as it is
+    """Each attempt at a trial lost a host: it says nothing of the server, so that a search cannot
+    go on without it.
+    """
+
+    def __init__(self, trial: TrialRecord) -> None:
+        super().__init__(
+            f"{1 + ATTEMPTS} attempts at a trial in a row lost a host; the last: {trial.reason}; mend the hosts or the "
+            "network to them, and 'plimsoll lab resume' goes on",
+            exit_code=ENVIRONMENT,
+        )
+
+
 def _unusable(trials: list[TrialRecord]) -> bool:
     return all(trial.outcome == "failed" for trial in trials)
 
@@ -78,6 +94,15 @@ def _awaited_in_vain(trial: TrialRecord, suite: Suite) -> bool:
     again and again, and another trial would wait as long.
     """
     return trial.outcome == "failed" and "ready" not in trial.server and trial.elapsed_s >= suite.run.ready_timeout
+
+
+def _listen_overflows(host: Host) -> int | None:
+    """How many connections have found a listen queue full there; None where the host does not tell,
+    or is lost, which the trial tells of itself.
+    """
+    with contextlib.suppress(HostLost):
+        return host.counters().get("listen_overflows")
+    return None
 
 
 class SearchRun:
@@ -195,22 +220,20 @@ class SearchRun:
             block=1 + sum(trial.point == point.number for trial in self.trials),
             point=point.number,
         )
-        trial = self._stored.pop(planned.number, None)
-        if trial is not None and dict(trial.setting) != dict(point.setting):
+        stored = self._stored.pop(planned.number, None)
+        if stored is not None and dict(stored.setting) != dict(point.setting):
             raise LabError(
-                f"trial {planned.number} was made at {dict(trial.setting)}, and this lab would make it at "
+                f"trial {planned.number} was made at {dict(stored.setting)}, and this lab would make it at "
                 f"{dict(point.setting)}; resume with the lab that began the run"
             )
-        if trial is None:
-            about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
-            started: Json = {"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []}
-            trial = self._trial(self._plan, point, planned, made, started)
+        about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
+        started: Json = {"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []}
+        trial = self._trial(self._plan, point, planned, made, started, stored)
+        self.trials.append(trial)
+        if trial is not stored:
             missed = broken_by(trial, self._plan.suite) if loss_ratio(trial, self._plan.suite) else ""
-            self.trials.append(trial)
             left_s = self._left_s(search)
             self._events.publish(trial_event(trial, None) | {"missed": missed, "left_s": left_s})
-        else:
-            self.trials.append(trial)
         self.searches[number].trials = made + 1
         return trial
 
@@ -235,23 +258,41 @@ class SearchRun:
         self._settle(point)
         testbed = place_point(self._testbeds[network_key(point)], point)
         server_host = testbed.host(point.place.server)
-        before = server_host.counters().get("listen_overflows")
+        before = _listen_overflows(server_host)
         suite = self._warmed_up(plan.suite, point)
         trial = run_trial(testbed, self._binary, suite, point, planned, Outputs(notify=self._events.publish))
-        after = server_host.counters().get("listen_overflows")
+        note_hosts(self._folder, self._record, self._host)
+        after = _listen_overflows(server_host)
         if before is None or after is None:
             return trial
         return replace(trial, machine={**trial.machine, "listen_overflows": after - before})
 
-    def _trial(self, plan: Plan, point: Point, planned: PlannedTrial, made: int, started: Json) -> TrialRecord:
-        self._events.publish(started)
-        trial = self._measure_once(plan, point, planned)
-        self._folder.write_trial(trial)
-        spent = sum(len(each.attempts) for each in self.trials)
-        at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number)
+    def _trial(
+        self,
+        plan: Plan,
+        point: Point,
+        planned: PlannedTrial,
+        made: int,
+        started: Json,
+        stored: TrialRecord | None = None,
+    ) -> TrialRecord:
+        """A trial, made again where a cause outside its own processes was in the way. A stored one
+        goes on where it ended: the run may have been stopped before it was made again.
+        """
+        trial = stored
+        if trial is None:
+            self._events.publish(started)
+            trial = self._measure_once(plan, point, planned)
+            self._folder.write_trial(trial)
+        spent = sum(len(each.attempts) for each in self.trials) + len(trial.attempts)
+        at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number) + len(trial.attempts)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
-        while (reason := retry_reason(trial)) and left > 0:
+        losses = 0
+        while (reason := retry_reason(trial)) and (left > 0 or has_lost_a_host(trial)):
             left -= 1
+            losses = losses + 1 if has_lost_a_host(trial) else 0
+            if losses > ATTEMPTS:
+                raise HostsKeepGoing(trial)
             # Who watches begins anew: the seconds of both measurements would add up.
             self._events.publish(started | {"again": reason})
             trial = with_discarded_attempt(trial, self._measure_once(plan, point, planned))
@@ -303,9 +344,12 @@ class SearchRun:
             server, load = {**server, "synthetic": True}, {**load, "path": "/bytes/64"}
         point = replace(base, server=server, load=load, roles=())
         planned = PlannedTrial(number=self._null_made, block=1, point=base.number)
-        trial = run_trial(self._testbeds[network_key(point)], self._binary, self._plan.suite, point, planned)
-        self._folder.write_null_trial(trial)
-        return trial
+        for _ in range(1 + ATTEMPTS):
+            trial = run_trial(self._testbeds[network_key(point)], self._binary, self._plan.suite, point, planned)
+            if not has_lost_a_host(trial):
+                self._folder.write_null_trial(trial)
+                return trial
+        raise HostsKeepGoing(trial)
 
     def _ceiling(self, base: Point) -> float | None:
         """The highest rate the generator gets from anything on this machine, with this load."""
@@ -345,7 +389,7 @@ class SearchRun:
         """Who stopped the rise, and what broke first."""
         suite = self._plan.suite
         bad = [trial for trial in self._at(base, upper, trials) if loss_ratio(trial, suite) > 0]
-        broke = what_broke(suite, bad, trials, self._record.environment)
+        broke = what_broke(suite, bad, trials, self._servers_environment(base))
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
 
         def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
@@ -357,6 +401,13 @@ class SearchRun:
         outcomes = [trial.outcome for trial in bad]
         who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses)
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
+
+    def _servers_environment(self, base: Point) -> EnvironmentRecord:
+        """Of the machine that the server runs on."""
+        for host in reversed(self._record.hosts):
+            if host.name == base.place.server:
+                return EnvironmentRecord.model_validate(host.environment)
+        return self._record.environment
 
     def _at(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
         """Every trial at a load, the confirming ones too."""

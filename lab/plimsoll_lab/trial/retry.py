@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from plimsoll_lab.store.records import TrialRecord
 
+HOST_LOST = "host_lost"
 PASSING = {
     "machine_busy",
     "steal",
@@ -16,7 +17,7 @@ PASSING = {
     "capture_drops",
     "link_disturbed",
     "links_lost",
-    "host_lost",
+    HOST_LOST,
     "late_start",
 }
 """Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
@@ -44,3 +45,8 @@ def passing_cause(trial: TrialRecord) -> str | None:
     if trial.outcome == "ok" and (not isinstance(window_s, float) or window_s < SHORTEST_S):
         return None
     return next((warning.code for warning in trial.warnings if warning.code in PASSING), None)
+
+
+def has_lost_a_host(trial: TrialRecord) -> bool:
+    """Whether the trial ended because a host went: it says nothing of the server then."""
+    return passing_cause(trial) == HOST_LOST
