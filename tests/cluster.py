@@ -122,10 +122,10 @@ class Cluster:
                     found.append(pid)
         return found
 
-    def lab(self, folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start the laboratory on the head, in a folder."""
+    def lab(self, folder: Path, *arguments: str, at: str = "", **environment: str) -> subprocess.Popen[str]:
+        """Start the laboratory on a host, or on the head, in a folder."""
         return subprocess.Popen(
-            enter(self.pid(self.head), lab_command(*arguments)),
+            enter(self.pid(at or self.head), lab_command(*arguments)),
             cwd=folder,
             env=os.environ | cluster_environment() | environment,
             stdout=subprocess.PIPE,
@@ -133,9 +133,9 @@ class Cluster:
             text=True,
         )
 
-    def run(self, folder: Path, *arguments: str, **environment: str) -> Done:
-        """Run the laboratory on the head to its end."""
-        lab = self.lab(folder, *arguments, **environment)
+    def run(self, folder: Path, *arguments: str, at: str = "", **environment: str) -> Done:
+        """Run the laboratory on a host, or on the head, to its end."""
+        lab = self.lab(folder, *arguments, at=at, **environment)
         try:
             out, err = lab.communicate(timeout=LAB_S)
         except subprocess.TimeoutExpired:
@@ -156,7 +156,7 @@ def cluster_environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def open_cluster(hosts: int, addresses: int = 1) -> Iterator[Cluster]:
+def open_cluster(hosts: int, addresses: int = 1, **environment: str) -> Iterator[Cluster]:
     """A head, and so many hosts `h1`, `h2`, ... that have joined it."""
     rack = read_topology(f"single,{hosts + 1}", {}, addresses=addresses)
     own = {name: rack.addresses_of(name) for name in rack.hosts}
@@ -166,8 +166,8 @@ def open_cluster(hosts: int, addresses: int = 1) -> Iterator[Cluster]:
         network = stack.enter_context(open_network(local, BINARY, rack.link_config(seed=1), own))
         cluster = Cluster(local=local, network=network, names=rack.hosts, folder=folder)
         try:
-            cluster.start(cluster.head)
-            cluster.start(*rack.hosts[:-1])
+            cluster.start(cluster.head, **environment)
+            cluster.start(*rack.hosts[:-1], **environment)
             yield cluster
         finally:
             for name in list(cluster.nodes):

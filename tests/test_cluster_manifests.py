@@ -110,6 +110,22 @@ class RayCluster(Closed):
     spec: ClusterSpec
 
 
+class ClaimSpec(Closed):
+    """A v1 PersistentVolumeClaimSpec."""
+
+    accessModes: list[Literal["ReadWriteOnce"]]  # noqa: N815
+    resources: dict[Literal["requests"], dict[Literal["storage"], Quantity]]
+
+
+class Claim(Closed):
+    """A v1 PersistentVolumeClaim."""
+
+    apiVersion: Literal["v1"]  # noqa: N815
+    kind: Literal["PersistentVolumeClaim"]
+    metadata: Metadata
+    spec: ClaimSpec
+
+
 class JobSpec(Closed):
     """A batch/v1 JobSpec."""
 
@@ -151,6 +167,16 @@ def test_the_job_joins_that_cluster_with_its_token_and_mounts_what_it_has() -> N
     assert {"RAY_AUTH_MODE": "token"}.items() <= {each.name: each.value for each in lab.env}.items()
     assert f"{cluster.metadata.name}-head-svc:6379" in lab.args[0]
     assert {each["name"] for each in lab.volumeMounts} == {each["name"] for each in pod.volumes}
+
+
+def test_everything_that_the_job_mounts_is_made_by_the_commands_of_the_book() -> None:
+    volumes = {each["name"]: each for each in Job.model_validate(load("job.yaml")).spec.template.spec.volumes}
+    book = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    claim = Claim.model_validate(load("runs.yaml"))
+    assert volumes["runs"]["persistentVolumeClaim"] == {"claimName": claim.metadata.name}
+    assert f"kubectl create configmap {volumes['suites']['configMap']['name']} " in book
+    named = set(re.findall(r"-f (\S+\.yaml)", book))
+    assert named == {path.name for path in EXAMPLES.glob("*.yaml")}
 
 
 def test_everything_is_one_image_of_one_version() -> None:

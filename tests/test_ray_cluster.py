@@ -41,9 +41,10 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def run(cluster: Cluster, folder: Path, text: str, *arguments: str, **environment: str) -> Done:
+def run(cluster: Cluster, folder: Path, text: str, *arguments: str, at: str = "", **environment: str) -> Done:
     (folder / "suite.toml").write_text(text)
-    return cluster.run(folder, "run", "suite.toml", "--hosts", f"ray:{cluster.address}", *arguments, **environment)
+    words = ("run", "suite.toml", "--hosts", f"ray:{cluster.address}", *arguments)
+    return cluster.run(folder, *words, at=at, **environment)
 
 
 def trials(folder: Path) -> list[dict[str, Any]]:
@@ -138,8 +139,18 @@ def test_without_the_clusters_token_nothing_is_run(cluster: Cluster, tmp_path: P
     assert not (tmp_path / "runs").exists()
 
 
-def test_more_hosts_than_there_are_is_said(cluster: Cluster, tmp_path: Path) -> None:
-    done = run(cluster, tmp_path, SUITE + '[place]\nload = "5 hosts"\n' + ONCE)
+def test_a_cluster_that_asks_nobody_for_a_token_is_not_joined(tmp_path: Path) -> None:
+    with open_cluster(1, RAY_AUTH_MODE="disabled") as open_to_all:
+        done = run(open_to_all, tmp_path, SUITE + ONCE)
     assert done.returncode == 5
-    assert "has no host for h6" in done.stderr
+    assert "asks nobody for a token, and runs anybody's programs" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("at", "hosts"), [("", 5), ("h5", 4)], ids=["at the head", "at a host"])
+def test_more_hosts_than_there_are_is_said(cluster: Cluster, tmp_path: Path, at: str, hosts: int) -> None:
+    """The machine that the laboratory works on is none."""
+    done = run(cluster, tmp_path, SUITE + f'[place]\nload = "{hosts} hosts"\n' + ONCE, at=at)
+    assert done.returncode == 5
+    assert f"has no host for h{hosts + 1}" in done.stderr
     assert "10.0.0.5" in done.stderr

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from conftest import FAKE
+from made_records import run_record
 
-from plimsoll_lab.hosts.ray_cluster import Node, RayCluster, choose, refuse_other_build
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.experiment.run import note_hosts
+from plimsoll_lab.hosts import ray_cluster
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.hosts.messages import Inspection
+from plimsoll_lab.hosts.ray_cluster import Node, Placed, RayCluster, choose, refuse_other_build
+from plimsoll_lab.hosts.ray_connection import RayConnection
+from plimsoll_lab.problem import HostLost, LabError, NoHost
+from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -17,14 +26,18 @@ from plimsoll_lab.suite.spec import Plan
 SUITE = 'name = "c"\nquestion = "?"\n[server]\nmodel = "epoll"\n[load]\nduration = "1s"\n'
 
 
-def node(number: int, name: str = "", *, head: bool = False, **labels: str) -> Node:
+def node(number: int, name: str = "", *, set_apart: bool = False, **labels: str) -> Node:
     address = f"10.0.0.{number}"
     return Node(
-        number=str(number), address=address, names=frozenset({address, name or f"m{number}"}), labels=labels, head=head
+        number=str(number),
+        address=address,
+        names=frozenset({address, name or f"m{number}"}),
+        labels=labels,
+        set_apart=set_apart,
     )
 
 
-NODES = [node(9, "head", head=True), node(10, rack="a"), node(2), node(3, "db-1"), node(4, rack="a")]
+NODES = [node(9, "head", set_apart=True), node(10, rack="a"), node(2), node(3, "db-1"), node(4, rack="a")]
 
 
 def addresses(*names: str, taken: tuple[str, ...] = ()) -> dict[str, str]:
@@ -63,6 +76,89 @@ def test_names_and_labels_come_before_any_host() -> None:
 def test_a_node_has_one_name() -> None:
     assert addresses("h1", taken=("2",)) == {"h1": "10.0.0.3"}
     assert addresses("db-1", "10.0.0.3") == {"db-1": "10.0.0.3"}
+
+
+class Clock:
+    """Time that only waiting moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """The time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+class JoiningCluster(RayCluster):
+    """A cluster whose nodes join and go at given seconds; nothing runs there."""
+
+    def __init__(self, clock: Clock, joined_s: dict[int, float]) -> None:
+        super().__init__("ray:10.0.0.9:6379", "plimsoll")
+        self.clock, self.joined_s = clock, joined_s
+
+    def _nodes(self) -> list[Node]:
+        return [node(number) for number, at_s in self.joined_s.items() if self.clock.now >= at_s]
+
+    def _begin(self, name: str, node: Node) -> RayConnection:
+        return cast("RayConnection", SimpleNamespace(name=name, address=node.address, lost=None, close=lambda: None))
+
+    def _open(self, name: str, node: Node, connection: RayConnection) -> Placed:
+        host = cast("Host", SimpleNamespace(name=name, machine=node.number))
+        inspection = Inspection(binary="", versions={}, environment={"cpus": int(node.number)})
+        return Placed(node=node, host=host, connection=connection, inspection=inspection)
+
+    def lose(self, name: str) -> None:
+        """Have a host end."""
+        placed = self._placed[name]
+        del self.joined_s[int(placed.node.number)]
+        placed.connection.lost = HostLost(name, "the node died")  # type: ignore[misc]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(ray_cluster, "time", made)
+    return made
+
+
+def test_a_machine_that_joins_late_is_waited_for_but_not_for_ever(clock: Clock) -> None:
+    cluster = JoiningCluster(clock, {2: 0.0, 3: 19.0, 4: 30.0})
+    cluster.place(["h1", "h2"])
+    assert {name: placed.node.address for name, placed in cluster.hosts.items()} == {"h1": "10.0.0.2", "h2": "10.0.0.3"}
+    assert clock.now == pytest.approx(19.0)
+    clock.now = 0.0
+    with pytest.raises(
+        NoHost, match=r"has no host for h2: its nodes are 10\.0\.0\.2 \(m2\), a node is one host"
+    ) as said:
+        JoiningCluster(clock, {2: 0.0, 3: 60.0}).place(["h1", "h2"])
+    assert said.value.exit_code == 5
+    assert 20.0 <= clock.now <= 21.0
+
+
+def test_a_late_joiner_takes_the_name_of_a_lost_host_and_the_run_says_what_both_are(
+    clock: Clock, tmp_path: Path
+) -> None:
+    """The page had the machine alone that the name was given to first."""
+    cluster, record = JoiningCluster(clock, {2: 0.0, 3: 0.0, 4: 5.0}), run_record()
+    cluster.place(["h1", "h2"])
+    note_hosts(RunFolder(path=tmp_path), record, cluster)
+    note_hosts(RunFolder(path=tmp_path), record, cluster)
+    assert [(each.name, each.address) for each in record.hosts] == [("h1", "10.0.0.2"), ("h2", "10.0.0.3")]
+    cluster.lose("h2")
+    clock.now = 6.0
+    cluster.place(["h1", "h2"])
+    note_hosts(RunFolder(path=tmp_path), record, cluster)
+    stored = RunFolder(path=tmp_path).read_run().hosts
+    assert [(each.name, each.address, each.environment["cpus"]) for each in stored] == [
+        ("h1", "10.0.0.2", 2),
+        ("h2", "10.0.0.3", 3),
+        ("h2", "10.0.0.4", 4),
+    ]
+    assert cluster.replaced == [{"name": "h2", "address": "10.0.0.3", "reason": "the node died"}]
 
 
 def plan(text: str, *, cluster: bool = True) -> Plan:

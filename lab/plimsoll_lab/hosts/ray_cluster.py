@@ -63,9 +63,9 @@ class Node:
     """What it can be called by: its host name, the name Ray was started with, its address."""
     labels: Mapping[str, str]
     """`ray start --labels`."""
-    head: bool
-    """Whether the cluster's head runs there, which is a host only where it is asked for by
-    name."""
+    set_apart: bool
+    """Whether the cluster's head or the lab itself runs there: it is a host only where it is asked
+    for by name."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -90,6 +90,8 @@ class RayCluster:
         """`HEAD:PORT`."""
         self._binary = binary
         self._ray: Any = None
+        self._own_node = ""
+        """Ray's identifier of the node that the lab runs on."""
         self._placed: dict[str, Placed] = {}
         self._gone: set[str] = set()
         """Nodes that were lost, and that Ray may still have: the others come first."""
@@ -121,6 +123,7 @@ class RayCluster:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+        self._own_node = self._ray.get_runtime_context().get_node_id()
         return self
 
     def __exit__(
@@ -191,7 +194,8 @@ class RayCluster:
         )
         return (
             f"the Ray cluster at {self.address} has no host for {', '.join(missing)}: its nodes are {there or 'none'}, "
-            f"a node is one host, and the head is a host only if [place] names it{lost}; "
+            "a node is one host, and the head and the laboratory's own node are hosts only if [place] names them"
+            f"{lost}; "
             f"{ADD.format(address=self.address)}, and 'plimsoll lab resume' goes on"
         )
 
@@ -227,7 +231,7 @@ class RayCluster:
         return Placed(node=node, host=host, connection=connection, inspection=inspection)
 
     def _nodes(self) -> list[Node]:
-        return [_node(each) for each in self._ray.nodes() if each["Alive"]]
+        return [_node(each, self._own_node) for each in self._ray.nodes() if each["Alive"]]
 
     def _refuse_open_cluster(self) -> None:
         """Whoever reaches a cluster without tokens runs programs on all of its machines."""
@@ -284,18 +288,18 @@ def _is_about_tokens(refusal: str) -> bool:
 def choose(names: Iterable[str], nodes: Sequence[Node], taken: Iterable[str]) -> dict[str, Node]:
     """A node for each name, as far as there are any: those that are called so first, then those
     with a label, `KEY=VALUE` or `KEY=VALUE N`; for hN the Nth by address, or else any that is free.
-    The head is chosen by name alone.
+    Nodes that are set apart are chosen by name alone.
     """
     names = sorted(names, key=lambda name: (len(name), name))
-    ordered = [node for node in sorted(nodes, key=_by_address) if not node.head]
+    ordered = [node for node in sorted(nodes, key=_by_address) if not node.set_apart]
     ranks = {node.number: f"h{rank}" for rank, node in enumerate(ordered, start=1)}
     free = [node for node in sorted(nodes, key=_by_address) if node.number not in set(taken)]
     found: dict[str, Node] = {}
     tests: tuple[Callable[[str, Node], bool], ...] = (
         lambda name, node: name in node.names,
-        lambda name, node: not node.head and _has_label(name, node),
+        lambda name, node: not node.set_apart and _has_label(name, node),
         lambda name, node: ranks.get(node.number) == name,
-        lambda name, node: not node.head and re.fullmatch(r"h\d+", name) is not None,
+        lambda name, node: not node.set_apart and re.fullmatch(r"h\d+", name) is not None,
     )
     for fits in tests:
         for name in names:
@@ -335,14 +339,14 @@ def _by_address(node: Node) -> tuple[int, int, str]:
     return (0, 0, node.address)
 
 
-def _node(told: Mapping[str, Any]) -> Node:
+def _node(told: Mapping[str, Any], own: str) -> Node:
     names = {str(told[key]) for key in ("NodeManagerAddress", "NodeManagerHostname", "NodeName") if told.get(key)}
     return Node(
         number=str(told["NodeID"]),
         address=str(told["NodeManagerAddress"]),
         names=frozenset(names),
         labels={str(key): str(value) for key, value in (told.get("Labels") or {}).items()},
-        head=HEAD in (told.get("Resources") or {}),
+        set_apart=HEAD in (told.get("Resources") or {}) or told["NodeID"] == own,
     )
 
 
