@@ -5,6 +5,7 @@ the middle of a trial. Each test says so where this machine lets no cluster be m
 from __future__ import annotations
 
 import json
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ duration = "{duration}"
 [place]
 load = ["h2"]
 [run]
-repeat = {repeat}
+repeat = 1
 seed = 1
 ready_timeout = "{ready}"
 trial_timeout = "{timeout}"
@@ -53,8 +54,8 @@ def cluster(made: Cluster) -> Cluster:
     return made
 
 
-def suite(folder: Path, *, duration: str = "600s", repeat: int = 1, timeout: str = "900s", ready: str = "60s") -> None:
-    text = SUITE.format(duration=duration, repeat=repeat, timeout=timeout, ready=ready)
+def suite(folder: Path, *, duration: str = "600s", timeout: str = "900s", ready: str = "60s", more: str = "") -> None:
+    text = SUITE.format(duration=duration, timeout=timeout, ready=ready) + more
     (folder / "long.toml").write_text(text)
 
 
@@ -62,10 +63,14 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/trials/*.json"))]
 
 
-def test_a_host_without_power_ends_the_trial_and_another_takes_its_place(cluster: Cluster, tmp_path: Path) -> None:
-    suite(tmp_path, duration="5s", repeat=2)
+def test_a_host_without_power_ends_the_trial_and_one_that_joined_since_takes_its_name(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.stop("h3")
+    suite(tmp_path, more='[matrix]\n"load.duration" = ["600s", "2s"]\n')
     lab = cluster.lab(tmp_path, "run", "long.toml", "--hosts", f"ray:{cluster.address}")
     wait_until(lambda: bool(cluster.running("load")), "no generator was started")
+    cluster.start("h3")
     cluster.stop("h2")
     _, said = lab.communicate(timeout=HANGS_S)
     assert lab.returncode in {0, 4}, said
@@ -77,6 +82,13 @@ def test_a_host_without_power_ends_the_trial_and_another_takes_its_place(cluster
     assert "lost" not in (second["reason"] or "")
     (clock,) = [each for each in second["hosts"]["clocks"] if each["host"] == "h2"]
     assert clock["after"]["error_us"] > 0
+    assert clock["address"] == "10.0.0.3"
+    hosts = json.loads((tmp_path / "runs/0001/run.json").read_text())["hosts"]
+    assert [(each["name"], each["address"]) for each in hosts] == [
+        ("h1", "10.0.0.1"),
+        ("h2", "10.0.0.2"),
+        ("h2", "10.0.0.3"),
+    ]
     wait_until(lambda: not cluster.running("load") + cluster.running("serve"), "a process is left")
 
 
@@ -98,6 +110,23 @@ def test_a_host_that_is_cut_off_ends_the_trial_and_stops_by_itself(cluster: Clus
         cluster.stop("h2")
 
 
+def test_a_search_whose_servers_host_is_lost_makes_the_trial_again_on_another(cluster: Cluster, tmp_path: Path) -> None:
+    search = '[limits]\nfailed_ratio = "<1%"\n[search]\nover = "load.connections"\nrange = [2, 4]\nhold = "0s"\n'
+    suite(tmp_path, more=search)
+    lab = cluster.lab(tmp_path, "run", "long.toml", "--hosts", f"ray:{cluster.address}")
+    wait_until(lambda: bool(cluster.running("load")), "no generator was started")
+    before = set(cluster.running("serve"))
+    cluster.stop("h1")
+    wait_until(lambda: bool(set(cluster.running("serve")) - before), "no server was started on another host")
+    wait_until(lambda: bool(cluster.running("load")), "no generator was started again")
+    lab.send_signal(signal.SIGINT)
+    _, said = lab.communicate(timeout=HANGS_S)
+    assert lab.returncode == 130, said
+    (trial,) = records(tmp_path)
+    assert trial["reason"].startswith("the host h1 was lost during the trial: ")
+    wait_until(lambda: not cluster.running("load") + cluster.running("serve"), "a process is left")
+
+
 def test_a_laboratory_that_is_killed_leaves_nothing_on_any_host(cluster: Cluster, tmp_path: Path) -> None:
     suite(tmp_path)
     lab = cluster.lab(tmp_path, "run", "long.toml", "--hosts", f"ray:{cluster.address}")
@@ -110,7 +139,7 @@ def test_a_laboratory_that_is_killed_leaves_nothing_on_any_host(cluster: Cluster
 def test_a_run_that_lacked_a_host_goes_on_once_one_has_joined(cluster: Cluster, tmp_path: Path) -> None:
     cluster.stop("h3")
     (tmp_path / "long.toml").write_text(
-        SUITE.format(duration="1s", repeat=1, timeout="60s", ready="60s").replace('"h2"]', '"h2", "10.0.0.3"]')
+        SUITE.format(duration="1s", timeout="60s", ready="60s").replace('"h2"]', '"h2", "10.0.0.3"]')
     )
     done = cluster.run(tmp_path, "run", "long.toml", "--hosts", f"ray:{cluster.address}")
     assert done.returncode == 5
