@@ -1,20 +1,22 @@
-"""The same suite on a Ray cluster and on emulated hosts of one machine has to tell the same.
+"""Compares hosts on a Ray cluster with emulated hosts of one machine.
 
-Both sides are network namespaces of this machine, over the same emulator, round by round in turn.
-Three questions, each of the rate and of the server's CPU a request:
+Both are network namespaces of this machine, over the same emulator, measured round by round in
+turn. Each part is about the rate and the server's CPU per request:
 
-    three-servers   four generators against one server: Ray's hosts beside namespaces
-    forwarder       two generators through a forwarder on a host of its own: the same
-    generators      on Ray: two generators beside one with the same total
+    three-servers   four generators against one server, on Ray's hosts and on emulated ones
+    forwarder       two generators through a forwarder on a host of its own, the same
+    generators      on Ray: two generators and one with the same total
+    suites          the small forms of three-servers and port-fwd-4000 as they ship, over all points
+                    with a result in every round, on Ray's hosts and on emulated ones
+    scale           1, 2 and 4 emulated hosts at the same rate each: the generators' CPU per request
+                    beside what `plimsoll lab plan --scale` says from the run on one of them
+    overhead        what Ray costs each host, idle and while a trial runs
 
-Then the small forms of three-servers and port-fwd-4000, as they ship: the same two figures over all
-points with a result in every round.
-
-Two sides are equivalent where the 90 % interval of the ratio (paired by rounds, Student-t of its
-logarithm: two one-sided tests at 5 %) lies within 5 %. What idle nodes of Ray cost is measured too.
-Written to target/bench/hosts.json. Takes about twenty-five minutes. Exit 1 where two sides
-are not shown to be equivalent. Needs root and the extra `cluster`, and a machine that does nothing
-else.
+Two sides are equivalent where the 90 % interval of their ratio lies within 5 % (paired by rounds,
+Student-t of the logarithm: two one-sided tests at 5 %). What is measured is written to
+target/bench/hosts.json after each part, so that `--only` adds a part to the others. Exit 1 where
+two sides are not shown to be equivalent. Needs root, the extra `cluster` and a machine that does
+nothing else.
 """
 
 from __future__ import annotations
@@ -28,32 +30,37 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import BUILD, PLIMSOLL, ROOT
+from harness import BUILD, PLIMSOLL, ROOT, BenchError
 from scipy import stats
 
 os.environ.setdefault("PLIMSOLL_BIN", PLIMSOLL)
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "lab")]
 
 from cluster import Cluster, open_cluster  # noqa: E402 - of the tests, which are no package
-from laboratory import environment, lab_command, marked  # noqa: E402
+from laboratory import BINARY, environment, lab_command, marked, wait_until  # noqa: E402
 
 MARGIN = 0.05
-IDLE_S = 10.0
-FIGURES = ("completed_rate", "server.cpu_us_per_request")
-# Paced, so that two cores that all hosts share are not the limit.
+OVERHEAD_S = 10.0
+TRIES = 5
+"""A trial that this machine has spoilt is no result, and is made again so often."""
+EQUIVALENT = ("completed_rate", "server.cpu_us_per_request")
+COST = "generator.cpu_us_per_request"
+# Paced, so that the two cores that all hosts share are not the limit.
 SUITE = """
 name = "hosts"
 question = "Is it the same?"
 [server]
 workers = 1
 [load]
-connections = 400
-rate = 4000
-duration = "3s"
+connections = {connections}
+rate = {rate}
+duration = "{duration}"
 threads = 1
 {target}
 [network]
@@ -68,143 +75,261 @@ warm_up = "500ms"
 ready_timeout = "30s"
 """
 RELAY = '[[role]]\nname = "relay"\nkind = "forward"\non = "h5"\nmappings = ["10.0.0.5:7000=role:server"]\nworkers = 1\n'
-FOUR, TWO, ONE = '["h2", "h3", "h4", "h5"]', '["h2", "h3"]', '["h2"]'
-QUESTIONS = {
-    "three-servers": (("ray", FOUR, "", ""), ("netns", FOUR, "", "")),
-    "forwarder": (
-        ("ray", TWO, 'target = "role:relay:7000"', RELAY),
-        ("netns", TWO, 'target = "role:relay:7000"', RELAY),
-    ),
-    "generators": (("ray", TWO, "", ""), ("ray", ONE, "", "")),
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """Hosts, and what runs on them."""
+
+    hosts: str
+    """`ray` or `netns`."""
+    generators: int
+    relay: bool = False
+    rate: int = 4000
+    """Requests a second of all generators, over a tenth as many connections."""
+    duration: str = "3s"
+
+    def suite(self) -> str:
+        """The question as a suite."""
+        return SUITE.format(
+            connections=self.rate // 10,
+            rate=self.rate,
+            duration=self.duration,
+            load=json.dumps([f"h{2 + number}" for number in range(self.generators)]),
+            target='target = "role:relay:7000"' if self.relay else "",
+            role=RELAY if self.relay else "",
+        )
+
+
+PAIRS = {
+    "three-servers": (Side(hosts="ray", generators=4), Side(hosts="netns", generators=4)),
+    "forwarder": (Side(hosts="ray", generators=2, relay=True), Side(hosts="netns", generators=2, relay=True)),
+    "generators": (Side(hosts="ray", generators=2), Side(hosts="ray", generators=1)),
 }
 SHIPPED = ("three-servers", "port-fwd-4000")
+SCALE = (1, 2, 4)
+EACH = 1000
+"""Requests a second of each generator, where several hosts are held against one."""
+PARTS = ("overhead", *PAIRS, "scale", "suites")
 
 
 def main() -> int:
     """Measure, and say what is shown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=20, help="of the three questions, at least 3")
-    parser.add_argument("--shipped", type=int, default=5, help="rounds of the suites that ship, at least 3")
+    parser.add_argument("--rounds", type=int, default=20, help="of each pair and of scale, at least 3")
+    parser.add_argument("--shipped", type=int, default=6, help="rounds of the suites that ship, at least 3")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="the parts to measure")
     options = parser.parse_args()
-    rounds = options.rounds
+    rounds, parts = options.rounds, options.only
+    path = BUILD / "hosts.json"
     BUILD.mkdir(parents=True, exist_ok=True)
+    told: dict[str, Any] = {}
+    if tuple(parts) != PARTS and path.exists():
+        told = json.loads(path.read_text(encoding="utf-8"))
+
+    def keep(name: str, found: dict[str, Any], began: float) -> None:
+        told[name] = found | {"took_s": round(time.monotonic() - began)}
+        path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        print(f"{name}: {told[name]['took_s']} s", flush=True)
+        for figure, row in found.items():
+            print(f"  {figure:46} {say(row)}", flush=True)
+
     with open_cluster(5) as cluster, tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder:
-        told: dict[str, Any] = {"rounds": rounds, "idle": idle(cluster)}
-        print(f"an idle node of Ray: {told['idle']}", flush=True)
-        for name, sides in QUESTIONS.items():
-            told[name] = ask(cluster, Path(folder), sides, rounds)
-            for figure, found in told[name].items():
-                print(f"{name:14} {figure:26} {say(found)}", flush=True)
-        for name in SHIPPED:
-            told[f"suite {name}"] = ask_shipped(cluster, Path(folder), name, options.shipped)
-            for figure, found in told[f"suite {name}"].items():
-                print(f"{name:14} {figure:26} {say(found)}", flush=True)
-    (BUILD / "hosts.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    asked = (*QUESTIONS, *(f"suite {name}" for name in SHIPPED))
-    shown = [found["equivalent"] for name in asked for found in told[name].values()]
+        bench = Bench(cluster=cluster, folder=Path(folder))
+        for name in parts:
+            began = time.monotonic()
+            if name == "overhead":
+                keep(name, bench.overhead(), began)
+            elif name == "scale":
+                keep(name, bench.scale(rounds), began)
+            elif name == "suites":
+                for suite in SHIPPED:
+                    began = time.monotonic()
+                    keep(f"suite {suite}", bench.shipped(suite, options.shipped), began)
+            else:
+                keep(name, bench.pair(PAIRS[name], rounds), began)
+    shown = [
+        row["equivalent"]
+        for part in told.values()
+        for row in part.values()
+        if isinstance(row, dict) and "equivalent" in row
+    ]
     return 0 if all(shown) else 1
 
 
-def ask(cluster: Cluster, folder: Path, sides: Sequence[tuple[str, str, str, str]], rounds: int) -> dict[str, Any]:
-    """Both sides, in turn; the ratio of each figure."""
-    seen: list[list[dict[str, float]]] = [[], []]
-    for number in range(rounds):
-        for side in (0, 1) if number % 2 == 0 else (1, 0):
-            seen[side].append(measure(cluster, folder, *sides[side]))
-    return {figure: ratio([[each[figure] for each in one] for one in seen]) for figure in FIGURES}
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A cluster, and a folder for runs."""
 
+    cluster: Cluster
+    folder: Path
 
-def ask_shipped(cluster: Cluster, folder: Path, suite: str, rounds: int) -> dict[str, Any]:
-    """The small form of a suite that ships, unchanged, on the cluster and on namespaces in turn:
-    the ratio of each figure, in a round its geometric mean over the points.
-    """
-    seen: list[list[dict[int, dict[str, float]]]] = [[], []]
-    for number in range(rounds):
-        for side in (0, 1) if number % 2 == 0 else (1, 0):
-            hosts = ("ray", "netns")[side]
-            seen[side].append(results(cluster, folder, hosts, suite, "--fast", "--repeat", "1"))
-    points = set.intersection(*(set(each) for one in seen for each in one))
-    if not points:
-        raise SystemExit(f"{suite}: no point has a result in every round")
-    told = {}
-    for figure in FIGURES:
-        sides = [[statistics.geometric_mean(each[at][figure] for at in points) for each in one] for one in seen]
-        told[figure] = {**ratio(sides), "points": len(points)}
-    return told
+    def pair(self, sides: Sequence[Side], rounds: int) -> dict[str, Any]:
+        """Both sides in turn; the ratio of each figure."""
+        seen = self._in_turn(sides, rounds)
+        return {
+            figure: ratio([each[figure] for each in seen[0]], [each[figure] for each in seen[1]])
+            for figure in EQUIVALENT
+        }
 
+    def scale(self, rounds: int) -> dict[str, Any]:
+        """On several emulated hosts: the generators' CPU per request by what a plan says from the
+        run on one of the same round.
+        """
+        sides = [Side(hosts="netns", generators=count, rate=EACH * count) for count in SCALE]
+        seen = self._in_turn(sides, rounds)
+        planned = [each["planned"] for each in seen[0]]
+        return {
+            f"{COST} on {count} hosts": ratio([each[COST] for each in seen[place]], planned)
+            for place, count in enumerate(SCALE)
+            if count > 1
+        }
 
-def measure(cluster: Cluster, folder: Path, hosts: str, load: str, target: str, role: str) -> dict[str, float]:
-    """The figures of one trial."""
-    (folder / "hosts.toml").write_text(SUITE.format(load=load, target=target, role=role), encoding="utf-8")
-    found = results(cluster, folder, hosts, "hosts.toml")
-    return found[min(found)]
+    def _in_turn(self, sides: Sequence[Side], rounds: int) -> list[list[Mapping[str, float]]]:
+        seen: list[list[Mapping[str, float]]] = [[] for _ in sides]
+        for number in range(rounds):
+            for step in range(len(sides)):
+                place = (number + step) % len(sides)
+                seen[place].append(self._trial(sides[place]))
+        return seen
 
+    def shipped(self, suite: str, rounds: int) -> dict[str, Any]:
+        """The small form of a suite that ships, unchanged, on the cluster and on namespaces in
+        turn: the ratio of each figure, in a round its geometric mean over the points.
+        """
+        seen: list[list[dict[int, Mapping[str, float]]]] = [[], []]
+        for number in range(rounds):
+            for side in (0, 1) if number % 2 == 0 else (1, 0):
+                _, found, _ = self._run(("ray", "netns")[side], suite, "--fast", "--repeat", "1")
+                seen[side].append(found)
+        points = set.intersection(*(set(each) for one in seen for each in one))
+        if not points:
+            return {figure: {"equivalent": False, "points": 0} for figure in EQUIVALENT}
+        means = {
+            figure: [[statistics.geometric_mean(each[at][figure] for at in points) for each in one] for one in seen]
+            for figure in EQUIVALENT
+        }
+        return {figure: {**ratio(*sides), "points": len(points)} for figure, sides in means.items()}
 
-def results(cluster: Cluster, folder: Path, hosts: str, *suite: str) -> dict[int, dict[str, float]]:
-    """The figures of one run by point, of the points that have a result."""
-    out = tempfile.mkdtemp(dir=folder)
-    words = ("run", *suite, "--quiet", "--out", out)
-    if hosts == "ray":
-        done = cluster.run(folder, *words, "--hosts", f"ray:{cluster.address}")
-    else:
+    def _trial(self, side: Side) -> Mapping[str, float]:
+        """The figures of one trial; of one emulated generator also what a plan says a request
+        costs.
+        """
+        (self.folder / "hosts.toml").write_text(side.suite(), encoding="utf-8")
+        for _ in range(TRIES):
+            run, found, said = self._run(side.hosts, "hosts.toml")
+            if found:
+                figures = found[min(found)]
+                alone = side.hosts == "netns" and side.generators == 1
+                return {**figures, "planned": self._planned(run, side.rate)} if alone else figures
+        raise BenchError(f"{TRIES} runs on {side.hosts} brought no result: {said}")
+
+    def _planned(self, run: Path, rate: int) -> float:
+        """CPU microseconds of a request, as a plan takes them from a run."""
+        words = ("plan", "hosts.toml", "--scale", str(run), "--target-rate", str(rate), "--json")
+        done = self._lab(*words)
+        return float(json.loads(done.stdout)["scale"]["measured"]["cpu_us_per_request"])
+
+    def _run(self, hosts: str, *suite: str) -> tuple[Path, dict[int, Mapping[str, float]], str]:
+        """A run: its folder, the figures of each point that has a result, and why others have
+        none.
+        """
+        out = tempfile.mkdtemp(dir=self.folder)
+        words = ("run", *suite, "--quiet", "--out", out)
+        if hosts == "ray":
+            done = self.cluster.run(self.folder, *words, "--hosts", f"ray:{self.cluster.address}")
+        else:
+            done = self._lab(*words)
+        trials = [json.loads(path.read_text(encoding="utf-8")) for path in Path(out).glob("0001/trials/*.json")]
+        found = {trial["point"]: trial["figures"] for trial in trials if trial["outcome"] == "ok"}
+        found = {point: figures for point, figures in found.items() if figures.keys() >= {*EQUIVALENT}}
+        reasons = {str(trial["reason"]) for trial in trials if trial["point"] not in found}
+        return Path(out) / "0001", found, f"{sorted(reasons)} {done.stderr}"
+
+    def _lab(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = lab_command(*words)
-        done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
-    trials = [json.loads(path.read_text(encoding="utf-8")) for path in Path(out).glob("0001/trials/*.json")]
-    found = {
-        trial["point"]: {figure: trial["figures"][figure] for figure in FIGURES}
-        for trial in trials
-        if all(figure in trial["figures"] for figure in FIGURES)
-    }
-    if not found:
-        reasons = sorted({str(trial["reason"]) for trial in trials})
-        raise SystemExit(f"a run on {hosts} brought no figures: {reasons} {done.stderr}")
-    return found
+        return subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, text=True, check=False)
+
+    def overhead(self) -> dict[str, Any]:
+        """What Ray's processes and the agent use of a host that nothing runs on, and of the
+        server's while a trial with four generators runs.
+        """
+        idle = self._of_ray("h1")
+        with self._long_trial():
+            return {"idle": idle, "in a trial, the server's host": self._of_ray("h1")}
+
+    @contextmanager
+    def _long_trial(self) -> Iterator[None]:
+        """A trial under way on the cluster, whose window is open."""
+        side = Side(hosts="ray", generators=4, duration="600s")
+        (self.folder / "hosts.toml").write_text(side.suite(), encoding="utf-8")
+        words = ("run", "hosts.toml", "--quiet", "--out", tempfile.mkdtemp(dir=self.folder))
+        lab = self.cluster.lab(self.folder, *words, "--hosts", f"ray:{self.cluster.address}")
+        try:
+            wait_until(lambda: len(self.cluster.running("load")) == side.generators, "the trial did not begin")
+            time.sleep(5)
+            yield
+        finally:
+            lab.terminate()
+            lab.communicate()
+
+    def _of_ray(self, host: str) -> dict[str, float]:
+        """CPU in cores and memory in bytes (PSS) of what runs on a host, but for our binary."""
+        space = Path(f"/proc/{self.cluster.pid(host)}/ns/net").stat().st_ino
+        pids = [pid for pid in marked(self.cluster.folder) if is_of_ray(pid, space)]
+        before, began = cpu_s(pids), time.monotonic()
+        time.sleep(OVERHEAD_S)
+        cores = (cpu_s(pids) - before) / (time.monotonic() - began)
+        return {"cpu_cores": cores, "memory_bytes": sum(pss_bytes(pid) for pid in pids), "processes": len(pids)}
 
 
-def ratio(sides: Sequence[Sequence[float]]) -> dict[str, Any]:
+def is_of_ray(pid: int, space: int) -> bool:
+    """Whether a process is in a network namespace, and is no server or generator of a trial."""
+    try:
+        here = Path(f"/proc/{pid}/ns/net").stat().st_ino == space
+        return here and Path(f"/proc/{pid}/exe").readlink() != Path(BINARY).resolve()
+    except OSError:
+        return False
+
+
+def ratio(one: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
     """The first side over the second, with its 90 % interval."""
-    logs = [math.log(one / other) for one, other in zip(*sides, strict=True)]
+    logs = [math.log(a / b) for a, b in zip(one, other, strict=True)]
     middle = statistics.fmean(logs)
     half = stats.t.ppf(0.95, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    interval = [math.exp(middle - half), math.exp(middle + half)]
-    within = interval[0] > 1 / (1 + MARGIN) and interval[1] < 1 + MARGIN
-    return {"ratio": math.exp(middle), "ci90": interval, "equivalent": within, "values": [list(each) for each in sides]}
+    low, high = math.exp(middle - half), math.exp(middle + half)
+    within = low > 1 / (1 + MARGIN) and high < 1 + MARGIN
+    return {"ratio": math.exp(middle), "ci90": [low, high], "equivalent": within, "values": [list(one), list(other)]}
 
 
-def say(found: dict[str, Any]) -> str:
-    """The ratio in words."""
-    low, high = found["ci90"]
-    call = "equivalent" if found["equivalent"] else "not shown to be equivalent"
-    return f"{found['ratio']:.3f} ({low:.3f} to {high:.3f}): {call} within {MARGIN:.0%}"
-
-
-def idle(cluster: Cluster) -> dict[str, float]:
-    """CPU in cores and memory in bytes (PSS) of a node of Ray that nothing runs on: the mean over
-    head and hosts.
-    """
-    pids = marked(cluster.folder)
-    before, began = cpu_s(pids), time.monotonic()
-    time.sleep(IDLE_S)
-    cores = (cpu_s(pids) - before) / (time.monotonic() - began)
-    nodes = len(cluster.nodes)
-    memory = sum(pss_bytes(pid) for pid in pids)
-    return {"cpu_cores": cores / nodes, "memory_bytes": memory / nodes, "processes": len(pids) / nodes}
+def say(row: Mapping[str, Any]) -> str:
+    """A row in words."""
+    if "cpu_cores" in row:
+        memory = row["memory_bytes"] / 2**20
+        return f"{row['cpu_cores']:.3f} cores, {memory:.0f} MiB, {row['processes']} processes"
+    if "ratio" not in row:
+        return "no point has a result in every round"
+    low, high = row["ci90"]
+    call = "equivalent" if row["equivalent"] else "not shown to be equivalent"
+    return f"{row['ratio']:.3f} ({low:.3f} to {high:.3f}): {call} within {MARGIN:.0%}"
 
 
 def cpu_s(pids: Sequence[int]) -> float:
     """User and system time of processes (proc_pid_stat(5), fields 14 and 15)."""
     total = 0
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
-        total += int(fields[11]) + int(fields[12])
+        with suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+            total += int(fields[11]) + int(fields[12])
     return total / os.sysconf("SC_CLK_TCK")
 
 
 def pss_bytes(pid: int) -> int:
     """The proportional set size of a process (proc_pid_smaps_rollup(5))."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
     return 0
 
 
