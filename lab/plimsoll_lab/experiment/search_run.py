@@ -31,8 +31,9 @@ from plimsoll_lab.experiment.run import (
     point_record,
     with_discarded_attempt,
 )
+from plimsoll_lab.experiment.search_ends import HostsKeepGoing, ServerUnusable, awaited_in_vain, unusable
 from plimsoll_lab.hosts.host import Host
-from plimsoll_lab.problem import ENVIRONMENT, HostLost, Interrupted, LabError
+from plimsoll_lab.problem import HostLost, Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
@@ -64,36 +65,6 @@ LONGER = "load.duration"
 WARM_UP = 0.5
 """How long such a trial warms up, as a part of its window: a backlog takes time to become what it
 stays, and some servers slow down after a while."""
-
-
-class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
-    """The server does not start, listen or answer, even under the lowest load. Its message is the
-    server's own word.
-    """
-
-
-class HostsKeepGoing(LabError):  # noqa: N818 - what happened, named as it is
-    """Each attempt at a trial lost a host: it says nothing of the server, so that a search cannot
-    go on without it.
-    """
-
-    def __init__(self, trial: TrialRecord) -> None:
-        super().__init__(
-            f"{1 + ATTEMPTS} attempts at a trial in a row lost a host; the last: {trial.reason}; mend the hosts or the "
-            "network to them, and 'plimsoll lab resume' goes on",
-            exit_code=ENVIRONMENT,
-        )
-
-
-def _unusable(trials: list[TrialRecord]) -> bool:
-    return all(trial.outcome == "failed" for trial in trials)
-
-
-def _awaited_in_vain(trial: TrialRecord, suite: Suite) -> bool:
-    """Whether nothing could be connected to for all of the time that the server had: it was tried
-    again and again, and another trial would wait as long.
-    """
-    return trial.outcome == "failed" and "ready" not in trial.server and trial.elapsed_s >= suite.run.ready_timeout
 
 
 def _listen_overflows(host: Host) -> int | None:
@@ -166,16 +137,16 @@ class SearchRun:
             if spent_s >= settings.patience_s:
                 raise OutOfPatience
             trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
-            while len(self.trials) < first + GENTLE_TRIALS and _unusable(self.trials[first:]):
+            while len(self.trials) < first + GENTLE_TRIALS and unusable(self.trials[first:]):
                 # A server of the lab's own is started anew, and may be quicker the second time.
-                if "address" in base.server and _awaited_in_vain(trial, suite):
+                if "address" in base.server and awaited_in_vain(trial, suite):
                     break
                 trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
             # Nobody starts a server anew that already runs: once it has ended, nothing is measured.
             # Twice: one that was overloaded may leave connections unanswered for long.
             last = self.trials[first:][-2:]
-            ended = "address" in base.server and len(last) > 1 and all(_awaited_in_vain(each, suite) for each in last)
-            if ended or _unusable(self.trials[first:]):
+            ended = "address" in base.server and len(last) > 1 and all(awaited_in_vain(each, suite) for each in last)
+            if ended or unusable(self.trials[first:]):
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._ceiling(base)
