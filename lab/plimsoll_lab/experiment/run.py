@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
 from plimsoll_lab import __version__
@@ -37,7 +38,7 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_far_off
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.retry import passing_cause, retry_reason
+from plimsoll_lab.trial.retry import has_lost_a_host, passing_cause, retry_reason
 from plimsoll_lab.trial.testbed import Machines, Testbed, open_testbeds
 
 ATTEMPTS = 2
@@ -170,6 +171,12 @@ def lasting_causes(trials: Iterable[TrialRecord]) -> set[tuple[int, str]]:
     }
 
 
+def _may_pass(trial: TrialRecord, lasting: AbstractSet[tuple[int, str]]) -> bool:
+    """Whether repeating a trial may help."""
+    cause = passing_cause(trial)
+    return cause is not None and (trial.point, cause) not in lasting and len(trial.attempts) < ATTEMPTS
+
+
 @contextlib.contextmanager
 def calibrated_testbeds(
     folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str
@@ -262,14 +269,17 @@ def carry_out(
     binary: str,
     events: Events,
 ) -> Interrupted | None:
-    """Measure whatever the folder does not hold yet. The status on disk says how it ended.
+    """Measure whatever the folder does not hold yet, and again what lost a host there. The status
+    on disk says how it ended.
 
     Over a network, its paths are measured first, and where one is not what was asked for nothing
     else is.
     """
     before = folder.read_trials()
-    made = list(before)
-    done = {trial.number for trial in before}
+    lost = {trial.number: trial for trial in before if has_lost_a_host(trial)}
+    made = [trial for trial in before if trial.number not in lost]
+    done = {trial.number for trial in made}
+    kept = len(made)
     budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
     points = {point.number: point for point in plan.points}
     interrupted = None
@@ -284,32 +294,26 @@ def carry_out(
                 point, testbed = points[planned.point], testbeds[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
                 started = _started(planned, point, len(plan.trials), coming)
-                events.publish(started)
+                trial = stored = lost.get(planned.number)
+                lasting = lasting_causes(made)
                 try:
-                    trial = _measure(folder, testbed, binary, plan, point, planned, events)
+                    if trial is None:
+                        events.publish(started)
+                        trial = _measure(folder, testbed, binary, plan, point, planned, events)
+                    while trial is stored or (budget > 0 and _may_pass(trial, lasting)):
+                        budget -= trial is not stored
+                        events.publish(started | {"again": retry_reason(trial)})
+                        repeated = _measure(folder, testbed, binary, plan, point, planned, events)
+                        trial = with_discarded_attempt(trial, repeated)
+                        folder.write_trial(trial)
                 except NoHost as lacking:
                     postponed.append((planned.number, lacking))
-                    continue
+                    if trial is None:
+                        continue
                 note_hosts(folder, record, machines)
-                lasting = lasting_causes(made)
-                while (
-                    (cause := passing_cause(trial)) is not None
-                    and (trial.point, cause) not in lasting
-                    and len(trial.attempts) < ATTEMPTS
-                    and budget > 0
-                ):
-                    budget -= 1
-                    events.publish(started | {"again": retry_reason(trial)})
-                    try:
-                        repeated = _measure(folder, testbed, binary, plan, point, planned, events)
-                    except NoHost:
-                        break
-                    note_hosts(folder, record, machines)
-                    trial = with_discarded_attempt(trial, repeated)
-                    folder.write_trial(trial)
                 made.append(trial)
                 events.publish(trial_event(trial, len(plan.trials)))
-                if nothing_works(made[len(before) :], plan.points) and place + 1 < len(left):
+                if nothing_works(made[kept:], plan.points) and place + 1 < len(left):
                     return None
         if postponed:
             numbers = ", ".join(str(number) for number, _ in postponed)

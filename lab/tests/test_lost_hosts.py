@@ -1,5 +1,5 @@
-"""A search on a cluster: one that loses hosts finds the capacity that it would have found, or stops
-and goes on later; and the server's machine is not the lab's.
+"""A run and a search on a cluster that lose hosts: a search finds the capacity that it would have
+found, or stops; both go on later with the trials that were lost.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 from made_records import run_record
 
-from plimsoll_lab.experiment import search_run
+from plimsoll_lab.experiment import run, search_run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError, NoHost
-from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.folder import RunFolder, new_run
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import HostRecord
 from plimsoll_lab.store.search_record import SearchRecord
@@ -129,9 +129,9 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
 @pytest.fixture
 def undisturbed(begin: Begin, tmp_path: Path) -> SearchRecord:
     """What is found where no host is lost."""
-    run = begin(tmp_path / "undisturbed")
-    run.carry_out()
-    (search,) = run.searches
+    begun = begin(tmp_path / "undisturbed")
+    begun.carry_out()
+    (search,) = begun.searches
     assert (search.state, search.lower, search.limited_by) == ("complete", 49, "server")
     return search
 
@@ -158,19 +158,19 @@ def test_a_host_that_is_lost_is_no_load_that_was_not_carried(
     search had no repeats left, a lost host counted as a missed limit; the null server's, as a limit
     of the generator.
     """
-    run = begin(tmp_path / "lost", dict.fromkeys(lost, LOST), dict.fromkeys(lost_null, LOST))
-    run.carry_out()
-    assert of(run.searches[0]) == of(undisturbed)
+    begun = begin(tmp_path / "lost", dict.fromkeys(lost, LOST), dict.fromkeys(lost_null, LOST))
+    begun.carry_out()
+    assert of(begun.searches[0]) == of(undisturbed)
 
 
 def test_hosts_that_keep_going_stop_the_search_and_it_goes_on_later(
     begin: Begin, undisturbed: SearchRecord, tmp_path: Path
 ) -> None:
-    run = begin(tmp_path / "lost", dict.fromkeys(range(5, 8), LOST))
+    begun = begin(tmp_path / "lost", dict.fromkeys(range(5, 8), LOST))
     with pytest.raises(LabError, match="3 attempts at a trial in a row lost a host; the last: the host h1 was") as said:
-        run.carry_out()
+        begun.carry_out()
     assert said.value.exit_code == ENVIRONMENT
-    assert run.searches[0].state == "interrupted"
+    assert begun.searches[0].state == "interrupted"
     resumed = begin(tmp_path / "lost", {1: LOST})
     resumed.carry_out()
     assert of(resumed.searches[0]) == of(undisturbed)
@@ -185,3 +185,33 @@ def test_a_lost_trial_that_no_host_was_left_to_repeat_is_made_again_later(
     resumed = begin(tmp_path / "lost")
     resumed.carry_out()
     assert of(resumed.searches[0]) == of(undisturbed)
+
+
+def test_a_run_makes_a_lost_trial_again_once_there_is_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was kept as invalid for good, where no host was left to make it again on."""
+    text = (
+        SUITE.partition("[limits]")[0].replace("repeat = 1", "repeat = 4").replace("[load]", "[load]\nconnections = 1")
+    )
+    plan = expand(read_text(text, source="most.toml", directory="."), seed=3, cluster=True)
+    folder = new_run(tmp_path)
+    monkeypatch.setattr(run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
+
+    def carry_out(fates: Mapping[int, str]) -> list[TrialRecord]:
+        cluster = Cluster(fates, {})
+
+        def measure(*given: Any) -> TrialRecord:  # noqa: ANN401 - as `run._measure`
+            trial = cluster.run_trial(None, "", None, *given[4:6], "outputs")
+            folder.write_trial(trial)
+            return trial
+
+        monkeypatch.setattr(run, "_measure", measure)
+        run.carry_out(folder, run_record(), plan, cast("Machines", None), "", Events(folder))
+        return folder.read_trials()
+
+    with pytest.raises(NoHost, match="trials 2, 3 could not be made: no host for h1") as said:
+        carry_out({2: LOST, 3: GONE, 4: GONE})
+    assert said.value.exit_code == ENVIRONMENT
+    assert [(each.number, each.outcome) for each in folder.read_trials()] == [(1, "ok"), (2, "invalid"), (4, "ok")]
+    trials = carry_out({})
+    assert [(each.number, each.outcome) for each in trials] == [(1, "ok"), (2, "ok"), (3, "ok"), (4, "ok")]
+    assert [[attempt.cause for attempt in each.attempts] for each in trials] == [[], ["host_lost"], [], []]
