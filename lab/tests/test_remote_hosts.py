@@ -1,0 +1,90 @@
+"""What a trial has on other machines: clocks that are compared, and files that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from plimsoll_lab.hosts.agent import Agent, ServedHost
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.hosts.messages import AnswerT, Message, ReadClock
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.trial import remote_hosts
+from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
+
+
+class SetClock:
+    """Reaches an agent whose clock can be set."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.ahead_s = 0.0
+
+    def ask(self, message: Message[AnswerT]) -> AnswerT:
+        """Answer with the time as it was set, and all else as it is."""
+        answer = self.agent.ask(message)
+        return cast("AnswerT", cast("float", answer) + self.ahead_s) if isinstance(message, ReadClock) else answer
+
+
+@pytest.fixture
+def connection() -> Iterator[SetClock]:
+    with Agent() as agent:
+        yield SetClock(agent)
+
+
+@pytest.fixture
+def host(connection: SetClock) -> Host:
+    served = ServedHost(name="h2", addresses=("127.0.0.1",), interface="lo")
+    return Host(connection, connection.agent.add(served))
+
+
+@pytest.mark.parametrize(("set_s", "moved_by"), [(0.0, []), (7.5, ["the clock of h2 moved by "])])
+def test_a_clock_that_is_set_in_mid_trial_is_told(
+    connection: SetClock, host: Host, set_s: float, moved_by: list[str]
+) -> None:
+    connection.ahead_s = 3600.0
+    remote = RemoteHosts({"h2": host})
+    with remote.prepared(1.0):
+        assert host.clock_offset_s == pytest.approx(3600.0, abs=60.0)
+        connection.ahead_s += set_s
+        (clock,), warnings = remote.clocks()
+    assert (clock["host"], clock["address"]) == ("h2", "127.0.0.1")
+    assert abs(clock["before"]["offset_us"] - 3600e6) <= clock["before"]["error_us"]
+    assert abs(clock["after"]["offset_us"] - (3600 + set_s) * 1e6) <= clock["after"]["error_us"]
+    assert [warning.message[: len(begins)] for warning, begins in zip(warnings, moved_by, strict=True)] == moved_by
+
+
+def test_files_come_back_up_to_a_size_and_a_larger_one_is_named(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_hosts, "FILES_MOST_BYTES", 100)
+    monkeypatch.setattr(remote_hosts, "PART_BYTES", 7)
+    remote, capture = RemoteHosts({"h2": host}), tmp_path / "captures" / "0001.pcapng"
+    with remote.prepared(1.0):
+        assert host.records is not None
+        there = Path(host.records)
+        files = {"0001.pcapng": b"p" * 60, "load.log": b"0123456789", "vast.log": b"v" * 101}
+        for name, data in files.items():
+            (there / name).write_bytes(data)
+        (warning,) = remote.collect(tmp_path / "records", capture)
+    assert warning.code == "file_too_large"
+    assert warning.message.startswith("vast.log of h2 has 101 bytes, and at most 100 a host are brought back")
+    assert capture.read_bytes() == files["0001.pcapng"]
+    assert {each.name: each.read_bytes() for each in (tmp_path / "records").iterdir()} == {"load.log": b"0123456789"}
+    assert not there.exists()
+
+
+def test_a_host_without_the_suites_folder_is_refused_where_a_part_needs_it(host: Host, tmp_path: Path) -> None:
+    text = (
+        'name = "c"\nquestion = "?"\n[server]\ncommand = ["{dir}/server"]\nready = "tcp:1"\n[load]\nduration = "1s"\n'
+    )
+    point = expand(read_text(text, source="c.toml", directory="/none"), seed=1, cluster=True).points[0]
+    hosts = {"h1": host, "h2": host}
+    refuse_missing_folder(hosts, point, str(tmp_path))
+    with pytest.raises(LabError, match=r"h1 has no folder /none, which the suite calls {dir}; copy the suite's folder"):
+        refuse_missing_folder(hosts, point, "/none")
