@@ -10,14 +10,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll_serve::service::{
-    Chunk, Found, Http, HttpSettings, HttpVersion, Moment, Next, NotFound, Output, Outside, Service,
+    Chunk, Found, Http, HttpSettings, HttpVersion, CachedTime, Next, NotFound, Output, ServiceContext, Service,
 };
 
 /// Files by the first letter of their name.
-struct Nowhere(Moment);
+struct TestContext(CachedTime);
 
-impl Outside for Nowhere {
-    fn moment(&self) -> &Moment {
+impl ServiceContext for TestContext {
+    fn time(&self) -> &CachedTime {
         &self.0
     }
 
@@ -36,14 +36,14 @@ impl Outside for Nowhere {
 
 /// What a service sends when its input comes in these pieces: bytes as they are, bodies by their
 /// length.
-fn sent(prototype: &Http, pieces: [&[u8]; 2], outside: &mut Nowhere) -> (Vec<u8>, u64, bool) {
+fn sent(prototype: &Http, pieces: [&[u8]; 2], context: &mut TestContext) -> (Vec<u8>, u64, bool) {
     let (mut service, mut output) = (prototype.clone(), Output::default());
     let (mut bytes, mut bodies, mut held) = (Vec::new(), 0, Vec::new());
-    service.opened(outside);
+    service.opened(context);
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
         held.extend_from_slice(piece);
         loop {
-            let turn = service.receive(&held, outside, &mut output);
+            let turn = service.receive(&held, context, &mut output);
             assert!(turn.consumed <= held.len());
             for chunk in output.chunks.drain(..) {
                 match chunk {
@@ -81,11 +81,11 @@ fuzz_target!(|input: &[u8]| {
         work_paths: Vec::new(),
         work: Duration::ZERO,
     });
-    let mut outside = Nowhere(Moment::new(Instant::now(), SystemTime::UNIX_EPOCH));
-    let whole = sent(&prototype, [input, &[]], &mut outside);
+    let mut context = TestContext(CachedTime::new(Instant::now(), SystemTime::UNIX_EPOCH));
+    let whole = sent(&prototype, [input, &[]], &mut context);
     assert!(whole.0.is_empty() || whole.0.starts_with(b"HTTP/1."), "an answer is HTTP");
     let (first, second) = input.split_at(usize::from(cut) * input.len() / 256);
-    let parted = sent(&prototype, [first, second], &mut outside);
+    let parted = sent(&prototype, [first, second], &mut context);
     assert_eq!(parted.2, whole.2, "cut at {}", first.len());
     if whole.2 {
         // Of two things that are wrong with a request, which is found first may depend on what has

@@ -9,13 +9,13 @@ use plimsoll_sys::clock;
 use plimsoll_sys::descriptor;
 use plimsoll_sys::file::{self, File, Root};
 
-use crate::service::{Found, Moment, NotFound, Output, Outside};
+use crate::service::{CachedTime, Found, NotFound, Output, ServiceContext};
 
-/// One loop's view of the outside.
+/// What the services of one loop can ask for.
 #[derive(Debug)]
 pub(crate) struct Environment {
     root: Option<Arc<Root>>,
-    moment: Moment,
+    time: CachedTime,
     timed: bool,
     /// The file that was found last, and by which path.
     found: Option<Rc<File>>,
@@ -31,9 +31,9 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Workspace {
-        let moment = Moment::new(Instant::now(), SystemTime::now());
+        let time = CachedTime::new(Instant::now(), SystemTime::now());
         Workspace {
-            environment: Environment { root, moment, timed, found: None, found_by: Vec::new() },
+            environment: Environment { root, time, timed, found: None, found_by: Vec::new() },
             output: Output::default(),
         }
     }
@@ -43,7 +43,7 @@ impl Environment {
     /// Looks at the clock, if anybody wants to know.
     pub(crate) fn look(&mut self) {
         if self.timed {
-            self.moment.advance(Instant::now(), SystemTime::now);
+            self.time.advance(Instant::now(), SystemTime::now);
         }
     }
 
@@ -54,19 +54,19 @@ impl Environment {
 
     /// When the clock was last looked at.
     pub(crate) fn now(&self) -> Instant {
-        self.moment.now
+        self.time.now
     }
 
     /// From now on the server is ending, and how its connections end depends on the time.
     pub(crate) fn drain(&mut self) {
-        self.moment.draining = true;
+        self.time.draining = true;
         self.timed = true;
         self.look();
     }
 
     /// Whether the server is ending.
     pub(crate) fn is_draining(&self) -> bool {
-        self.moment.draining
+        self.time.draining
     }
 
     /// The file that was found last.
@@ -83,9 +83,9 @@ impl Environment {
     }
 }
 
-impl Outside for Environment {
-    fn moment(&self) -> &Moment {
-        &self.moment
+impl ServiceContext for Environment {
+    fn time(&self) -> &CachedTime {
+        &self.time
     }
 
     fn resolve(&mut self, path: &[u8]) -> Result<Found, NotFound> {

@@ -190,7 +190,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::service::{Next, Output, Outside, Turn};
+    use crate::service::{Next, Output, ServiceContext, Turn};
 
     #[derive(Clone)]
     struct Panics;
@@ -204,15 +204,15 @@ mod tests {
             None
         }
 
-        fn opened(&mut self, _outside: &impl Outside) -> Option<Instant> {
+        fn opened(&mut self, _context: &impl ServiceContext) -> Option<Instant> {
             None
         }
 
-        fn receive(&mut self, _input: &[u8], _outside: &mut impl Outside, _output: &mut Output) -> Turn {
+        fn receive(&mut self, _input: &[u8], _context: &mut impl ServiceContext, _output: &mut Output) -> Turn {
             panic!("on purpose")
         }
 
-        fn expired(&mut self, _partial: bool, _outside: &mut impl Outside, _output: &mut Output) -> Next {
+        fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> Next {
             Next::Close
         }
     }

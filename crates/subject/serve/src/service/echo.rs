@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Chunk, Next, Output, Outside, Service, Turn};
+use super::{Chunk, Next, Output, Service, ServiceContext, Turn};
 
 /// How an echo server differs from the plainest.
 #[derive(Clone, Debug, Default)]
@@ -102,18 +102,18 @@ impl Service for Echo {
         self.settings.as_ref()?.settings.idle_timeout
     }
 
-    fn opened(&mut self, outside: &impl Outside) -> Option<Instant> {
-        Some(outside.moment().now + self.send_timeout()?)
+    fn opened(&mut self, context: &impl ServiceContext) -> Option<Instant> {
+        Some(context.time().now + self.send_timeout()?)
     }
 
-    fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn {
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Turn {
         let is_read = !input.is_empty() && !std::mem::take(&mut self.interrupted);
         let mut turn = Turn { consumed: input.len(), requests: u64::from(is_read), next: Next::Receive(None) };
         let Some(shared) = self.settings.clone() else {
             output.chunks.push(Chunk::Input(0..input.len()));
             return turn;
         };
-        turn.next = Next::Receive(self.opened(outside));
+        turn.next = Next::Receive(self.opened(context));
         let Some((postfix, boundary)) = &shared.settings.postfix else {
             output.chunks.push(Chunk::Input(0..input.len()));
             output.burn = shared.settings.work;
@@ -138,7 +138,7 @@ impl Service for Echo {
         turn
     }
 
-    fn expired(&mut self, _partial: bool, _outside: &mut impl Outside, _output: &mut Output) -> Next {
+    fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> Next {
         Next::Close
     }
 }
@@ -158,7 +158,7 @@ fn fallback(end: &[u8]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests_outside::{Nowhere, sent};
+    use super::super::tests_context::{TestContext, sent};
     use super::*;
     use proptest::prelude::*;
 
@@ -192,11 +192,11 @@ mod tests {
     fn a_turn_appends_a_bounded_number_of_bytes_however_many_messages_arrive() {
         static POSTFIX: [u8; 10_000] = [b'+'; 10_000];
         let settings = Settings { postfix: Some((&POSTFIX, Boundary::Size(1))), ..Settings::default() };
-        let (mut echo, mut outside, input) = (Echo::new(settings), Nowhere::default(), [7; 50_000]);
+        let (mut echo, mut context, input) = (Echo::new(settings), TestContext::default(), [7; 50_000]);
         let (mut taken, mut requests) = (0, 0);
         loop {
             let mut output = Output::default();
-            let turn = echo.receive(&input[taken..], &mut outside, &mut output);
+            let turn = echo.receive(&input[taken..], &mut context, &mut output);
             let postfixes = output.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Static(_))).count();
             assert!(postfixes * POSTFIX.len() < APPENDED_BYTES + POSTFIX.len(), "{postfixes} in one turn");
             assert!(postfixes > 0, "each turn gets on");
@@ -215,7 +215,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 1..300),
         ) {
             for split in 0..=bytes.len() {
-                let sent = sent(Echo::default(), &[&bytes[..split], &bytes[split..]], Nowhere::default());
+                let sent = sent(Echo::default(), &[&bytes[..split], &bytes[split..]], TestContext::default());
                 prop_assert_eq!(sent, bytes.clone());
             }
         }
@@ -228,7 +228,7 @@ mod tests {
             let settings = Settings { postfix: Some((b":OK", boundary.clone())), ..Settings::default() };
             for split in 0..=bytes.len() {
                 let pieces = [&bytes[..split], &bytes[split..]];
-                let sent = sent(Echo::new(settings.clone()), &pieces, Nowhere::default());
+                let sent = sent(Echo::new(settings.clone()), &pieces, TestContext::default());
                 prop_assert_eq!(sent, postfixed(&bytes, &boundary));
             }
         }

@@ -2,20 +2,20 @@
 //!
 //! A service is handed bytes and answers with chunks to send, how much it has taken, what is to
 //! happen next, and until when. It has no descriptor, clock or system call: what it asks of the
-//! outside (the time, a file by its path) is answered by an [`Outside`], what it wants burnt or
+//! context (the time, a file by its path) is answered by an [`ServiceContext`], what it wants burnt or
 //! closed is done by the driver. So one service runs under every model, and is tested without a
 //! socket.
 
+mod cached_time;
 mod echo;
 mod http;
-mod moment;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+pub use cached_time::CachedTime;
 pub use echo::{Boundary, Echo, Settings as EchoSettings};
 pub use http::{Http, Settings as HttpSettings, Version as HttpVersion};
-pub use moment::Moment;
 
 /// Something to send. It borrows where it can, so that an echo copies nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,9 +94,9 @@ pub struct Turn {
 }
 
 /// What a service can ask.
-pub trait Outside {
+pub trait ServiceContext {
     /// The time.
-    fn moment(&self) -> &Moment;
+    fn time(&self) -> &CachedTime;
 
     /// Opens a file by its path beneath the root, for a [`Chunk::File`].
     fn resolve(&mut self, path: &[u8]) -> Result<Found, NotFound>;
@@ -136,16 +136,16 @@ pub trait Service: Clone + Send + Sync + 'static {
     fn send_timeout(&self) -> Option<Duration>;
 
     /// The connection is open; returns until when something must arrive.
-    fn opened(&mut self, outside: &impl Outside) -> Option<Instant>;
+    fn opened(&mut self, context: &impl ServiceContext) -> Option<Instant>;
 
     /// Takes `input`: what it left of the last, and what has arrived since. Called when something
     /// has arrived, and after a [`Next::Send`].
-    fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn;
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Turn;
 
     /// The instant of [`Next::Receive`] has passed. `partial` is whether input waits for its rest.
     /// Returns whether to close or linger.
-    fn expired(&mut self, partial: bool, outside: &mut impl Outside, output: &mut Output) -> Next;
+    fn expired(&mut self, partial: bool, context: &mut impl ServiceContext, output: &mut Output) -> Next;
 }
 
 #[cfg(test)]
-mod tests_outside;
+mod tests_context;

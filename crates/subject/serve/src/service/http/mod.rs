@@ -35,7 +35,7 @@ use stamp::Validators;
 use status::Status;
 use target::Target;
 
-use super::{Chunk, Next, NotFound, Output, Outside, Service, Turn};
+use super::{Chunk, Next, NotFound, Output, Service, ServiceContext, Turn};
 
 /// The newest version that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +110,12 @@ impl Service for Http {
         Some(self.settings.send_timeout)
     }
 
-    fn opened(&mut self, outside: &impl Outside) -> Option<Instant> {
-        Some(outside.moment().now + self.settings.request_timeout)
+    fn opened(&mut self, context: &impl ServiceContext) -> Option<Instant> {
+        Some(context.time().now + self.settings.request_timeout)
     }
 
-    fn receive(&mut self, input: &[u8], outside: &mut impl Outside, output: &mut Output) -> Turn {
-        let now = outside.moment().now;
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Turn {
+        let now = context.time().now;
         let mut turn = Turn { consumed: 0, requests: 0, next: Next::Send };
         loop {
             let rest = &input[turn.consumed..];
@@ -146,15 +146,15 @@ impl Service for Http {
                     return Turn { next: Next::Receive(Some(until)), ..turn };
                 }
                 Head::Bad(status) => {
-                    self.refuse(status, outside, output);
+                    self.refuse(status, context, output);
                     return Turn { requests: turn.requests + 1, next: Next::Linger, ..turn };
                 }
             };
             turn.consumed += length;
             turn.requests += 1;
             let more = turn.consumed < input.len();
-            let persists = self.persists(&request) && (more || !outside.moment().draining);
-            let exchange = Exchange { settings: &self.settings, request: &request, persists, outside, output };
+            let persists = self.persists(&request) && (more || !context.time().draining);
+            let exchange = Exchange { settings: &self.settings, request: &request, persists, context, output };
             let persists = exchange.answer();
             if !persists {
                 let next = if more || !request.body.is_over() { Next::Linger } else { Next::Close };
@@ -176,13 +176,13 @@ impl Service for Http {
         }
     }
 
-    fn expired(&mut self, partial: bool, outside: &mut impl Outside, output: &mut Output) -> Next {
+    fn expired(&mut self, partial: bool, context: &mut impl ServiceContext, output: &mut Output) -> Next {
         // An idle connection has nothing to answer; one whose body does not come has its answer
         // already (RFC 9110, section 15.5.9).
         if !partial || matches!(self.state, State::Body { .. }) {
             return Next::Close;
         }
-        self.refuse(Status::REQUEST_TIMEOUT, outside, output);
+        self.refuse(Status::REQUEST_TIMEOUT, context, output);
         Next::Linger
     }
 }
@@ -198,9 +198,9 @@ impl Http {
     }
 
     /// Answers what is no request.
-    fn refuse(&self, status: Status, outside: &impl Outside, output: &mut Output) {
+    fn refuse(&self, status: Status, context: &impl ServiceContext, output: &mut Output) {
         let persistence = response::Persistence::Closes;
-        Answer::begin(output, self.settings.version, status, outside.moment().date(), persistence).text(true);
+        Answer::begin(output, self.settings.version, status, context.time().date(), persistence).text(true);
     }
 }
 
@@ -209,11 +209,11 @@ struct Exchange<'a, O> {
     settings: &'a Settings,
     request: &'a Request<'a>,
     persists: bool,
-    outside: &'a mut O,
+    context: &'a mut O,
     output: &'a mut Output,
 }
 
-impl<O: Outside> Exchange<'_, O> {
+impl<O: ServiceContext> Exchange<'_, O> {
     /// Writes the answer, and returns whether the connection goes on.
     fn answer(mut self) -> bool {
         self.output.burn += self.settings.work;
@@ -266,7 +266,7 @@ impl<O: Outside> Exchange<'_, O> {
 
     /// Answers with the file whose path stands at the end of the output's bytes, from `start` on.
     fn file(&mut self, start: usize) {
-        let found = self.outside.resolve(&self.output.bytes[start..]);
+        let found = self.context.resolve(&self.output.bytes[start..]);
         let work = self.settings.work_of(&self.output.bytes[start..]);
         let kind = target::kind(&self.output.bytes[start..]);
         self.output.bytes.truncate(start);
@@ -279,7 +279,7 @@ impl<O: Outside> Exchange<'_, O> {
             Err(NotFound::Unavailable) => return self.status(Status::SERVICE_UNAVAILABLE),
         };
         self.output.burn += work;
-        let stamp = Validators::new(found.length, found.modified, self.outside.moment().wall());
+        let stamp = Validators::new(found.length, found.modified, self.context.time().wall());
         match precondition::evaluate(self.request, &stamp) {
             Verdict::Failed => return self.status(Status::PRECONDITION_FAILED),
             Verdict::NotModified => {
@@ -359,7 +359,7 @@ impl<O: Outside> Exchange<'_, O> {
             (true, 0) => response::Persistence::KeptAlive,
             (true, _) => response::Persistence::Unsaid,
         };
-        Answer::begin(self.output, self.settings.version, status, self.outside.moment().date(), persistence)
+        Answer::begin(self.output, self.settings.version, status, self.context.time().date(), persistence)
     }
 
     fn has_body(&self) -> bool {

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 
-use super::super::tests_outside::{Nowhere, converse};
+use super::super::tests_context::{TestContext, converse};
 use super::*;
-use crate::service::{Found, Moment};
+use crate::service::{CachedTime, Found};
 
 fn http() -> Http {
     with(|_| {})
@@ -31,7 +31,7 @@ fn with(change: impl FnOnce(&mut Settings)) -> Http {
 const MODIFIED: (i64, u32) = (784_111_777, 5);
 const TAG: &str = "\"2ebc98a1-5-64\"";
 
-fn outside() -> Nowhere {
+fn context() -> TestContext {
     let file = Ok(Found { length: 100, modified: MODIFIED });
     let files = [
         ("index.html", file),
@@ -42,13 +42,13 @@ fn outside() -> Nowhere {
         ("long", Err(NotFound::TooLong)),
         ("busy", Err(NotFound::Unavailable)),
     ];
-    let moment = Moment::new(Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
-    Nowhere { files: HashMap::from(files), moment }
+    let time = CachedTime::new(Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    TestContext { files: HashMap::from(files), time }
 }
 
 /// Everything sent, and whether the connection goes on.
 fn exchange(service: Http, pieces: &[&[u8]]) -> (String, bool) {
-    let (sent, next) = converse(service, pieces, outside());
+    let (sent, next) = converse(service, pieces, context());
     (sent.into_iter().map(char::from).collect(), matches!(next, Next::Receive(_)))
 }
 
@@ -187,10 +187,10 @@ fn a_folder_is_redirected_to_its_slash_on_this_host() {
 #[test]
 fn an_index_that_is_a_folder_is_not_found_and_leads_nowhere() {
     for (index, target) in [("index.html", "/"), ("folder/index.html", "/folder/"), ("index.html", "http://h")] {
-        let mut outside = outside();
-        outside.files.insert(index, Err(NotFound::Folder));
+        let mut context = context();
+        context.files.insert(index, Err(NotFound::Folder));
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-        let (sent, _) = converse(http(), &[request.as_bytes()], outside);
+        let (sent, _) = converse(http(), &[request.as_bytes()], context);
         let answer: String = sent.into_iter().map(char::from).collect();
         assert!(answer.starts_with("HTTP/1.1 404 ") && !answer.contains("Location"), "{target}: {answer}");
     }
@@ -204,9 +204,9 @@ fn a_location_is_ascii() {
 
 #[test]
 fn nothing_was_modified_after_the_date_of_its_answer() {
-    let mut outside = outside();
-    outside.files.insert("future", Ok(Found { length: 1, modified: (4_000_000_000, 0) }));
-    let (sent, _) = converse(http(), &[b"GET /future HTTP/1.1\r\nHost: h\r\n\r\n"], outside);
+    let mut context = context();
+    context.files.insert("future", Ok(Found { length: 1, modified: (4_000_000_000, 0) }));
+    let (sent, _) = converse(http(), &[b"GET /future HTTP/1.1\r\nHost: h\r\n\r\n"], context);
     let answer: String = sent.into_iter().map(char::from).collect();
     assert!(answer.contains("\r\nLast-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n"), "{answer}");
 }
@@ -215,9 +215,9 @@ fn nothing_was_modified_after_the_date_of_its_answer() {
 fn a_file_may_be_costly_and_others_not() {
     let service = with(|settings| settings.work_paths = vec![(b"a b.txt".to_vec(), Duration::from_millis(3))]);
     let burnt = |target: &str| {
-        let (mut outside, mut output) = (outside(), Output::default());
+        let (mut context, mut output) = (context(), Output::default());
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-        service.clone().receive(request.as_bytes(), &mut outside, &mut output);
+        service.clone().receive(request.as_bytes(), &mut context, &mut output);
         output.burn
     };
     assert_eq!(burnt("/a%20b.txt?q"), Duration::from_millis(3));
@@ -262,35 +262,35 @@ fn a_server_of_the_older_version_closes_after_each_answer() {
 
 #[test]
 fn a_request_has_until_its_first_byte_and_the_timeout_and_not_longer() {
-    let (mut service, mut outside, mut output) = (http(), outside(), Output::default());
-    let start = outside.moment.now;
+    let (mut service, mut context, mut output) = (http(), context(), Output::default());
+    let start = context.time.now;
     let seconds = Duration::from_secs;
-    assert_eq!(service.opened(&outside), Some(start + seconds(10)));
+    assert_eq!(service.opened(&context), Some(start + seconds(10)));
     for (after, input) in [(3, "GE"), (9, "GET"), (12, "GET /")] {
-        outside.moment.now = start + seconds(after);
-        let turn = service.receive(input.as_bytes(), &mut outside, &mut output);
+        context.time.now = start + seconds(after);
+        let turn = service.receive(input.as_bytes(), &mut context, &mut output);
         assert_eq!(turn, Turn { consumed: 0, requests: 0, next: Next::Receive(Some(start + seconds(13))) });
     }
-    assert_eq!(service.expired(true, &mut outside, &mut output), Next::Linger);
+    assert_eq!(service.expired(true, &mut context, &mut output), Next::Linger);
     assert!(output.bytes.starts_with(b"HTTP/1.1 408 Request Timeout\r\n"));
 
     let (mut service, mut output) = (http(), Output::default());
-    let turn = service.receive(get("").as_bytes(), &mut outside, &mut output);
+    let turn = service.receive(get("").as_bytes(), &mut context, &mut output);
     assert_eq!(turn.next, Next::Send);
-    outside.moment.now = start + seconds(20);
-    let turn = service.receive(b"", &mut outside, &mut output);
+    context.time.now = start + seconds(20);
+    let turn = service.receive(b"", &mut context, &mut output);
     assert_eq!(turn.next, Next::Receive(Some(start + seconds(25))));
     output.clear();
-    assert_eq!(service.expired(false, &mut outside, &mut output), Next::Close);
+    assert_eq!(service.expired(false, &mut context, &mut output), Next::Close);
     assert!(output.chunks.is_empty());
 }
 
 #[test]
 fn a_draining_server_answers_what_has_arrived_and_says_that_it_closes() {
-    let mut outside = outside();
-    outside.moment.draining = true;
+    let mut context = context();
+    context.time.draining = true;
     let pipelined = get("") + &get("");
-    let (sent, next) = converse(http(), &[pipelined.as_bytes()], outside);
+    let (sent, next) = converse(http(), &[pipelined.as_bytes()], context);
     let text: String = sent.into_iter().map(char::from).collect();
     assert_eq!((text.matches(" 200 OK").count(), text.matches("Connection: close").count()), (2, 1));
     assert_eq!(next, Next::Close);
@@ -298,9 +298,9 @@ fn a_draining_server_answers_what_has_arrived_and_says_that_it_closes() {
 
 #[test]
 fn one_who_pipelines_has_to_let_others_have_their_turn() {
-    let (mut service, mut outside, mut output) = (http(), outside(), Output::default());
+    let (mut service, mut context, mut output) = (http(), context(), Output::default());
     let pipelined = "GET /bytes/1 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
-    let turn = service.receive(pipelined.as_bytes(), &mut outside, &mut output);
+    let turn = service.receive(pipelined.as_bytes(), &mut context, &mut output);
     assert_eq!((turn.next, turn.requests), (Next::Send, REQUESTS));
 }
 
@@ -335,8 +335,8 @@ proptest! {
 
     #[test]
     fn no_input_panics_or_is_taken_without_end(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let (mut service, mut outside, mut output) = (http(), outside(), Output::default());
-        let turn = service.receive(&bytes, &mut outside, &mut output);
+        let (mut service, mut context, mut output) = (http(), context(), Output::default());
+        let turn = service.receive(&bytes, &mut context, &mut output);
         prop_assert!(turn.consumed <= bytes.len());
     }
 }

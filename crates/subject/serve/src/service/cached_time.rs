@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A moment. A driver looks at the clock once a turn of its loop, not once a request.
+/// The time, read from the clock once a turn of a driver's loop, not once a request.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct CachedTime {
     /// For limits.
     pub now: Instant,
     /// The server is to end: answer what is under way and begin nothing new.
@@ -18,12 +18,12 @@ pub struct Moment {
     stale: Instant,
 }
 
-impl Moment {
-    /// The moment that both clocks show.
-    pub fn new(now: Instant, wall: SystemTime) -> Moment {
-        let mut moment = Moment { now, draining: false, date: [0; 29], wall, stale: now };
-        moment.show(wall);
-        moment
+impl CachedTime {
+    /// The time that both clocks show.
+    pub fn new(now: Instant, wall: SystemTime) -> CachedTime {
+        let mut time = CachedTime { now, draining: false, date: [0; 29], wall, stale: now };
+        time.show(wall);
+        time
     }
 
     /// Moves on to `now`, and looks at the wall clock only where the date may be another.
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn the_date_changes_with_the_second_and_not_before() {
         let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_400));
-        let mut moment = Moment::new(start, wall);
-        assert_eq!(moment.date(), b"Sun, 06 Nov 1994 08:49:37 GMT");
-        moment.advance(start + Duration::from_millis(599), || panic!("the second has not passed"));
-        moment.advance(start + Duration::from_millis(600), || wall + Duration::from_millis(600));
-        assert_eq!(moment.date(), b"Sun, 06 Nov 1994 08:49:38 GMT");
+        let mut time = CachedTime::new(start, wall);
+        assert_eq!(time.date(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        time.advance(start + Duration::from_millis(599), || panic!("the second has not passed"));
+        time.advance(start + Duration::from_millis(600), || wall + Duration::from_millis(600));
+        assert_eq!(time.date(), b"Sun, 06 Nov 1994 08:49:38 GMT");
     }
 }

@@ -1,26 +1,26 @@
-//! An outside and a driver of memory alone, for tests of services.
+//! A context and a driver in memory, for tests of services.
 
 use std::collections::HashMap;
 use std::time::{Instant, SystemTime};
 
-use super::{Chunk, Found, Moment, Next, NotFound, Output, Outside, Service};
+use super::{CachedTime, Chunk, Found, Next, NotFound, Output, Service, ServiceContext};
 
 /// Files whose every byte is the number of its place, and a clock that stands still.
 #[derive(Clone, Debug)]
-pub(super) struct Nowhere {
+pub(super) struct TestContext {
     pub(super) files: HashMap<&'static str, Result<Found, NotFound>>,
-    pub(super) moment: Moment,
+    pub(super) time: CachedTime,
 }
 
-impl Default for Nowhere {
-    fn default() -> Nowhere {
-        Nowhere { files: HashMap::new(), moment: Moment::new(Instant::now(), SystemTime::UNIX_EPOCH) }
+impl Default for TestContext {
+    fn default() -> TestContext {
+        TestContext { files: HashMap::new(), time: CachedTime::new(Instant::now(), SystemTime::UNIX_EPOCH) }
     }
 }
 
-impl Outside for Nowhere {
-    fn moment(&self) -> &Moment {
-        &self.moment
+impl ServiceContext for TestContext {
+    fn time(&self) -> &CachedTime {
+        &self.time
     }
 
     fn resolve(&mut self, path: &[u8]) -> Result<Found, NotFound> {
@@ -30,18 +30,18 @@ impl Outside for Nowhere {
 }
 
 /// All that a service sends when its input comes in these pieces.
-pub(super) fn sent(service: impl Service, pieces: &[&[u8]], outside: Nowhere) -> Vec<u8> {
-    converse(service, pieces, outside).0
+pub(super) fn sent(service: impl Service, pieces: &[&[u8]], context: TestContext) -> Vec<u8> {
+    converse(service, pieces, context).0
 }
 
 /// The same, and what happens next.
-pub(super) fn converse(mut service: impl Service, pieces: &[&[u8]], mut outside: Nowhere) -> (Vec<u8>, Next) {
+pub(super) fn converse(mut service: impl Service, pieces: &[&[u8]], mut context: TestContext) -> (Vec<u8>, Next) {
     let (mut sent, mut held, mut output) = (Vec::new(), Vec::new(), Output::default());
-    let mut next = Next::Receive(service.opened(&outside));
+    let mut next = Next::Receive(service.opened(&context));
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         held.extend_from_slice(piece);
         loop {
-            let turn = service.receive(&held, &mut outside, &mut output);
+            let turn = service.receive(&held, &mut context, &mut output);
             output.chunks.drain(..).for_each(|chunk| append(&mut sent, chunk, &held, &output.bytes));
             output.clear();
             held.drain(..turn.consumed);
