@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll_serve::service::{
-    Chunk, Found, Http, HttpSettings, HttpVersion, CachedTime, Next, NotFound, Output, ServiceContext, Service,
+    Chunk, Found, Http, HttpSettings, HttpVersion, CachedTime, NextStep, NotFound, Output, ServiceContext, Service,
 };
 
 /// Files by the first letter of their name.
@@ -43,8 +43,8 @@ fn sent(prototype: &Http, pieces: [&[u8]; 2], context: &mut TestContext) -> (Vec
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
         held.extend_from_slice(piece);
         loop {
-            let turn = service.receive(&held, context, &mut output);
-            assert!(turn.consumed <= held.len());
+            let processed = service.receive(&held, context, &mut output);
+            assert!(processed.consumed <= held.len());
             for chunk in output.chunks.drain(..) {
                 match chunk {
                     Chunk::Input(range) => bytes.extend_from_slice(&held[range]),
@@ -57,13 +57,13 @@ fn sent(prototype: &Http, pieces: [&[u8]; 2], context: &mut TestContext) -> (Vec
                 }
             }
             output.clear();
-            held.drain(..turn.consumed);
-            match turn.next {
-                Next::Send => {
-                    assert!(turn.consumed > 0 || held.is_empty(), "it comes no further, and asks to be called again")
+            held.drain(..processed.consumed);
+            match processed.next {
+                NextStep::Send => {
+                    assert!(processed.consumed > 0 || held.is_empty(), "it comes no further, and asks to be called again")
                 }
-                Next::Receive(_) => break,
-                Next::Close | Next::Linger => return (bytes, bodies, true),
+                NextStep::Receive(_) => break,
+                NextStep::Close | NextStep::Linger => return (bytes, bodies, true),
             }
         }
     }

@@ -11,7 +11,7 @@ use plimsoll_reactor::progress::Sent;
 
 use super::environment::{Environment, Workspace, burn};
 use super::linger::{Linger, Looked};
-use crate::service::{Next, Output, Service, Turn};
+use crate::service::{NextStep, Output, Processed, Service};
 use crate::totals::Exchange;
 
 /// What happens next on a connection, once everything is sent.
@@ -86,7 +86,7 @@ impl<P: Service> Conversation<P> {
         };
         let mut taken = 0;
         loop {
-            let Turn { consumed, requests, next } =
+            let Processed { consumed, requests, next } =
                 self.service.receive(&input[taken..], &mut workspace.environment, &mut workspace.output);
             self.exchange.requests += requests;
             let mut sent = true;
@@ -98,13 +98,13 @@ impl<P: Service> Conversation<P> {
             }
             taken += consumed;
             self.stage = match next {
-                Next::Receive(until) => {
+                NextStep::Receive(until) => {
                     self.until = until;
                     Stage::Receiving
                 }
-                Next::Send => Stage::Resuming,
-                Next::Close => Stage::Closing,
-                Next::Linger => Stage::Lingering,
+                NextStep::Send => Stage::Resuming,
+                NextStep::Close => Stage::Closing,
+                NextStep::Linger => Stage::Lingering,
             };
             if !sent || self.stage != Stage::Resuming || taken < input.len() {
                 break;
@@ -133,7 +133,7 @@ impl<P: Service> Conversation<P> {
         }
         let partial = self.held.take().is_some();
         let next = self.service.expired(partial, &mut workspace.environment, &mut workspace.output);
-        self.stage = if next == Next::Linger { Stage::Lingering } else { Stage::Closing };
+        self.stage = if next == NextStep::Linger { Stage::Lingering } else { Stage::Closing };
         if !workspace.output.chunks.is_empty() {
             let outcome = send(&[], &mut workspace.output, &workspace.environment, &mut self.exchange);
             workspace.output.clear();

@@ -190,7 +190,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::service::{Next, Output, ServiceContext, Turn};
+    use crate::service::{NextStep, Output, Processed, ServiceContext};
 
     #[derive(Clone)]
     struct Panics;
@@ -208,12 +208,12 @@ mod tests {
             None
         }
 
-        fn receive(&mut self, _input: &[u8], _context: &mut impl ServiceContext, _output: &mut Output) -> Turn {
+        fn receive(&mut self, _input: &[u8], _context: &mut impl ServiceContext, _output: &mut Output) -> Processed {
             panic!("on purpose")
         }
 
-        fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> Next {
-            Next::Close
+        fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> NextStep {
+            NextStep::Close
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Chunk, Next, Output, Service, ServiceContext, Turn};
+use super::{Chunk, NextStep, Output, Processed, Service, ServiceContext};
 
 /// How an echo server differs from the plainest.
 #[derive(Clone, Debug, Default)]
@@ -106,24 +106,25 @@ impl Service for Echo {
         Some(context.time().now + self.send_timeout()?)
     }
 
-    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Turn {
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Processed {
         let is_read = !input.is_empty() && !std::mem::take(&mut self.interrupted);
-        let mut turn = Turn { consumed: input.len(), requests: u64::from(is_read), next: Next::Receive(None) };
+        let mut processed =
+            Processed { consumed: input.len(), requests: u64::from(is_read), next: NextStep::Receive(None) };
         let Some(shared) = self.settings.clone() else {
             output.chunks.push(Chunk::Input(0..input.len()));
-            return turn;
+            return processed;
         };
-        turn.next = Next::Receive(self.opened(context));
+        processed.next = NextStep::Receive(self.opened(context));
         let Some((postfix, boundary)) = &shared.settings.postfix else {
             output.chunks.push(Chunk::Input(0..input.len()));
             output.burn = shared.settings.work;
-            return turn;
+            return processed;
         };
         let (mut start, mut appended) = (0, 0);
         while start < input.len() {
             if appended >= APPENDED_BYTES {
                 self.interrupted = true;
-                return Turn { consumed: start, next: Next::Send, ..turn };
+                return Processed { consumed: start, next: NextStep::Send, ..processed };
             }
             let Some(length) = self.message_end(boundary, &shared.fallback, &input[start..]) else {
                 output.chunks.push(Chunk::Input(start..input.len()));
@@ -135,11 +136,11 @@ impl Service for Echo {
             start += length;
             appended += postfix.len();
         }
-        turn
+        processed
     }
 
-    fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> Next {
-        Next::Close
+    fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> NextStep {
+        NextStep::Close
     }
 }
 
@@ -196,13 +197,13 @@ mod tests {
         let (mut taken, mut requests) = (0, 0);
         loop {
             let mut output = Output::default();
-            let turn = echo.receive(&input[taken..], &mut context, &mut output);
+            let processed = echo.receive(&input[taken..], &mut context, &mut output);
             let postfixes = output.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Static(_))).count();
             assert!(postfixes * POSTFIX.len() < APPENDED_BYTES + POSTFIX.len(), "{postfixes} in one turn");
             assert!(postfixes > 0, "each turn gets on");
-            taken += turn.consumed;
-            requests += turn.requests;
-            if turn.next != Next::Send {
+            taken += processed.consumed;
+            requests += processed.requests;
+            if processed.next != NextStep::Send {
                 break;
             }
         }

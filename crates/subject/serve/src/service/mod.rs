@@ -2,8 +2,8 @@
 //!
 //! A service is handed bytes and answers with chunks to send, how much it has taken, what is to
 //! happen next, and until when. It has no descriptor, clock or system call: what it asks of the
-//! context (the time, a file by its path) is answered by an [`ServiceContext`], what it wants burnt or
-//! closed is done by the driver. So one service runs under every model, and is tested without a
+//! context (the time, a file by its path) is answered by an [`ServiceContext`], what it wants burnt
+//! or closed is done by the driver. So one service runs under every model, and is tested without a
 //! socket.
 
 mod cached_time;
@@ -68,7 +68,7 @@ impl Output {
 
 /// What happens next on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// More bytes are needed, by then at the latest where there is an instant.
     Receive(Option<Instant>),
     /// Send, and come back with the rest of the input, even if that is nothing.
@@ -83,14 +83,14 @@ pub enum Next {
 
 /// What a service made of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Processed {
     /// Bytes of the input that are done with. The driver keeps the rest, and hands it in again in
     /// front of what arrives next.
     pub consumed: usize,
     /// Requests begun to be answered.
     pub requests: u64,
     /// What happens next.
-    pub next: Next,
+    pub next: NextStep,
 }
 
 /// What a service can ask.
@@ -139,12 +139,12 @@ pub trait Service: Clone + Send + Sync + 'static {
     fn opened(&mut self, context: &impl ServiceContext) -> Option<Instant>;
 
     /// Takes `input`: what it left of the last, and what has arrived since. Called when something
-    /// has arrived, and after a [`Next::Send`].
-    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Turn;
+    /// has arrived, and after a [`NextStep::Send`].
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Processed;
 
-    /// The instant of [`Next::Receive`] has passed. `partial` is whether input waits for its rest.
-    /// Returns whether to close or linger.
-    fn expired(&mut self, partial: bool, context: &mut impl ServiceContext, output: &mut Output) -> Next;
+    /// The instant of [`NextStep::Receive`] has passed. `partial` is whether input waits for its
+    /// rest. Returns whether to close or linger.
+    fn expired(&mut self, partial: bool, context: &mut impl ServiceContext, output: &mut Output) -> NextStep;
 }
 
 #[cfg(test)]

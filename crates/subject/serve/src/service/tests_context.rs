@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Instant, SystemTime};
 
-use super::{CachedTime, Chunk, Found, Next, NotFound, Output, Service, ServiceContext};
+use super::{CachedTime, Chunk, Found, NextStep, NotFound, Output, Service, ServiceContext};
 
 /// Files whose every byte is the number of its place, and a clock that stands still.
 #[derive(Clone, Debug)]
@@ -35,22 +35,22 @@ pub(super) fn sent(service: impl Service, pieces: &[&[u8]], context: TestContext
 }
 
 /// The same, and what happens next.
-pub(super) fn converse(mut service: impl Service, pieces: &[&[u8]], mut context: TestContext) -> (Vec<u8>, Next) {
+pub(super) fn converse(mut service: impl Service, pieces: &[&[u8]], mut context: TestContext) -> (Vec<u8>, NextStep) {
     let (mut sent, mut held, mut output) = (Vec::new(), Vec::new(), Output::default());
-    let mut next = Next::Receive(service.opened(&context));
+    let mut next = NextStep::Receive(service.opened(&context));
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         held.extend_from_slice(piece);
         loop {
-            let turn = service.receive(&held, &mut context, &mut output);
+            let processed = service.receive(&held, &mut context, &mut output);
             output.chunks.drain(..).for_each(|chunk| append(&mut sent, chunk, &held, &output.bytes));
             output.clear();
-            held.drain(..turn.consumed);
-            next = turn.next;
-            if next != Next::Send {
+            held.drain(..processed.consumed);
+            next = processed.next;
+            if next != NextStep::Send {
                 break;
             }
         }
-        if !matches!(next, Next::Receive(_)) {
+        if !matches!(next, NextStep::Receive(_)) {
             break;
         }
     }

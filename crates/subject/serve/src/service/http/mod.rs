@@ -35,7 +35,7 @@ use stamp::Validators;
 use status::Status;
 use target::Target;
 
-use super::{Chunk, Next, NotFound, Output, Service, ServiceContext, Turn};
+use super::{Chunk, NextStep, NotFound, Output, Processed, Service, ServiceContext};
 
 /// The newest version that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,26 +114,29 @@ impl Service for Http {
         Some(context.time().now + self.settings.request_timeout)
     }
 
-    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Turn {
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, output: &mut Output) -> Processed {
         let now = context.time().now;
-        let mut turn = Turn { consumed: 0, requests: 0, next: Next::Send };
+        let mut processed = Processed { consumed: 0, requests: 0, next: NextStep::Send };
         loop {
-            let rest = &input[turn.consumed..];
+            let rest = &input[processed.consumed..];
             if let State::Body { until, body } = &mut self.state {
                 let until = *until;
                 match body.discard(rest) {
-                    Err(_) => return Turn { next: Next::Linger, ..turn },
-                    Ok(taken) => turn.consumed += taken,
+                    Err(_) => return Processed { next: NextStep::Linger, ..processed },
+                    Ok(taken) => processed.consumed += taken,
                 }
                 if !body.is_over() {
-                    return Turn { next: Next::Receive(Some(until)), ..turn };
+                    return Processed { next: NextStep::Receive(Some(until)), ..processed };
                 }
                 self.state = State::Idle;
                 continue;
             }
             if rest.is_empty() {
                 self.state = State::Idle;
-                return Turn { next: Next::Receive(Some(now + self.settings.keep_alive_timeout)), ..turn };
+                return Processed {
+                    next: NextStep::Receive(Some(now + self.settings.keep_alive_timeout)),
+                    ..processed
+                };
             }
             let (request, length) = match request::parse(rest) {
                 Head::Whole(request, length) => (request, length),
@@ -143,22 +146,22 @@ impl Service for Http {
                         _ => now + self.settings.request_timeout,
                     };
                     self.state = State::Head { until };
-                    return Turn { next: Next::Receive(Some(until)), ..turn };
+                    return Processed { next: NextStep::Receive(Some(until)), ..processed };
                 }
                 Head::Bad(status) => {
                     self.refuse(status, context, output);
-                    return Turn { requests: turn.requests + 1, next: Next::Linger, ..turn };
+                    return Processed { requests: processed.requests + 1, next: NextStep::Linger, ..processed };
                 }
             };
-            turn.consumed += length;
-            turn.requests += 1;
-            let more = turn.consumed < input.len();
+            processed.consumed += length;
+            processed.requests += 1;
+            let more = processed.consumed < input.len();
             let persists = self.persists(&request) && (more || !context.time().draining);
             let exchange = Exchange { settings: &self.settings, request: &request, persists, context, output };
             let persists = exchange.answer();
             if !persists {
-                let next = if more || !request.body.is_over() { Next::Linger } else { Next::Close };
-                return Turn { next, ..turn };
+                let next = if more || !request.body.is_over() { NextStep::Linger } else { NextStep::Close };
+                return Processed { next, ..processed };
             }
             self.state = if request.body.is_over() {
                 State::Idle
@@ -168,22 +171,22 @@ impl Service for Http {
             let last = output.chunks.last();
             if matches!(last, Some(Chunk::File { .. } | Chunk::Repeated { .. }))
                 || output.bytes.len() >= OUTPUT_BYTES
-                || turn.requests >= REQUESTS
+                || processed.requests >= REQUESTS
                 || !output.burn.is_zero()
             {
-                return turn;
+                return processed;
             }
         }
     }
 
-    fn expired(&mut self, partial: bool, context: &mut impl ServiceContext, output: &mut Output) -> Next {
+    fn expired(&mut self, partial: bool, context: &mut impl ServiceContext, output: &mut Output) -> NextStep {
         // An idle connection has nothing to answer; one whose body does not come has its answer
         // already (RFC 9110, section 15.5.9).
         if !partial || matches!(self.state, State::Body { .. }) {
-            return Next::Close;
+            return NextStep::Close;
         }
         self.refuse(Status::REQUEST_TIMEOUT, context, output);
-        Next::Linger
+        NextStep::Linger
     }
 }
 

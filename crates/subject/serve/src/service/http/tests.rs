@@ -49,7 +49,7 @@ fn context() -> TestContext {
 /// Everything sent, and whether the connection goes on.
 fn exchange(service: Http, pieces: &[&[u8]]) -> (String, bool) {
     let (sent, next) = converse(service, pieces, context());
-    (sent.into_iter().map(char::from).collect(), matches!(next, Next::Receive(_)))
+    (sent.into_iter().map(char::from).collect(), matches!(next, NextStep::Receive(_)))
 }
 
 fn get(fields: &str) -> String {
@@ -268,20 +268,23 @@ fn a_request_has_until_its_first_byte_and_the_timeout_and_not_longer() {
     assert_eq!(service.opened(&context), Some(start + seconds(10)));
     for (after, input) in [(3, "GE"), (9, "GET"), (12, "GET /")] {
         context.time.now = start + seconds(after);
-        let turn = service.receive(input.as_bytes(), &mut context, &mut output);
-        assert_eq!(turn, Turn { consumed: 0, requests: 0, next: Next::Receive(Some(start + seconds(13))) });
+        let processed = service.receive(input.as_bytes(), &mut context, &mut output);
+        assert_eq!(
+            processed,
+            Processed { consumed: 0, requests: 0, next: NextStep::Receive(Some(start + seconds(13))) }
+        );
     }
-    assert_eq!(service.expired(true, &mut context, &mut output), Next::Linger);
+    assert_eq!(service.expired(true, &mut context, &mut output), NextStep::Linger);
     assert!(output.bytes.starts_with(b"HTTP/1.1 408 Request Timeout\r\n"));
 
     let (mut service, mut output) = (http(), Output::default());
-    let turn = service.receive(get("").as_bytes(), &mut context, &mut output);
-    assert_eq!(turn.next, Next::Send);
+    let processed = service.receive(get("").as_bytes(), &mut context, &mut output);
+    assert_eq!(processed.next, NextStep::Send);
     context.time.now = start + seconds(20);
-    let turn = service.receive(b"", &mut context, &mut output);
-    assert_eq!(turn.next, Next::Receive(Some(start + seconds(25))));
+    let processed = service.receive(b"", &mut context, &mut output);
+    assert_eq!(processed.next, NextStep::Receive(Some(start + seconds(25))));
     output.clear();
-    assert_eq!(service.expired(false, &mut context, &mut output), Next::Close);
+    assert_eq!(service.expired(false, &mut context, &mut output), NextStep::Close);
     assert!(output.chunks.is_empty());
 }
 
@@ -293,15 +296,15 @@ fn a_draining_server_answers_what_has_arrived_and_says_that_it_closes() {
     let (sent, next) = converse(http(), &[pipelined.as_bytes()], context);
     let text: String = sent.into_iter().map(char::from).collect();
     assert_eq!((text.matches(" 200 OK").count(), text.matches("Connection: close").count()), (2, 1));
-    assert_eq!(next, Next::Close);
+    assert_eq!(next, NextStep::Close);
 }
 
 #[test]
 fn one_who_pipelines_has_to_let_others_have_their_turn() {
     let (mut service, mut context, mut output) = (http(), context(), Output::default());
     let pipelined = "GET /bytes/1 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
-    let turn = service.receive(pipelined.as_bytes(), &mut context, &mut output);
-    assert_eq!((turn.next, turn.requests), (Next::Send, REQUESTS));
+    let processed = service.receive(pipelined.as_bytes(), &mut context, &mut output);
+    assert_eq!((processed.next, processed.requests), (NextStep::Send, REQUESTS));
 }
 
 fn requests() -> impl Strategy<Value = String> {
@@ -336,7 +339,7 @@ proptest! {
     #[test]
     fn no_input_panics_or_is_taken_without_end(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         let (mut service, mut context, mut output) = (http(), context(), Output::default());
-        let turn = service.receive(&bytes, &mut context, &mut output);
-        prop_assert!(turn.consumed <= bytes.len());
+        let processed = service.receive(&bytes, &mut context, &mut output);
+        prop_assert!(processed.consumed <= bytes.len());
     }
 }
