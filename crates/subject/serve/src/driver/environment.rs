@@ -40,19 +40,19 @@ impl Workspace {
 }
 
 impl Environment {
-    /// Looks at the clock, if anybody wants to know.
+    /// Reads the clock, if a service needs the time.
     pub(crate) fn look(&mut self) {
         if self.timed {
             self.time.advance(Instant::now(), SystemTime::now);
         }
     }
 
-    /// Whether anybody wants to know the time.
+    /// Whether a service needs the time.
     pub(crate) fn timed(&self) -> bool {
         self.timed
     }
 
-    /// When the clock was last looked at.
+    /// When the clock was last read.
     pub(crate) fn now(&self) -> Instant {
         self.time.now
     }

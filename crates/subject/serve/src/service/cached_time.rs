@@ -26,7 +26,7 @@ impl CachedTime {
         time
     }
 
-    /// Moves on to `now`, and looks at the wall clock only where the date may be another.
+    /// Moves on to `now`. Reads the wall clock only if the date may have changed.
     pub fn advance(&mut self, now: Instant, wall: impl FnOnce() -> SystemTime) {
         self.now = now;
         if now >= self.stale {

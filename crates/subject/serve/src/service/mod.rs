@@ -1,10 +1,9 @@
 //! What a server does with the bytes of one connection, apart from how it moves them.
 //!
-//! A service is handed bytes and answers with chunks to send, how much it has taken, what is to
-//! happen next, and until when. It has no descriptor, clock or system call: what it asks of the
-//! context (the time, a file by its path) is answered by an [`ServiceContext`], what it wants burnt
-//! or closed is done by the driver. So one service runs under every model, and is tested without a
-//! socket.
+//! A service takes bytes and returns chunks to send, how much input it has taken, what happens
+//! next, and until when. It has no descriptor, clock or system call: a [`ServiceContext`] tells it
+//! the time and opens files by their path. The driver sends, burns CPU time and closes. So one
+//! service runs under every model, and is tested without a socket.
 
 mod cached_time;
 mod echo;
