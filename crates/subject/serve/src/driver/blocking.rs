@@ -18,7 +18,7 @@ use plimsoll_reactor::progress::{LOOKS, SendProgress, Sent, Verdict};
 use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::net;
 
-use super::conversation::{Conversation, Stage};
+use super::conversation::{Conversation, ConversationState};
 use super::environment::{Environment, Workspace};
 use super::unsent::{Room, Unsent, reset_after};
 use crate::service::{Output, Service};
@@ -87,30 +87,30 @@ fn converse<P: Service>(
             conversation.hasten(workspace.environment.now());
         }
         let draining = workspace.environment.is_draining();
-        match conversation.stage {
-            Stage::Resuming if now_in == Phase::Stop => return Err(stopped()),
+        match conversation.state {
+            ConversationState::Resuming if now_in == Phase::Stop => return Err(stopped()),
             _ if now_in == Phase::Stop => return Ok(()),
-            Stage::Receiving | Stage::Discarding => {}
-            Stage::Resuming => {
+            ConversationState::Receiving | ConversationState::Discarding => {}
+            ConversationState::Resuming => {
                 conversation.serve(&[], workspace, &mut send)?;
                 continue;
             }
-            Stage::Closing => {
+            ConversationState::Closing => {
                 if draining {
                     conversation.close_at_drain();
                 }
-                if conversation.stage == Stage::Closing {
+                if conversation.state == ConversationState::Closing {
                     return Ok(());
                 }
                 continue;
             }
-            Stage::Lingering => {
+            ConversationState::Lingering => {
                 net::shutdown(socket, net::Half::Write);
                 conversation.discard(Instant::now(), draining);
             }
         }
         // What has arrived is there: the read waits for nothing else.
-        let at_once = draining && conversation.stage == Stage::Receiving;
+        let at_once = draining && conversation.state == ConversationState::Receiving;
         let read = if at_once {
             net::read_at_once(socket, &mut input)
         } else {
@@ -126,14 +126,14 @@ fn converse<P: Service>(
             Ok(0) => return Ok(()),
             Ok(length) => {
                 conversation.exchange.bytes_received += length as u64;
-                if conversation.stage != Stage::Discarding {
+                if conversation.state != ConversationState::Discarding {
                     conversation.serve(&input[..length], workspace, &mut send)?;
                 } else {
                     look_when_due(socket, conversation, draining)?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if conversation.stage == Stage::Discarding {
+                if conversation.state == ConversationState::Discarding {
                     look_when_due(socket, conversation, draining)?;
                 } else if at_once {
                     conversation.nothing_arrives();

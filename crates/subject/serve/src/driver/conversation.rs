@@ -16,7 +16,7 @@ use crate::totals::Exchange;
 
 /// What happens next on a connection, once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ConversationState {
     /// Bytes are received for the service.
     Receiving,
     /// The service has more to say to what it has.
@@ -32,7 +32,7 @@ pub(crate) enum Stage {
 pub(crate) struct Conversation<P> {
     service: P,
     pub(crate) exchange: Exchange,
-    pub(crate) stage: Stage,
+    pub(crate) state: ConversationState,
     /// Until when something must arrive; while input is discarded, when to look at what the peer
     /// has acknowledged.
     pub(crate) until: Option<Instant>,
@@ -49,7 +49,7 @@ impl<P: Service> Conversation<P> {
         let mut service = prototype.clone();
         let until = service.opened(environment);
         let exchange = Exchange::default();
-        Conversation { service, exchange, stage: Stage::Receiving, until, held: None, linger: None }
+        Conversation { service, exchange, state: ConversationState::Receiving, until, held: None, linger: None }
     }
 
     /// Keeps bytes that come while the service cannot take them.
@@ -97,21 +97,25 @@ impl<P: Service> Conversation<P> {
                 sent = outcome?;
             }
             taken += consumed;
-            self.stage = match next {
+            self.state = match next {
                 NextStep::Receive(until) => {
                     self.until = until;
-                    Stage::Receiving
+                    ConversationState::Receiving
                 }
-                NextStep::Send => Stage::Resuming,
-                NextStep::Close => Stage::Closing,
-                NextStep::Linger => Stage::Lingering,
+                NextStep::Send => ConversationState::Resuming,
+                NextStep::Close => ConversationState::Closing,
+                NextStep::Linger => ConversationState::Lingering,
             };
-            if !sent || self.stage != Stage::Resuming || taken < input.len() {
+            if !sent || self.state != ConversationState::Resuming || taken < input.len() {
                 break;
             }
         }
         self.held = match held {
-            _ if taken == input.len() || matches!(self.stage, Stage::Closing | Stage::Lingering) => None,
+            _ if taken == input.len()
+                || matches!(self.state, ConversationState::Closing | ConversationState::Lingering) =>
+            {
+                None
+            }
             None => Some(Box::new(fresh[taken..].to_vec())),
             Some(mut held) => {
                 held.drain(..taken);
@@ -127,13 +131,13 @@ impl<P: Service> Conversation<P> {
         workspace: &mut Workspace,
         mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
     ) -> io::Result<()> {
-        if self.stage != Stage::Receiving {
-            self.stage = Stage::Closing;
+        if self.state != ConversationState::Receiving {
+            self.state = ConversationState::Closing;
             return Ok(());
         }
         let partial = self.held.take().is_some();
         let next = self.service.expired(partial, &mut workspace.environment, &mut workspace.output);
-        self.stage = if next == NextStep::Linger { Stage::Lingering } else { Stage::Closing };
+        self.state = if next == NextStep::Linger { ConversationState::Lingering } else { ConversationState::Closing };
         if !workspace.output.chunks.is_empty() {
             let outcome = send(&[], &mut workspace.output, &workspace.environment, &mut self.exchange);
             workspace.output.clear();
@@ -144,8 +148,8 @@ impl<P: Service> Conversation<P> {
 
     /// The server is ending, and what has arrived is read: nothing more is answered.
     pub(crate) fn nothing_arrives(&mut self) {
-        if self.stage == Stage::Receiving {
-            self.stage = Stage::Closing;
+        if self.state == ConversationState::Receiving {
+            self.state = ConversationState::Closing;
         }
     }
 
@@ -155,21 +159,21 @@ impl<P: Service> Conversation<P> {
     /// that end.
     pub(crate) fn close_at_drain(&mut self) {
         if self.linger.is_none() {
-            self.stage = Stage::Lingering;
+            self.state = ConversationState::Lingering;
         }
     }
 
     /// Everything is sent and the writing half is ended: input is discarded from now on.
     pub(crate) fn discard(&mut self, now: Instant, draining: bool) {
         let linger = Linger::begin(now);
-        self.stage = Stage::Discarding;
+        self.state = ConversationState::Discarding;
         self.until = Some(linger.first_look(draining));
         self.linger = Some(Box::new(linger));
     }
 
     /// The server is ending while input is discarded: the next look is now.
     pub(crate) fn hasten(&mut self, now: Instant) {
-        if self.stage == Stage::Discarding {
+        if self.state == ConversationState::Discarding {
             self.until = Some(now);
         }
     }
@@ -182,7 +186,7 @@ impl<P: Service> Conversation<P> {
         match self.linger.as_mut().map(|linger| linger.look(now, sent, timeout, draining)) {
             Some(Looked::LookAgain(at)) => self.until = Some(at),
             Some(Looked::GiveUp) => return Err(io::ErrorKind::TimedOut.into()),
-            Some(Looked::Over) | None => self.stage = Stage::Closing,
+            Some(Looked::Over) | None => self.state = ConversationState::Closing,
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ use connection::{Connection, Lifecycle, Receive};
 
 use crate::accept::ConnectionSource;
 use crate::accept::intake::Intake;
-use crate::driver::conversation::Stage;
+use crate::driver::conversation::ConversationState;
 use crate::driver::environment::Workspace;
 use crate::driver::unsent;
 use crate::service::Service;
@@ -273,10 +273,10 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !connection.sending && connection.life == Lifecycle::Open {
-            if self.draining && connection.conversation.stage == Stage::Closing {
+            if self.draining && connection.conversation.state == ConversationState::Closing {
                 connection.conversation.close_at_drain();
             }
-            if connection.conversation.stage == Stage::Lingering {
+            if connection.conversation.state == ConversationState::Lingering {
                 connection.conversation.discard(self.workspace.environment.now(), self.draining);
                 self.ring.end_writing(slot)?;
             }
@@ -290,7 +290,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
         }
         let over = match connection.life {
-            Lifecycle::Open => connection.conversation.stage == Stage::Closing && !connection.sending,
+            Lifecycle::Open => connection.conversation.state == ConversationState::Closing && !connection.sending,
             Lifecycle::Ended => !connection.sending,
             Lifecycle::Failed => true,
         };
@@ -302,7 +302,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Receive::Off if connection.life == Lifecycle::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
-                if self.draining && connection.conversation.stage == Stage::Receiving {
+                if self.draining && connection.conversation.state == ConversationState::Receiving {
                     self.ring.receive_arrived(slot)
                 } else {
                     self.ring.receive(slot)
@@ -344,7 +344,7 @@ impl<P: Service> EventLoop<'_, P> {
             let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
             connection.conversation.hasten(self.workspace.environment.now());
             // A receive that waits ends, and one that does not wait takes its place.
-            if connection.receive == Receive::Armed && connection.conversation.stage != Stage::Discarding {
+            if connection.receive == Receive::Armed && connection.conversation.state != ConversationState::Discarding {
                 connection.receive = Receive::Ending;
                 self.ring.cancel_receive(slot)?;
             }

@@ -11,7 +11,7 @@ use plimsoll_reactor::timer::Wheel;
 use plimsoll_sys::net;
 use plimsoll_sys::readiness::Interest;
 
-use crate::driver::conversation::{Conversation, Stage};
+use crate::driver::conversation::{Conversation, ConversationState};
 use crate::driver::environment::Workspace;
 use crate::driver::limit::Limit;
 use crate::driver::unsent::{Room, Unsent, reset_after};
@@ -60,33 +60,33 @@ impl<P: Service> Connection<P> {
         if !self.unsent.is_empty() {
             self.conversation.exchange.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
         }
-        if self.unsent.is_empty() && self.conversation.stage == Stage::Resuming {
+        if self.unsent.is_empty() && self.conversation.state == ConversationState::Resuming {
             self.serve(&[], workspace)?;
         }
         loop {
             if !self.unsent.is_empty() {
                 return Ok(if self.unsent.is_blocked() { Outcome::Waits } else { Outcome::Yields });
             }
-            match self.conversation.stage {
-                Stage::Receiving | Stage::Discarding => {}
-                Stage::Resuming => return Ok(Outcome::Yields),
-                Stage::Closing => {
+            match self.conversation.state {
+                ConversationState::Receiving | ConversationState::Discarding => {}
+                ConversationState::Resuming => return Ok(Outcome::Yields),
+                ConversationState::Closing => {
                     if workspace.environment.is_draining() {
                         self.conversation.close_at_drain();
                     }
-                    if self.conversation.stage == Stage::Closing {
+                    if self.conversation.state == ConversationState::Closing {
                         return Ok(Outcome::Closes);
                     }
                     continue;
                 }
-                Stage::Lingering => {
+                ConversationState::Lingering => {
                     net::shutdown(&self.socket, net::Half::Write);
                     let environment = &workspace.environment;
                     self.conversation.discard(environment.now(), environment.is_draining());
                 }
             }
             if !self.readable {
-                if workspace.environment.is_draining() && self.conversation.stage == Stage::Receiving {
+                if workspace.environment.is_draining() && self.conversation.state == ConversationState::Receiving {
                     self.conversation.nothing_arrives();
                     continue;
                 }
@@ -109,7 +109,7 @@ impl<P: Service> Connection<P> {
             // the stream.
             self.readable = length == input.len() || self.ended;
             self.conversation.exchange.bytes_received += length as u64;
-            if self.conversation.stage == Stage::Receiving {
+            if self.conversation.state == ConversationState::Receiving {
                 self.serve(&input[..length], workspace)?;
             }
         }
@@ -129,7 +129,7 @@ impl<P: Service> Connection<P> {
             self.limit.send_within(self.conversation.send_timeout(), now, wheel, key);
         } else {
             // What the service has yet to answer waits for its turn, and not for the peer.
-            let until = self.conversation.until.filter(|_| self.conversation.stage != Stage::Resuming);
+            let until = self.conversation.until.filter(|_| self.conversation.state != ConversationState::Resuming);
             self.limit.receive_until(until, wheel, key);
         }
     }
@@ -150,12 +150,12 @@ impl<P: Service> Connection<P> {
     /// Whether an end of the stream would tell the peer that it has all, while something waits
     /// here.
     pub(super) fn is_cut_short(&self) -> bool {
-        !self.unsent.is_empty() || self.conversation.stage == Stage::Resuming
+        !self.unsent.is_empty() || self.conversation.state == ConversationState::Resuming
     }
 
     pub(super) fn expire(&mut self, workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
-        if conversation.stage == Stage::Discarding {
+        if conversation.state == ConversationState::Discarding {
             let environment = &workspace.environment;
             let unacknowledged = net::unacknowledged(&*socket)?;
             return conversation.look(environment.now(), unacknowledged, environment.is_draining());

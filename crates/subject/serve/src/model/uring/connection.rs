@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use plimsoll_sys::ring::Slot;
 
-use crate::driver::conversation::{Conversation, Stage};
+use crate::driver::conversation::{Conversation, ConversationState};
 use crate::driver::limit::Limit;
 use crate::driver::unsent::{Body, Unsent};
 use crate::service::Service;
@@ -74,14 +74,14 @@ impl<P: Service> Connection<P> {
     /// Whether an end of the stream would tell the peer that it has all, while something waits
     /// here.
     pub(super) fn is_cut_short(&self) -> bool {
-        self.sends() || self.conversation.stage == Stage::Resuming
+        self.sends() || self.conversation.state == ConversationState::Resuming
     }
 
     /// Whether it is the service's turn, and nothing is in its way.
     pub(super) fn has_more_to_say(&self) -> bool {
         !self.sends()
             && self.life != Lifecycle::Failed
-            && (self.conversation.stage == Stage::Resuming || self.has_unprocessed_input)
+            && (self.conversation.state == ConversationState::Resuming || self.has_unprocessed_input)
     }
 }
 

@@ -8,7 +8,7 @@ use plimsoll_sys::ring::Slot;
 use super::connection::{Connection, Lifecycle};
 use super::leaving::collect_output;
 use super::{EventLoop, OUTSTANDING};
-use crate::driver::conversation::Stage;
+use crate::driver::conversation::ConversationState;
 use crate::service::Service;
 use crate::totals::SEND_TIMEOUT;
 
@@ -20,7 +20,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         let slot = connection.slot;
-        if connection.limit.is_sending() || connection.conversation.stage == Stage::Discarding {
+        if connection.limit.is_sending() || connection.conversation.state == ConversationState::Discarding {
             if connection.life == Lifecycle::Failed || std::mem::replace(&mut connection.asking, true) {
                 return Ok(());
             }
@@ -43,10 +43,10 @@ impl<P: Service> EventLoop<'_, P> {
         let draining = self.workspace.environment.is_draining();
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.asking = false;
-        match connection.conversation.stage {
+        match connection.conversation.state {
             _ if connection.sending => {}
             // Before Linux 6.7 a ring cannot tell: there, it is closed as if all had arrived.
-            Stage::Discarding => {
+            ConversationState::Discarding => {
                 let now = self.workspace.environment.now();
                 let outcome = connection.conversation.look(now, unacknowledged.unwrap_or(0), draining);
                 if let Err(error) = outcome {

@@ -9,7 +9,7 @@ use plimsoll_sys::ring::{self, Buffer, Payload, SendMode, Slot};
 use super::connection::{Connection, Lifecycle, Receive};
 use super::leaving::collect_output;
 use super::{EventLoop, OUTSTANDING};
-use crate::driver::conversation::Stage;
+use crate::driver::conversation::ConversationState;
 use crate::service::{Chunk, Service};
 
 impl<P: Service> EventLoop<'_, P> {
@@ -38,14 +38,14 @@ impl<P: Service> EventLoop<'_, P> {
     fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.conversation.exchange.bytes_received += buffer.len() as u64;
-        match connection.conversation.stage {
+        match connection.conversation.state {
             _ if connection.life == Lifecycle::Failed => {}
-            Stage::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
-            Stage::Receiving | Stage::Resuming => {
+            ConversationState::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
+            ConversationState::Receiving | ConversationState::Resuming => {
                 connection.conversation.hold(self.ring.bytes(&buffer));
                 connection.has_unprocessed_input = true;
             }
-            Stage::Closing | Stage::Lingering | Stage::Discarding => {}
+            ConversationState::Closing | ConversationState::Lingering | ConversationState::Discarding => {}
         }
         self.ring.recycle(buffer);
         Ok(())
