@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plimsoll_sys::file;
 
-use crate::totals::Exchange;
+use crate::totals::ConnectionTotals;
 
 /// Rows are gathered and written a buffer at a time; the last when the server ends.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ impl ConnectionLog {
     }
 
     /// Adds a row. `bytes` are those received: an echo sends as many.
-    pub(crate) fn record(&self, peer: SocketAddr, exchange: &Exchange) -> io::Result<()> {
+    pub(crate) fn record(&self, peer: SocketAddr, counts: &ConnectionTotals) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        writeln!(file, "{},{},{},{}", peer.ip(), peer.port(), exchange.requests, exchange.bytes_received)
+        writeln!(file, "{},{},{},{}", peer.ip(), peer.port(), counts.requests, counts.bytes_received)
     }
 
     /// The file's descriptor.

@@ -11,7 +11,7 @@ use plimsoll_sys::event::Event;
 use plimsoll_sys::file::Root;
 
 use crate::connection_log::ConnectionLog;
-use crate::totals::{Exchange, Totals};
+use crate::totals::{ConnectionTotals, Totals};
 
 /// Takes a sentence for the person who runs the server.
 pub type Notify = Box<dyn Fn(&str) + Send + Sync>;
@@ -78,10 +78,10 @@ impl ServerState {
         self.limit.opened();
     }
 
-    pub(crate) fn closed(&self, peer: SocketAddr, exchange: &Exchange, totals: &mut Totals) {
+    pub(crate) fn closed(&self, peer: SocketAddr, counts: &ConnectionTotals, totals: &mut Totals) {
         self.limit.closed();
-        exchange.add_to(totals);
-        if let Some(Err(error)) = self.log.as_ref().map(|log| log.record(peer, exchange)) {
+        counts.add_to(totals);
+        if let Some(Err(error)) = self.log.as_ref().map(|log| log.record(peer, counts)) {
             totals.count_error("connection_log");
             self.notify_once(
                 "connection_log",

@@ -81,13 +81,13 @@ fn cause_of(error: &io::Error) -> &'static str {
 
 /// What one connection did until it closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Exchange {
+pub(crate) struct ConnectionTotals {
     pub(crate) requests: u64,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
 }
 
-impl Exchange {
+impl ConnectionTotals {
     pub(crate) fn add_to(&self, totals: &mut Totals) {
         totals.requests += self.requests;
         totals.bytes_received += self.bytes_received;

@@ -22,7 +22,7 @@ use super::conversation::{Conversation, ConversationState};
 use super::environment::{Environment, Workspace};
 use super::unsent::{Room, Unsent, reset_after};
 use crate::service::{Output, Service};
-use crate::totals::Exchange;
+use crate::totals::ConnectionTotals;
 
 /// Every connection has one: small, as there may be thousands.
 const INPUT_BYTES: usize = 16 * 1024;
@@ -30,7 +30,7 @@ const INPUT_BYTES: usize = 16 * 1024;
 /// at all.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Serves a blocking socket until it is over, adding to `exchange` as it goes. A peer that takes
+/// Serves a blocking socket until it is over, adding to `counts` as it goes. A peer that takes
 /// nothing for too long is an error of kind `TimedOut` without a number of the kernel's. After an
 /// error or a panic the close of the socket is a reset.
 pub(crate) fn serve<P: Service>(
@@ -38,7 +38,7 @@ pub(crate) fn serve<P: Service>(
     prototype: &P,
     mut workspace: Workspace,
     phase: impl Fn() -> Phase,
-    exchange: &mut Exchange,
+    counts: &mut ConnectionTotals,
 ) -> io::Result<()> {
     let _reset = ResetOnPanic(&socket);
     let mut conversation = Conversation::new(prototype, &workspace.environment);
@@ -46,7 +46,7 @@ pub(crate) fn serve<P: Service>(
     if let Err(error) = &outcome {
         reset_after(&socket, error);
     }
-    *exchange = conversation.exchange;
+    *counts = conversation.counts;
     outcome
 }
 
@@ -75,8 +75,8 @@ fn converse<P: Service>(
 ) -> io::Result<()> {
     let mut input = vec![0; INPUT_BYTES];
     let sender = Sender::new(socket, conversation.send_timeout(), phase)?;
-    let mut send = |input: &[u8], output: &mut Output, environment: &Environment, exchange: &mut Exchange| {
-        sender.send(input, output, environment, exchange).map(|()| true)
+    let mut send = |input: &[u8], output: &mut Output, environment: &Environment, counts: &mut ConnectionTotals| {
+        sender.send(input, output, environment, counts).map(|()| true)
     };
     let mut in_place = None;
     loop {
@@ -125,7 +125,7 @@ fn converse<P: Service>(
         match read {
             Ok(0) => return Ok(()),
             Ok(length) => {
-                conversation.exchange.bytes_received += length as u64;
+                conversation.counts.bytes_received += length as u64;
                 if conversation.state != ConversationState::Discarding {
                     conversation.serve(&input[..length], workspace, &mut send)?;
                 } else {
@@ -196,10 +196,10 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
         input: &[u8],
         output: &mut Output,
         environment: &Environment,
-        exchange: &mut Exchange,
+        counts: &mut ConnectionTotals,
     ) -> io::Result<()> {
         let mut unsent = Unsent::default();
-        exchange.bytes_sent += unsent.send(self.socket, input, output, environment, Room::Told)?;
+        counts.bytes_sent += unsent.send(self.socket, input, output, environment, Room::Told)?;
         if unsent.is_empty() {
             return Ok(());
         }
@@ -212,7 +212,7 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
             if let Some((progress, timeout, look_at)) = &mut waiting {
                 let now = Instant::now();
                 if now >= *look_at {
-                    let sent = Sent::new(exchange.bytes_sent, net::unacknowledged(self.socket)?);
+                    let sent = Sent::new(counts.bytes_sent, net::unacknowledged(self.socket)?);
                     match progress.look(now, sent, *timeout) {
                         Verdict::LookAgain(at) => *look_at = at,
                         // The peer does not take what the kernel holds for it either: it is reset.
@@ -224,7 +224,7 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
             if (self.phase)() == Phase::Stop {
                 return Err(stopped());
             }
-            exchange.bytes_sent += unsent.flush(self.socket, Room::Told)?;
+            counts.bytes_sent += unsent.flush(self.socket, Room::Told)?;
             if unsent.is_empty() {
                 return Ok(());
             }

@@ -12,7 +12,7 @@ use plimsoll_reactor::progress::Sent;
 use super::environment::{Environment, Workspace, burn};
 use super::linger::{Linger, Looked};
 use crate::service::{NextStep, Output, Processed, Service};
-use crate::totals::Exchange;
+use crate::totals::ConnectionTotals;
 
 /// What happens next on a connection, once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum ConversationState {
 
 pub(crate) struct Conversation<P> {
     service: P,
-    pub(crate) exchange: Exchange,
+    pub(crate) counts: ConnectionTotals,
     pub(crate) state: ConversationState,
     /// Until when something must arrive; while input is discarded, when to look at what the peer
     /// has acknowledged.
@@ -48,8 +48,8 @@ impl<P: Service> Conversation<P> {
     pub(crate) fn new(prototype: &P, environment: &Environment) -> Conversation<P> {
         let mut service = prototype.clone();
         let until = service.opened(environment);
-        let exchange = Exchange::default();
-        Conversation { service, exchange, state: ConversationState::Receiving, until, held: None, linger: None }
+        let counts = ConnectionTotals::default();
+        Conversation { service, counts, state: ConversationState::Receiving, until, held: None, linger: None }
     }
 
     /// Keeps bytes that come while the service cannot take them.
@@ -74,7 +74,7 @@ impl<P: Service> Conversation<P> {
         &mut self,
         fresh: &[u8],
         workspace: &mut Workspace,
-        mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
+        mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut ConnectionTotals) -> io::Result<bool>,
     ) -> io::Result<()> {
         let mut held = self.held.take();
         let input: &[u8] = match &mut held {
@@ -88,11 +88,11 @@ impl<P: Service> Conversation<P> {
         loop {
             let Processed { consumed, requests, next } =
                 self.service.receive(&input[taken..], &mut workspace.environment, &mut workspace.output);
-            self.exchange.requests += requests;
+            self.counts.requests += requests;
             let mut sent = true;
             if !workspace.output.chunks.is_empty() {
                 burn(workspace.output.burn);
-                let outcome = send(&input[taken..], &mut workspace.output, &workspace.environment, &mut self.exchange);
+                let outcome = send(&input[taken..], &mut workspace.output, &workspace.environment, &mut self.counts);
                 workspace.output.clear();
                 sent = outcome?;
             }
@@ -129,7 +129,7 @@ impl<P: Service> Conversation<P> {
     pub(crate) fn expire(
         &mut self,
         workspace: &mut Workspace,
-        mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut Exchange) -> io::Result<bool>,
+        mut send: impl FnMut(&[u8], &mut Output, &Environment, &mut ConnectionTotals) -> io::Result<bool>,
     ) -> io::Result<()> {
         if self.state != ConversationState::Receiving {
             self.state = ConversationState::Closing;
@@ -139,7 +139,7 @@ impl<P: Service> Conversation<P> {
         let next = self.service.expired(partial, &mut workspace.environment, &mut workspace.output);
         self.state = if next == NextStep::Linger { ConversationState::Lingering } else { ConversationState::Closing };
         if !workspace.output.chunks.is_empty() {
-            let outcome = send(&[], &mut workspace.output, &workspace.environment, &mut self.exchange);
+            let outcome = send(&[], &mut workspace.output, &workspace.environment, &mut self.counts);
             workspace.output.clear();
             outcome?;
         }
@@ -181,7 +181,7 @@ impl<P: Service> Conversation<P> {
     /// Looks at what the peer has acknowledged while input is discarded. A peer that acknowledges
     /// nothing for too long is an error of kind `TimedOut` without a number of the kernel's.
     pub(crate) fn look(&mut self, now: Instant, unacknowledged: usize, draining: bool) -> io::Result<()> {
-        let sent = Sent::new(self.exchange.bytes_sent, unacknowledged);
+        let sent = Sent::new(self.counts.bytes_sent, unacknowledged);
         let timeout = self.service.send_timeout();
         match self.linger.as_mut().map(|linger| linger.look(now, sent, timeout, draining)) {
             Some(Looked::LookAgain(at)) => self.until = Some(at),

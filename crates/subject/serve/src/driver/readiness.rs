@@ -340,7 +340,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         let Some(connection) = self.connections.remove(key) else { return };
         self.selector.forget(connection.socket.as_fd());
         connection.limit.cancel(&mut self.wheel);
-        self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
+        self.state.closed(connection.peer, &connection.conversation.counts, &mut self.totals);
         self.intake.source().left();
         drop((connection.socket, connection.unsent));
         // The loop resumes when it has dealt with this batch.

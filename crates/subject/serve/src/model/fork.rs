@@ -29,7 +29,7 @@ use crate::driver::blocking;
 use crate::driver::environment::Workspace;
 use crate::service::Service;
 use crate::state::ServerState;
-use crate::totals::{Exchange, Totals};
+use crate::totals::{ConnectionTotals, Totals};
 
 pub(crate) struct Fork<P> {
     prototype: P,
@@ -68,7 +68,7 @@ impl<P: Service> Fork<P> {
                 let report = Report::decode(record.try_into().expect("a chunk has a record's size"));
                 let child = Child::from_number(report.child);
                 if let Some(peer) = child.and_then(|child| self.children.get_mut(&child)?.take()) {
-                    self.state.closed(peer, &report.exchange, &mut self.totals);
+                    self.state.closed(peer, &report.counts, &mut self.totals);
                 }
                 if let Some(error) = decode(report.error) {
                     self.totals.count_io_error(&error);
@@ -103,7 +103,7 @@ impl<P: Service> Spawner for Fork<P> {
             // A child reports before it ends, so its report is in the pipe by now.
             self.read_reports()?;
             if let Some(peer) = self.children.remove(&child).flatten() {
-                self.state.closed(peer, &Exchange::default(), &mut self.totals);
+                self.state.closed(peer, &ConnectionTotals::default(), &mut self.totals);
                 self.totals.count_error(if matches!(ended, Ended::Signal(_)) {
                     "child_killed"
                 } else {
@@ -150,12 +150,12 @@ impl<P: Service> Spawner for Fork<P> {
 /// The child's whole life.
 fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut report_to: &PipeWriter) -> i32 {
     let workspace = Workspace::new(root, service.is_timed());
-    let mut exchange = Exchange::default();
+    let mut counts = ConnectionTotals::default();
     let outcome = process::end_waits_on_signals(socket.as_fd())
-        .and_then(|()| blocking::serve(socket, service, workspace, phase, &mut exchange));
+        .and_then(|()| blocking::serve(socket, service, workspace, phase, &mut counts));
     // What a connection says that was ended at once is no fault of its own.
     let error = outcome.err().filter(|_| phase() != Phase::Stop).map_or(0, |error| encode(&error));
-    let report = Report { child: std::process::id() as i32, error, exchange };
+    let report = Report { child: std::process::id() as i32, error, counts };
     match report_to.write_all(&report.encode()) {
         Ok(()) => 0,
         Err(_) => 1,
@@ -197,14 +197,14 @@ struct Report {
     child: i32,
     /// The error that ended the connection, as [`encode`] has it; 0 where it ended well.
     error: i32,
-    exchange: Exchange,
+    counts: ConnectionTotals,
 }
 
 impl Report {
     const BYTES: usize = 32;
 
     fn encode(&self) -> [u8; Report::BYTES] {
-        let Exchange { requests, bytes_received, bytes_sent } = self.exchange;
+        let ConnectionTotals { requests, bytes_received, bytes_sent } = self.counts;
         let mut record = [0; Report::BYTES];
         let identity = (u64::from(self.child as u32) << 32) | u64::from(self.error as u32);
         for (place, value) in record.chunks_exact_mut(8).zip([identity, requests, bytes_received, bytes_sent]) {
@@ -220,7 +220,7 @@ impl Report {
         Report {
             child: (identity >> 32) as i32,
             error: identity as i32,
-            exchange: Exchange { requests, bytes_received, bytes_sent },
+            counts: ConnectionTotals { requests, bytes_received, bytes_sent },
         }
     }
 }
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn a_report_survives_the_pipe() {
-        let exchange = Exchange { requests: 1, bytes_received: u64::MAX, bytes_sent: 3 };
-        let report = Report { child: 32_767, error: 104, exchange };
+        let counts = ConnectionTotals { requests: 1, bytes_received: u64::MAX, bytes_sent: 3 };
+        let report = Report { child: 32_767, error: 104, counts };
         assert_eq!(Report::decode(report.encode()), report);
     }
 }

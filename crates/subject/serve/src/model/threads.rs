@@ -26,7 +26,7 @@ use crate::driver::blocking;
 use crate::driver::environment::Workspace;
 use crate::service::Service;
 use crate::state::ServerState;
-use crate::totals::{Exchange, Totals};
+use crate::totals::{ConnectionTotals, Totals};
 
 /// The deepest a connection's thread gets is a handful of frames; buffers are on the heap.
 const STACK_BYTES: usize = 128 * 1024;
@@ -76,13 +76,13 @@ impl<P: Service> Spawner for Threads<P> {
         let thread = thread::Builder::new().name("connection".to_owned()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             shared.state.opened(&mut lock(&shared.totals));
-            let mut exchange = Exchange::default();
+            let mut counts = ConnectionTotals::default();
             let workspace = Workspace::new(shared.state.root(), service.is_timed());
-            let serving = || blocking::serve(&*held, &service, workspace, || shared.phase(), &mut exchange);
+            let serving = || blocking::serve(&*held, &service, workspace, || shared.phase(), &mut counts);
             // A connection that panics must end like any other, or the server would wait for it for
             // ever.
             let outcome = panic::catch_unwind(AssertUnwindSafe(serving));
-            shared.end(key, held, peer, &exchange, outcome);
+            shared.end(key, held, peer, &counts, outcome);
         });
         match spawned {
             Ok(thread) => {
@@ -137,7 +137,7 @@ impl Shared {
         key: Key,
         socket: Arc<OwnedFd>,
         peer: SocketAddr,
-        exchange: &Exchange,
+        counts: &ConnectionTotals,
         outcome: thread::Result<io::Result<()>>,
     ) {
         {
@@ -149,7 +149,7 @@ impl Shared {
                 Ok(Err(error)) => totals.count_io_error(&error),
                 Err(_) => totals.count_error("panic"),
             }
-            self.state.closed(peer, exchange, &mut totals);
+            self.state.closed(peer, counts, &mut totals);
         }
         // Counted and closed before the acceptor can see that it ended: its descriptor is free by
         // then.

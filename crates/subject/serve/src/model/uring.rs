@@ -180,7 +180,7 @@ impl<P: Service> EventLoop<'_, P> {
                 self.ring.reset(connection.slot)?;
             }
             connection.limit.cancel(&mut self.wheel);
-            self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
+            self.state.closed(connection.peer, &connection.conversation.counts, &mut self.totals);
             self.intake.source().left();
         }
         // Each has taken its place before.
@@ -330,7 +330,7 @@ impl<P: Service> EventLoop<'_, P> {
     fn close(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.remove(slot.index()).expect(OUTSTANDING);
         connection.limit.cancel(&mut self.wheel);
-        self.state.closed(connection.peer, &connection.conversation.exchange, &mut self.totals);
+        self.state.closed(connection.peer, &connection.conversation.counts, &mut self.totals);
         self.intake.source().left();
         self.ring.close(slot)
     }

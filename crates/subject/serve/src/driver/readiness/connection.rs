@@ -58,7 +58,7 @@ impl<P: Service> Connection<P> {
         mut reads: usize,
     ) -> io::Result<Outcome> {
         if !self.unsent.is_empty() {
-            self.conversation.exchange.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
+            self.conversation.counts.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
         }
         if self.unsent.is_empty() && self.conversation.state == ConversationState::Resuming {
             self.serve(&[], workspace)?;
@@ -108,7 +108,7 @@ impl<P: Service> Connection<P> {
             // A read that did not fill the buffer took all there was (epoll(7)), except the end of
             // the stream.
             self.readable = length == input.len() || self.ended;
-            self.conversation.exchange.bytes_received += length as u64;
+            self.conversation.counts.bytes_received += length as u64;
             if self.conversation.state == ConversationState::Receiving {
                 self.serve(&input[..length], workspace)?;
             }
@@ -117,8 +117,8 @@ impl<P: Service> Connection<P> {
 
     fn serve(&mut self, fresh: &[u8], workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
-        conversation.serve(fresh, workspace, |input, output, environment, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
+        conversation.serve(fresh, workspace, |input, output, environment, counts| {
+            counts.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())
         })
     }
@@ -137,7 +137,7 @@ impl<P: Service> Connection<P> {
     /// Whether the peer has taken nothing of what waits for too long.
     pub(super) fn gives_up(&mut self, now: Instant, wheel: &mut Wheel, key: u64) -> io::Result<bool> {
         let Some(timeout) = self.conversation.send_timeout() else { return Ok(false) };
-        let sent = Sent::new(self.conversation.exchange.bytes_sent, net::unacknowledged(&self.socket)?);
+        let sent = Sent::new(self.conversation.counts.bytes_sent, net::unacknowledged(&self.socket)?);
         Ok(self.limit.gives_up(sent, timeout, now, wheel, key))
     }
 
@@ -160,8 +160,8 @@ impl<P: Service> Connection<P> {
             let unacknowledged = net::unacknowledged(&*socket)?;
             return conversation.look(environment.now(), unacknowledged, environment.is_draining());
         }
-        conversation.expire(workspace, |input, output, environment, exchange| {
-            exchange.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
+        conversation.expire(workspace, |input, output, environment, counts| {
+            counts.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
             Ok(unsent.is_empty())
         })
     }

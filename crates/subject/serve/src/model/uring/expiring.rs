@@ -59,7 +59,7 @@ impl<P: Service> EventLoop<'_, P> {
         let (now, key) = (self.workspace.environment.now(), slot.index() as u64);
         // Before Linux 6.7 a ring cannot tell: there, what the kernel took has to do. It holds
         // something, as output waits.
-        let sent = Sent::new(connection.conversation.exchange.bytes_sent, unacknowledged.unwrap_or(1));
+        let sent = Sent::new(connection.conversation.counts.bytes_sent, unacknowledged.unwrap_or(1));
         if connection.life != Lifecycle::Failed
             && let Some(timeout) = connection.conversation.send_timeout()
             && connection.limit.gives_up(sent, timeout, now, &mut self.wheel, key)

@@ -31,7 +31,7 @@ impl<P: Service> EventLoop<'_, P> {
         };
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.sending = false;
-        connection.conversation.exchange.bytes_sent += sent as u64;
+        connection.conversation.counts.bytes_sent += sent as u64;
         let (mut rest, from) = match payload {
             Payload::Received(buffer, range) => {
                 let rest = self.ring.bytes(&buffer)[range.start + sent..range.end].to_vec();
@@ -128,7 +128,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         match waiting.flush(&*socket, Room::Told) {
-            Ok(sent) => connection.conversation.exchange.bytes_sent += sent,
+            Ok(sent) => connection.conversation.counts.bytes_sent += sent,
             Err(error) => return self.fail(slot, &error),
         }
         if waiting.is_empty() {
