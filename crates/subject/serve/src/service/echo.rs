@@ -30,7 +30,7 @@ pub enum Boundary {
 #[derive(Clone, Debug, Default)]
 pub struct Echo {
     /// `None` for the plainest.
-    settings: Option<Arc<Shared>>,
+    settings: Option<Arc<PreparedSettings>>,
     /// Bytes of the message seen so far, or bytes of its end matched so far.
     progress: u64,
     /// The last turn ended before its input did, so the next one is the rest of the same read.
@@ -42,7 +42,7 @@ pub struct Echo {
 const APPENDED_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
-struct Shared {
+struct PreparedSettings {
     settings: Settings,
     /// By how many bytes of the end are matched: how many are when the next byte is another (Knuth,
     /// Morris, Pratt 1977).
@@ -59,7 +59,7 @@ impl Echo {
             Some((_, Boundary::End(end))) => fallback(end),
             _ => Vec::new(),
         };
-        Echo { settings: Some(Arc::new(Shared { settings, fallback })), progress: 0, interrupted: false }
+        Echo { settings: Some(Arc::new(PreparedSettings { settings, fallback })), progress: 0, interrupted: false }
     }
 
     /// Where the message that goes on at the beginning of `input` ends, if it does.
@@ -95,7 +95,7 @@ impl Echo {
 
 impl Service for Echo {
     fn is_timed(&self) -> bool {
-        self.settings.as_ref().is_some_and(|shared| shared.settings.idle_timeout.is_some())
+        self.settings.as_ref().is_some_and(|prepared| prepared.settings.idle_timeout.is_some())
     }
 
     fn send_timeout(&self) -> Option<Duration> {
@@ -110,14 +110,14 @@ impl Service for Echo {
         let is_read = !input.is_empty() && !std::mem::take(&mut self.interrupted);
         let mut processed =
             Processed { consumed: input.len(), requests: u64::from(is_read), next: NextStep::Receive(None) };
-        let Some(shared) = self.settings.clone() else {
+        let Some(prepared) = self.settings.clone() else {
             output.chunks.push(Chunk::Input(0..input.len()));
             return processed;
         };
         processed.next = NextStep::Receive(self.opened(context));
-        let Some((postfix, boundary)) = &shared.settings.postfix else {
+        let Some((postfix, boundary)) = &prepared.settings.postfix else {
             output.chunks.push(Chunk::Input(0..input.len()));
-            output.burn = shared.settings.work;
+            output.burn = prepared.settings.work;
             return processed;
         };
         let (mut start, mut appended) = (0, 0);
@@ -126,13 +126,13 @@ impl Service for Echo {
                 self.interrupted = true;
                 return Processed { consumed: start, next: NextStep::Send, ..processed };
             }
-            let Some(length) = self.message_end(boundary, &shared.fallback, &input[start..]) else {
+            let Some(length) = self.message_end(boundary, &prepared.fallback, &input[start..]) else {
                 output.chunks.push(Chunk::Input(start..input.len()));
                 break;
             };
             output.chunks.push(Chunk::Input(start..start + length));
             output.chunks.push(Chunk::Static(postfix));
-            output.burn += shared.settings.work;
+            output.burn += prepared.settings.work;
             start += length;
             appended += postfix.len();
         }
