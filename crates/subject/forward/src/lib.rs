@@ -8,6 +8,7 @@
 mod acceptor;
 mod admin;
 mod balance;
+mod bulk_detector;
 mod checks;
 mod connection;
 mod coordinator;
@@ -15,7 +16,6 @@ mod counts;
 mod ending;
 mod error;
 mod event_loop;
-mod exchange;
 mod failures;
 mod forwarder;
 mod inherited;

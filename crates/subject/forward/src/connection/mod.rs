@@ -24,8 +24,8 @@ use plimsoll_reactor::timer::Timer;
 use plimsoll_sys::net;
 use plimsoll_sys::readiness::Ready;
 
+use crate::bulk_detector::BulkDetector;
 use crate::ending::Ending;
-use crate::exchange::Exchange;
 use crate::log::{ConnectionRow, Log, LoopNumber, Peer, Record, TransferRow};
 use crate::outbox::Message;
 use crate::pool::Pool;
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     pub(crate) paced: bool,
     pub(crate) next_turn: NextTurn,
     /// What it has moved through pipes of late.
-    pub(crate) exchange: Exchange,
+    pub(crate) bulk_detector: BulkDetector,
     /// Who has connected; where a PROXY header said so, for whom.
     pub(crate) client_address: Option<SocketAddr>,
     /// Where the client connected to, where a PROXY header said so.
@@ -160,7 +160,7 @@ impl Connection {
             delivery: None,
             paced: false,
             next_turn: NextTurn::WhenReady,
-            exchange: Exchange::default(),
+            bulk_detector: BulkDetector::default(),
             client_address,
             reached_address: None,
             led_to: None,
@@ -222,7 +222,7 @@ impl Connection {
 
     /// Whether its last turn is too recent for the next one.
     fn is_too_early(&self, now: Instant) -> bool {
-        self.paced && self.exchange.is_bulk() && self.active + DELAY > now
+        self.paced && self.bulk_detector.is_bulk() && self.active + DELAY > now
     }
 
     /// The kernel reports an end, or a failure, of a side whose stream has ended already: which of

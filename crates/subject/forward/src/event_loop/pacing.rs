@@ -100,14 +100,14 @@ impl EventLoop<'_> {
     /// more.
     pub(super) fn pace(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let moved = connection.exchange.note(connection.read_bytes());
+        let moved = connection.bulk_detector.note(connection.read_bytes());
         let (before, paced) = (connection.paced, connection.is_spliced());
         connection.paced = paced;
         let stuck = [Side::Client, Side::Server]
             .into_iter()
             .any(|side| connection.endpoint(side).is_some_and(|endpoint| !endpoint.writable));
         // A connection that was not paced until now is still registered for every edge.
-        if before && paced && !stuck && moved && connection.exchange.is_bulk() {
+        if before && paced && !stuck && moved && connection.bulk_detector.is_bulk() {
             return self.delay_turn(key);
         }
         let mut failure = None;

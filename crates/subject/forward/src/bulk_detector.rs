@@ -6,7 +6,7 @@
 
 /// The runs of bytes in one direction that a connection has moved last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Exchange {
+pub(crate) struct BulkDetector {
     /// The present run first. Three, as in a stream a small message the other way is two turns of
     /// the tide: the runs about it are still seen.
     runs: [u64; 3],
@@ -20,7 +20,7 @@ pub(crate) struct Exchange {
 /// half of it a delay costs hardly any time (docs/results/forward-bulk.txt).
 const BULK_BYTES: u64 = 1024 * 1024;
 
-impl Exchange {
+impl BulkDetector {
     /// Takes note of how much was taken in all from the client, and from the server, and says
     /// whether that is more than before.
     pub(crate) fn note(&mut self, taken: [u64; 2]) -> bool {
@@ -52,14 +52,14 @@ mod tests {
     /// Whether each of many exchanges is bulk after its upward and its downward half; each half
     /// comes in two parts.
     fn bulk_halves(up: u64, down: u64) -> Vec<[bool; 2]> {
-        let (mut exchange, mut taken) = (Exchange::default(), [0, 0]);
+        let (mut detector, mut taken) = (BulkDetector::default(), [0, 0]);
         let halves = (0..100).map(|_| {
             [(0, up), (1, down)].map(|(side, bytes)| {
                 for part in [bytes / 3, bytes - bytes / 3] {
                     taken[side] += part;
-                    exchange.note(taken);
+                    detector.note(taken);
                 }
-                exchange.is_bulk()
+                detector.is_bulk()
             })
         });
         halves.collect()
@@ -81,20 +81,20 @@ mod tests {
 
     #[test]
     fn a_stream_one_way_is_bulk_from_its_first_mebibyte_whatever_small_comes_the_other_way() {
-        let mut exchange = Exchange::default();
+        let mut detector = BulkDetector::default();
         for packet in 1..1000 {
-            exchange.note([0, packet * 64 * KIB]);
-            assert_eq!(exchange.is_bulk(), packet >= 16, "packet {packet}");
+            detector.note([0, packet * 64 * KIB]);
+            assert_eq!(detector.is_bulk(), packet >= 16, "packet {packet}");
         }
         assert!(bulk_halves(13, 1024 * KIB)[1..].iter().all(|halves| *halves == [true; 2]));
     }
 
     #[test]
     fn both_ways_at_once_is_bulk() {
-        let mut exchange = Exchange::default();
+        let mut detector = BulkDetector::default();
         for turn in 1..10 {
-            exchange.note([turn * 512 * KIB; 2]);
+            detector.note([turn * 512 * KIB; 2]);
         }
-        assert!(exchange.is_bulk());
+        assert!(detector.is_bulk());
     }
 }
