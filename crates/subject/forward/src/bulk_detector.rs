@@ -1,14 +1,14 @@
-//! Whether a connection moves bulk, or small messages to and fro, told from how much goes one way
-//! before something goes the other way.
+//! Whether a connection moves bulk, or small messages to and fro: judged by how many bytes go one
+//! way before bytes go the other way.
 //!
-//! A delay between two turns lets more come of a stream, and of a long message. It only delays a
-//! short one: nothing more comes until that is answered. Pure.
+//! Reading bulk less often finds more bytes at each read. It would only delay a short message:
+//! nothing more comes until that is answered. Pure.
 
 /// The runs of bytes in one direction that a connection has moved last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BulkDetector {
-    /// The present run first. Three, as in a stream a small message the other way is two turns of
-    /// the tide: the runs about it are still seen.
+    /// The present run first. A small message against a stream's direction begins two new runs, so
+    /// three are kept: one of the stream's is among them.
     runs: [u64; 3],
     downward: bool,
     /// All that was taken from the client, and from the server, up to now.
