@@ -14,6 +14,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
 
 use crate::Output;
+use crate::event::Event;
 use crate::outcome::{Environment, Usage};
 
 #[derive(Args, Debug)]
@@ -62,8 +63,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let error = failure.as_ref().map(ToString::to_string);
-    let record = Event { event: "summary", of: &Told { summary: &summary, error } };
-    let printed = arguments.output.print_outcome(&record, || sentence(&summary, failure.is_some()));
+    let told = Told { summary: &summary, error };
+    let printed = arguments.output.print_outcome(&Event::summary(&told), || sentence(&summary, failure.is_some()));
     match failure {
         Some(error) => Err(error),
         None => printed.map(|()| ExitCode::SUCCESS),
@@ -109,8 +110,7 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Outcome<any
     output.print(&ready, || format!("capturing on {interface}"));
     let Outcome { summary, failure } = capture.run(|number, interval| {
         let from_s = number as f64 * arguments.interval.as_secs_f64();
-        let record = Event { event: "interval", of: &Passed { from_s, interval } };
-        output.print(&record, || {
+        output.print(&Event::new("interval", &Passed { from_s, interval }), || {
             format!(
                 "{} s: {} packets, {} bytes, {} SYN, {} FIN, {} RST, {} retransmissions",
                 units::three_digits(from_s),
@@ -153,13 +153,6 @@ struct Told<'a> {
     summary: &'a Summary,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Event<'a, T> {
-    event: &'static str,
-    #[serde(flatten)]
-    of: &'a T,
 }
 
 fn sentence(summary: &Summary, is_broken_off: bool) -> String {

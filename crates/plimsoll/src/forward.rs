@@ -17,6 +17,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use plimsoll_sys::{inherited, process};
 use serde::Serialize;
 
+use crate::event::Event;
 use crate::named::named;
 use crate::outcome::Usage;
 use crate::{Output, source_ip};
@@ -160,7 +161,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     // The service manager has started the former process.
     notify(&if forwarder.takes_over() { format!("READY=1\nMAINPID={pid}") } else { "READY=1".to_owned() });
     let totals = forwarder.run(&signals, source, &|| notify("STOPPING=1"))?;
-    arguments.output.print_summary(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    arguments.output.print_summary(&Event::summary(&totals), || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -273,13 +274,6 @@ impl Ready {
         let admin = self.admin.map_or_else(String::new, |admin| format!(", admin at {admin}"));
         format!("listening on {addresses} (forward, {}, {workers}{admin})", self.accept)
     }
-}
-
-#[derive(Serialize)]
-struct Summary<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    totals: &'a Totals,
 }
 
 fn sentence(totals: &Totals) -> String {

@@ -34,24 +34,11 @@ use plimsoll_sys::signal::Signal;
 use serde::Serialize;
 
 use crate::colour::Paint;
+use crate::event::Event;
 use crate::outcome::usage;
 use crate::version::VERSION;
 pub(crate) use arguments::Arguments;
 use common::Common;
-
-/// What `--json` prints as its last line.
-#[derive(Serialize)]
-pub(crate) struct Event<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    summary: &'a Summary,
-}
-
-impl Event<'_> {
-    pub(crate) fn summary(summary: &Summary) -> Event<'_> {
-        Event { event: "summary", summary }
-    }
-}
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.protocol {

@@ -7,6 +7,7 @@
 mod capture;
 mod colour;
 mod completions;
+mod event;
 mod exit_codes;
 mod forward;
 mod lab;

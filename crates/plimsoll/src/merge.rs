@@ -11,6 +11,7 @@ use plimsoll_measure::merge::{MergeError, Windows, merge};
 use plimsoll_measure::summary::Summary;
 
 use crate::Output;
+use crate::event::Event;
 use crate::outcome::{Usage, usage};
 
 #[derive(Args, Debug)]
@@ -45,8 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     whole.limits = arguments.limit.iter().map(|limit| limit.check(&whole)).collect();
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", serde_json::to_string(&crate::load::Event::summary(&whole))?)
-        .context("the record cannot be printed")?;
+    writeln!(stdout, "{}", serde_json::to_string(&Event::summary(&whole))?).context("the record cannot be printed")?;
     Ok(crate::load::exit_code(&whole, None))
 }
 

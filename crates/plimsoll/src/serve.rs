@@ -16,6 +16,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
 
 use crate::Output;
+use crate::event::Event;
 use crate::named::named;
 use crate::outcome::Usage;
 use crate::ring;
@@ -183,7 +184,7 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
     };
     common.output.print(&ready, || ready.sentence());
     let totals = server.run(service, &signals)?;
-    common.output.print_summary(&Summary { event: "summary", totals: &totals }, || sentence(&totals));
+    common.output.print_summary(&Event::summary(&totals), || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -333,13 +334,6 @@ impl Ready {
         };
         format!("listening on {} ({}, {}{workers})", addresses.join(", "), self.protocol, self.model)
     }
-}
-
-#[derive(Serialize)]
-struct Summary<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    totals: &'a Totals,
 }
 
 fn sentence(totals: &Totals) -> String {

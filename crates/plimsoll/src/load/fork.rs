@@ -20,6 +20,7 @@ use plimsoll_sys::process::{self, Child, End};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
 
+use crate::event::Event;
 use crate::outcome::Environment;
 
 /// A fork of this program takes less; a common start after all of them keeps the first from running
@@ -125,7 +126,7 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
         let mut told = Told(File::from(writer));
         let Ok(outcome) = run::run(config, protocol, &mut told) else { return 1 };
         let summary = doubt::summarise(config, &outcome);
-        let line = serde_json::to_string(&super::Event::summary(&summary)).unwrap_or_default();
+        let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
         i32::from(writeln!(told.0, "{line}").is_err())
     })?;
     Ok(Member { child, pipe: Some(File::from(reader)), said: Vec::new(), progress: [0; 3], result: None })
