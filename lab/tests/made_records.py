@@ -7,6 +7,13 @@ from pathlib import Path
 
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.network_record import (
+    CalibrationRecord,
+    PathDeviationRecord,
+    PathMeasurementRecord,
+    PathRecord,
+    PathTargetRecord,
+)
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import (
     DescriptorLimits,
@@ -33,6 +40,20 @@ ENVIRONMENT = EnvironmentRecord(
     python="3.11.7",
     cpu_governor="performance",
 )
+
+
+def calibration_record(points: Sequence[int], *, within: bool = False, off: float = 0.09) -> CalibrationRecord:
+    """The calibration of these points by one path: its 10 ms of round trip are that part longer."""
+    path = PathRecord(
+        start="h1",
+        end="h2",
+        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
+        measured=PathMeasurementRecord(round_trip_us={"p50": 1e4 * (1 + off)}, goodput_bits_per_s=None),
+        off=PathDeviationRecord(round_trip=off, goodput=None),
+        within=within,
+        attempts=3,
+    )
+    return CalibrationRecord(unix_s=0.0, points=points, backend="tap", large_segments=None, priority=None, paths=[path])
 
 
 def run_record() -> RunRecord:

@@ -8,17 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from made_records import point_summary, run_record
+from made_records import calibration_record, point_summary, run_record
 
 from plimsoll_lab.analysis.claims import compare_references, decide_claim, judge_claims
 from plimsoll_lab.report.chart_axis import chart_axes, panels
-from plimsoll_lab.store.network_record import (
-    CalibrationRecord,
-    PathDeviationRecord,
-    PathMeasurementRecord,
-    PathRecord,
-    PathTargetRecord,
-)
 from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, PointSummary
@@ -221,19 +214,8 @@ def test_a_figure_beside_a_documents_says_that_its_network_was_another() -> None
     run.references = [
         Reference(figure="response_time_us.mean", at={"load.connections": 20}, value=50.0, source="a document", text="")
     ]
-    path = PathRecord(
-        start="h1",
-        end="h2",
-        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
-        measured=PathMeasurementRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
-        off=PathDeviationRecord(round_trip=0.09, goodput=None),
-        within=False,
-        attempts=3,
-    )
     numbers = [each.number for each in points()]
-    run.calibrations = [
-        CalibrationRecord(unix_s=0.0, points=numbers, backend="tap", large_segments=None, priority=None, paths=[path])
-    ]
+    run.calibrations = [calibration_record(numbers)]
     (found,) = compare_references(run, points(), made({1: [90.0, 110.0]}))
     assert found.ratio == 2.0
     assert str(found.reason).startswith("the network is not what was asked for: from h1 to h2")
@@ -361,26 +343,8 @@ source = "a document"
 
 
 def test_a_claim_about_a_network_that_was_another_cannot_be_told() -> None:
-    path = PathRecord(
-        start="h1",
-        end="h2",
-        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
-        measured=PathMeasurementRecord(round_trip_us={"p50": 30_000}, goodput_bits_per_s=None),
-        off=PathDeviationRecord(round_trip=2.0, goodput=None),
-        within=False,
-        attempts=3,
-    )
     run = run_with(SUITE + CLAIM)
-    run.calibrations = [
-        CalibrationRecord(
-            unix_s=0.0,
-            points=[point.number for point in run.points],
-            backend="tap",
-            large_segments=None,
-            priority=None,
-            paths=[path],
-        )
-    ]
+    run.calibrations = [calibration_record([point.number for point in run.points], off=2.0)]
     told = judged_as(run)
     assert told.outcome == "cannot be told"
     assert told.interval == pytest.approx((2.0, 2.0))

@@ -15,17 +15,10 @@ from typing import Any
 
 import pytest
 from conftest import Done, Lab, run_lab
-from made_records import ENVIRONMENT, stored_run
+from made_records import ENVIRONMENT, calibration_record, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs, environment_differences
 from plimsoll_lab.stats.two_runs import Pair, compare_sides
-from plimsoll_lab.store.network_record import (
-    CalibrationRecord,
-    PathDeviationRecord,
-    PathMeasurementRecord,
-    PathRecord,
-    PathTargetRecord,
-)
 from plimsoll_lab.store.records import CutRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord
 from plimsoll_lab.suite.spec import Placement
@@ -88,18 +81,7 @@ def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: 
     a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=2) for name in ("0001", "0002"))
     assert {each.code for each in compare_runs([a], [b]).warnings}.isdisjoint({"incomplete", "doubtful_figures"})
     run = a.read_run()
-    path = PathRecord(
-        start="h1",
-        end="h2",
-        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
-        measured=PathMeasurementRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
-        off=PathDeviationRecord(round_trip=0.09, goodput=None),
-        within=False,
-        attempts=3,
-    )
-    run.calibrations = [
-        CalibrationRecord(unix_s=0.0, points=[0], backend="tap", large_segments=None, priority=None, paths=[path])
-    ]
+    run.calibrations = [calibration_record([0])]
     a.write_run(run)
     (b.path / "trials/0004.json").unlink()
     found = compare_runs([a], [b])

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from made_records import run_record
+from made_records import calibration_record, run_record
 
 from plimsoll_lab.analysis import network
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.network_record import (
-    CalibrationRecord,
-    PathDeviationRecord,
-    PathMeasurementRecord,
-    PathRecord,
-    PathTargetRecord,
-)
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import CapacityRecord
@@ -147,26 +140,9 @@ def test_a_path_belongs_to_the_loads_of_the_setting_that_it_was_measured_for() -
         PointRecord(number=number, setting={**settings[number // 2], "load.connections": load}, server={}, load={})
         for number, load in enumerate((1, 4, 1, 4))
     ]
-    run.calibrations = [
-        CalibrationRecord(
-            unix_s=0.0, points=[at], backend="tap", large_segments=None, priority=None, paths=[path(within)]
-        )
-        for at, within in enumerate((True, False))
-    ]
+    run.calibrations = [calibration_record([at], within=within) for at, within in enumerate((True, False))]
     assert [each.setting for each in network.paths(run)] == settings
     assert [network.paths_off(run, point.number) is None for point in run.points] == [True, True, False, False]
-
-
-def path(within: bool) -> PathRecord:  # noqa: FBT001 - a path is right, or it is not
-    return PathRecord(
-        start="h1",
-        end="h2",
-        asked=PathTargetRecord(one_way_us=5e3, round_trip_delay_us=1e4, round_trip_us=1e4, goodput_bits_per_s=None),
-        measured=PathMeasurementRecord(round_trip_us={"p50": 10_900}, goodput_bits_per_s=None),
-        off=PathDeviationRecord(round_trip=0.09, goodput=None),
-        within=within,
-        attempts=1,
-    )
 
 
 def test_a_search_that_failed_at_the_floor_competes_with_what_it_shows() -> None:
