@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::process::Command;
 use std::sync::mpsc;
 
@@ -158,15 +158,31 @@ fn bytes_that_this_machine_fails_to_read_end_a_connection_by_a_reset_and_never_b
     }
 }
 
+/// What a rule says of its clients: they are proxies.
+const PROXIED: &str = "accept_proxy = { from = [\"127.0.0.1\"] }";
+
+/// A forwarder of one rule with these settings, whose call of that number fails; its log, and the
+/// folder that holds it.
+fn injected_rule(
+    call: &str,
+    error: &str,
+    number: usize,
+    to: SocketAddr,
+    settings: &str,
+) -> (Forwarder, String, Folder) {
+    let folder = Folder::new();
+    let log = text_of(&folder.path("connections.csv"));
+    let config = folder.write("forward.toml", &format!("[forward.\"127.0.0.1:0\"]\nto = \"{to}\"\n{settings}\n"));
+    let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
+    (injected(call, error, number, &arguments), log, folder)
+}
+
 /// Has a forwarder with this setting of its rule relay so many small messages, of which its send of
 /// that number fails, and asserts that both sides are told by a reset, at once.
 fn assert_refused_write_resets(error: &str, number: usize, messages: usize, setting: &str) {
-    let ((listener, address), folder) = (listener(), Folder::new());
-    let log = text_of(&folder.path("connections.csv"));
-    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\nhalf_close = \"1h\"\n{setting}\n");
-    let config = folder.write("forward.toml", &table);
-    let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
-    let forwarder = injected("sendto", error, number, &arguments);
+    let (listener, address) = listener();
+    let settings = format!("half_close = \"1h\"\n{setting}");
+    let (forwarder, log, _folder) = injected_rule("sendto", error, number, address, &settings);
     let mut client = forwarder.connect();
     let mut server = accept(&listener);
     if messages > 0 {
@@ -205,13 +221,8 @@ fn a_header_of_a_proxy_that_this_machine_fails_to_read_is_no_reset_of_the_client
     }
     // The header is looked for first, and then taken.
     for number in [1, 2] {
-        let ((_listener, address), folder) = (listener(), Folder::new());
-        let log = text_of(&folder.path("connections.csv"));
-        let proxied = "accept_proxy = { from = [\"127.0.0.1\"] }";
-        let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\n{proxied}\n");
-        let config = folder.write("forward.toml", &table);
-        let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
-        let forwarder = injected("recvfrom", "ENOMEM", number, &arguments);
+        let (_listener, address) = listener();
+        let (forwarder, log, _folder) = injected_rule("recvfrom", "ENOMEM", number, address, PROXIED);
         let mut client = forwarder.connect();
         let end = client.write_all(b"PROXY UNKNOWN\r\n").and_then(|()| client.read(&mut [0]));
         assert_eq!(end.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset), "read {number}");
@@ -224,14 +235,9 @@ fn the_end_of_a_clients_stream_that_this_machine_fails_to_look_into_is_no_reset_
     if !may_trace() {
         return;
     }
-    let ((_listener, address), folder) = (listener(), Folder::new());
-    let log = text_of(&folder.path("connections.csv"));
-    let proxied = "accept_proxy = { from = [\"127.0.0.1\"] }";
-    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\n{proxied}\n");
-    let config = folder.write("forward.toml", &table);
-    let arguments = ["--config", &config, "--log", &log, "--accept", "single", "--workers", "1"];
+    let (_listener, address) = listener();
     // The first look finds no header.
-    let forwarder = injected("recvfrom", "ENOMEM", 2, &arguments);
+    let (forwarder, log, _folder) = injected_rule("recvfrom", "ENOMEM", 2, address, PROXIED);
     let mut client = forwarder.connect();
     until("it has looked for the header", || forwarder.is_quiet());
     client.shutdown(Shutdown::Write).expect("connected");
