@@ -43,14 +43,17 @@ def lab_command(*arguments: str) -> list[str]:
 
 def run_lab(folder: Path, *arguments: str) -> Done:
     """Run the laboratory in a folder to its end."""
+    return _run(folder, lab_command(*arguments))
+
+
+def run_bench(folder: Path, script: str, *arguments: str) -> Done:
+    """Run a script of `bench/` in a folder to its end."""
+    return _run(folder, [sys.executable, str(ROOT / "bench" / script), *arguments])
+
+
+def _run(folder: Path, command: list[str]) -> Done:
     return subprocess.run(
-        lab_command(*arguments),
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from laboratory import ROOT, Done, environment
+from laboratory import ROOT, Done, run_bench
 from plimsoll_lab.suite.read import read_file
 
 GENERATED = ("README.md", "docs/SUMMARY.md")
@@ -17,15 +15,7 @@ GENERATED = ("README.md", "docs/SUMMARY.md")
 
 def made(folder: Path) -> Done:
     """The documents written anew in a folder."""
-    return subprocess.run(
-        [sys.executable, str(ROOT / "bench" / "front_page.py")],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    return run_bench(folder, "front_page.py")
 
 
 def copied(folder: Path) -> Path:

@@ -7,17 +7,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from laboratory import ROOT, environment, needs_networks
-
-SCRIPT = str(ROOT / "bench" / "link_theory.py")
+from laboratory import ROOT, Done, needs_networks, run_bench
 
 
 def theory() -> ModuleType:
@@ -30,16 +26,8 @@ def theory() -> ModuleType:
     return module
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT, *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+def run(folder: Path, *arguments: str) -> Done:
+    return run_bench(folder, "link_theory.py", *arguments)
 
 
 def test_mathis_halves_with_twice_the_round_trip_and_four_times_the_loss() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from laboratory import ROOT, environment
+from laboratory import ROOT, run_bench
 from line_width import too_wide_markdown
 
 NAMES = ("elapsed_s", "response_time_us.mean", "completed_rate")
@@ -63,14 +61,7 @@ def write(tmp_path: Path, chapter: str, summary: dict[str, Any]) -> str:
     kept = tmp_path / "docs" / "results" / f"report-{summary['suite']}.json"
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps(summary))
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "bench" / "reports.py"), chapter],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_bench(tmp_path, "reports.py", chapter)
     assert done.returncode == 0, done.stderr
     return (tmp_path / "docs" / f"report-{chapter}.md").read_text()
 
@@ -130,9 +121,6 @@ def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Pat
 
 
 def test_a_chapter_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    script = str(ROOT / "bench" / "reports.py")
-    done = subprocess.run(
-        [sys.executable, script, "epol"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
+    done = run_bench(tmp_path, "reports.py", "epol")
     assert done.returncode == 1
     assert "CHAPTER is one of tcpbenchmark" in done.stderr
