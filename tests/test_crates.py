@@ -26,14 +26,40 @@ PURE = ("crates/base/wire/src", "crates/base/measure/src", "crates/subject/serve
 """Rooms without socket, clock, file or `unsafe`: time and randomness are arguments."""
 
 IMPURE = re.compile(
-    r"\bunsafe\b|\b(Instant|SystemTime)(::now| as )|\.elapsed\(\)|\brand::rng|\bthread_rng|\bplimsoll_(sys|reactor)"
-    r"|\be?print(ln)?!"
+    r"\bunsafe\b|\b(Instant|SystemTime)(::now| as )|\.elapsed\(\)|\brand::rng|\bthread_rng|\be?print(ln)?!"
 )
 
 IMPURE_PATH = re.compile(
     r"std::((fs|env|process|thread|os)\b|(net|time)(::\*)?$|net::(Tcp|Udp|To)|io::(\*|std(in|out|err)|Std))"
 )
 """Items of the standard library, as paths: a list in braces is taken apart before."""
+
+PURE_CRATES = {
+    "base64",
+    "hdrhistogram",
+    "httpdate",
+    "httparse",
+    "mime_guess",
+    "percent_encoding",
+    "plimsoll_measure",
+    "rand",
+    "rand_distr",
+    "serde",
+    "thiserror",
+}
+"""The crates that a pure room may name: none of them opens a socket or a file, or reads a clock."""
+
+NO_CRATES = {"std", "core", "alloc", "crate", "self", "super", "clippy"}
+"""First steps of paths that are no crates of others: `std` has a rule of its own."""
+
+PRIMITIVE = re.compile(r"[iuf]\d+|[iu]size|bool|char|str")
+
+USE = re.compile(r"\buse ([^;]+);")
+ALIAS = re.compile(r" as (\w+)")
+FIRST_STEP = re.compile(r"(?<![\w:>.])(?:::)?([a-z_]\w*)::")
+TEXT = re.compile(r"""//[^\n]*|\br(#*)".*?"\1|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)'""", re.DOTALL)
+"""Comments, strings and characters."""
+MODULE = re.compile(r"\bmod (\w+)")
 
 PATH = re.compile(r"\bstd((?:::\w+)*)(?:::([{*]))?")
 
@@ -88,6 +114,18 @@ def test_unsafe_lives_in_sys_alone(package: str) -> None:
         assert "#![forbid(unsafe_code)]" in root.read_text(encoding="utf-8"), root.relative_to(ROOT)
 
 
+def crates_named(code: str) -> set[str]:
+    """The crates of others whose items a source names, by `use` or by whole paths."""
+    code = TEXT.sub("", code)
+    known, steps = NO_CRATES | set(MODULE.findall(code)), set(FIRST_STEP.findall(USE.sub("", code)))
+    for used in USE.findall(code):
+        known |= set(ALIAS.findall(used))
+        for path in listed(f"{{{ALIAS.sub('', used)}}}", 1):
+            steps.add(path[0])
+            known |= set(path[1:])
+    return {step for step in steps - known if not PRIMITIVE.fullmatch(step)}
+
+
 def impure(source: str) -> list[str]:
     """What a pure room's source must not name, outside comments and its tests."""
     code = TEST_MODULE.split(source)[0].replace("#![forbid(unsafe_code)]", "")
@@ -97,7 +135,8 @@ def impure(source: str) -> list[str]:
         steps, more = ["std", *match[1].split("::")[1:]], match[2]
         endings = listed(code, match.end()) if more == "{" else [(more,)] if more else [()]
         paths += ["::".join((*steps, *ending)) for ending in endings]
-    return [match[0] for match in IMPURE.finditer(code)] + [path for path in paths if IMPURE_PATH.match(path)]
+    named = [match[0] for match in IMPURE.finditer(code)] + [path for path in paths if IMPURE_PATH.match(path)]
+    return named + sorted(crates_named(code) - PURE_CRATES)
 
 
 @pytest.mark.parametrize("room", PURE)
@@ -120,6 +159,14 @@ def test_a_pure_room_knows_no_socket_clock_or_file(room: str) -> None:
         ("use std::net;", ["std::net"]),
         ('std::io::stdout().write_all(b"x");', ["std::io::stdout"]),
         ('println!("x");', ["println!"]),
+        ("use mio::net::TcpStream;", ["mio"]),
+        ("use tokio::{net, time};", ["tokio"]),
+        ("use libc as c;", ["libc"]),
+        ("let read = ::libc::read(0);", ["libc"]),
+        ("let now = chrono::Utc::now();", ["chrono"]),
+        ("use plimsoll_sys::clock;", ["plimsoll_sys"]),
+        ('use serde::Serialize;\nmod inner;\nuse inner::range;\nrange::read("a::b");\nrand::random();', []),
+        ("let quote = '\"';\nlibc::getpid(); // \"", ["libc"]),
         ("// unsafe\nuse std::io::Write;\nuse std::time::Instant;\nuse std::net::Ipv6Addr;", []),
         ("#[cfg(test)]\nmod tests {\n    use std::fs;\n}", []),
         ("#[cfg(test)]\nmod tests;\n\nuse std::fs;", ["std::fs"]),
