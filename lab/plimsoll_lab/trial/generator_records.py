@@ -1,0 +1,118 @@
+"""What the generators of a trial counted, as one record: merged summaries, and their windows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from plimsoll_lab.hosts.host import Host
+from plimsoll_lab.store.records import Json, ResultWarning
+from plimsoll_lab.trial.events import last_event
+from plimsoll_lab.trial.generators import Generator, TrialFailure
+
+APART_TOLERATED, APART_TOLD = 0.01, 0.1
+"""The part of the common window in which not every generator measured: above the first it is a
+doubt, from about the second on the merged summary has one (crates/base/measure/src/merge.rs)."""
+
+
+def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
+    """The record of the measured generators as of one; the merging is the binary's, histograms and
+    all.
+    """
+    first = generators[0]
+    if len(generators) == 1:
+        return first.record
+    summaries = [_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
+    # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what
+    # went wrong.
+    decisive = next((each for each in generators if each.record["exit_code"] not in {0, 3, 4}), first)
+    return {
+        "command": first.record["command"],
+        "exit_code": decisive.record["exit_code"],
+        "summary": _merge(binary, summaries) if len(summaries) == len(generators) else None,
+        "stderr_tail": decisive.record["stderr_tail"],
+        "generators": [
+            {
+                "name": each.name,
+                "host": each.host.name,
+                "command": each.record["command"],
+                "exit_code": each.record["exit_code"],
+                "stderr_tail": each.record["stderr_tail"],
+                "summary": each.summary,
+            }
+            for each in generators
+        ],
+    }
+
+
+def _in_own_time(summary: Json, host: Host) -> Json:
+    """A summary with its window by the lab's clock, as windows of several machines are to be
+    united.
+    """
+    window = summary.get("window")
+    if not isinstance(window, dict) or not host.clock_offset_s:
+        return summary
+    moved = {key: host.own_time(value) if key.endswith("_unix_s") else value for key, value in window.items()}
+    return {**summary, "window": moved}
+
+
+def windows_record(generators: Sequence[Generator]) -> Json:
+    """When each measured generator's window opened and closed, by the lab's clock, and how far
+    apart they opened.
+    """
+    ends = [(each, _own_window(each)) for each in generators if each.measured and each.window]
+    opened = [window["opened_unix_s"] for _, window in ends if "opened_unix_s" in window]
+    rows = [
+        {
+            "generator": each.name,
+            "host": each.host.name,
+            "opened_unix_s": window.get("opened_unix_s"),
+            "closed_unix_s": window.get("closed_unix_s"),
+        }
+        for each, window in ends
+    ]
+    return {"windows": rows, "start_spread_s": max(opened) - min(opened)} if len(opened) > 1 else {}
+
+
+def _own_window(generator: Generator) -> dict[str, float]:
+    """The ends of a generator's window: those of its summary, as its figures are over them. Its
+    events are told once they are noticed, on a busy machine much later.
+    """
+    told = _in_own_time(generator.summary or {}, generator.host).get("window")
+    if isinstance(told, dict) and told.keys() >= {"opened_unix_s", "closed_unix_s"}:
+        return {key: float(told[key]) for key in ("opened_unix_s", "closed_unix_s")}
+    return {f"{kind.removeprefix('window_')}_unix_s": at for kind, at in generator.window.items()}
+
+
+def _merge(binary: str, summaries: Sequence[Json]) -> Json:
+    with tempfile.TemporaryDirectory(prefix="plimsoll-merge-") as folder:
+        files = []
+        for number, summary in enumerate(summaries):
+            file = Path(folder) / f"{number}.json"
+            file.write_text(json.dumps(summary), encoding="utf-8")
+            files.append(str(file))
+        done = subprocess.run([binary, "merge", *files], capture_output=True, text=True, check=False, timeout=60)
+    merged = last_event(done.stdout.splitlines(), "summary")
+    if merged is None:
+        raise TrialFailure(f"the summaries of the generators cannot be merged: {done.stderr.strip() or 'no answer'}")
+    return merged
+
+
+def apart_warnings(generators: Sequence[Generator]) -> list[ResultWarning]:
+    """A doubt about windows of one length that did not open together: their rate counts time in
+    which some of them were not measured.
+    """
+    timed = [_own_window(each) for each in generators if each.measured and "--duration" in each.command]
+    opened, closed = ([each[end] for each in timed if end in each] for end in ("opened_unix_s", "closed_unix_s"))
+    if len(timed) < 2 or not len(opened) == len(closed) == len(timed):  # noqa: PLR2004 - one is never apart
+        return []
+    union_s = max(closed) - min(opened)
+    apart = 1 - (min(closed) - max(opened)) / union_s if union_s > 0 else 0.0
+    if not APART_TOLERATED < apart <= APART_TOLD:
+        return []
+    message = f"the generators measured together for {(1 - apart) * union_s:.3f} s of {union_s:.3f} s"
+    remedy = "use a longer window, or let them begin together: without barrier = false, reconnect or the engine fork"
+    return [ResultWarning(code="windows_apart", message=message, remedy=remedy)]
