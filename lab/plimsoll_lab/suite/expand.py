@@ -11,7 +11,8 @@ from plimsoll_lab.suite.checks import check_documents, check_point, compete_alon
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.placement import apply_setting, assign_hosts, refuse_emulated_links
+from plimsoll_lab.suite.network import refuse_emulated_links
+from plimsoll_lab.suite.placement import apply_setting, assign_hosts
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Suite
 

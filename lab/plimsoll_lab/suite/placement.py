@@ -8,21 +8,21 @@ the part listens on, or by `role:NAME:PORT`, its host's address and that port.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
-from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.errors import SuiteError, naming_source
 from plimsoll_lab.suite.figures import suggest
-from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK, PLACE, ROLE
+from plimsoll_lab.suite.network import read_network
+from plimsoll_lab.suite.network_keys import NETWORK, PLACE, ROLE
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Placement, Role, Suite
 from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, not_tables, refuse_unknown
-from plimsoll_lab.suite.topology import Link, Topology, join, read_addresses, read_shape, read_topology
+from plimsoll_lab.suite.topology import Topology
 from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, read_whole_path
 
 LOCAL = "local"
@@ -30,7 +30,6 @@ LOCAL = "local"
 SERVER, LOAD = "server", "load"
 """The parts that every suite has; no role takes their names."""
 KINDS = ("load", "server", "forward", "command")
-BACKENDS = ("tap", "kernel")
 ACTIVE, WHEN_NAMED = "active", "when named"
 """Whether a role takes part in a trial: true, false, or where another part names it."""
 _REFERENCE = re.compile(r"role:([A-Za-z0-9][A-Za-z0-9._-]*?)(?::(\d{1,5}))?(?=[^A-Za-z0-9._:-]|$)")
@@ -39,61 +38,9 @@ _COUNT = re.compile(r"([1-9]\d{0,3}) hosts(?: ([^ =]+=[^ ]+))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
-def read_network(table: Table, *, source: str) -> Topology:
-    """The network of one point: a word of Mininet's, or its links one by one; the table's shape is
-    every link's.
-    """
-    with _naming_source(source):
-        refuse_unknown(table, (*NETWORK, "link", *LINK), "[network]")
-        shape = {key: table[key] for key in LINK if key in table}
-        addresses = read_addresses(table.get("addresses", 1))
-        backend = table.get("backend", BACKENDS[0])
-        backend = "kernel" if backend == "netem" else backend  # its older name
-        if backend not in BACKENDS:
-            raise SuiteError(f"[network] backend: '{backend}' is none{suggest(str(backend), BACKENDS)}")
-        topology, links = table.get("topology"), table.get("link")
-        if isinstance(topology, str) and links is None:
-            return read_topology(topology, shape, addresses=addresses, backend=str(backend))
-        if topology is not None or not isinstance(links, list) or not links:
-            raise SuiteError(
-                "[network]: give it a topology, such as 'single,3', or [[network.link]] tables, one of both"
-            )
-        return join([_link(link, shape) for link in links], addresses=addresses, backend=str(backend))
-
-
-@contextlib.contextmanager
-def _naming_source(source: str) -> Iterator[None]:
-    """Every refusal begins with the file."""
-    try:
-        yield
-    except SuiteError as refusal:
-        raise SuiteError(f"{source}: {refusal}") from None
-
-
-def _link(raw: object, shape: Table) -> Link:
-    table = as_table(raw, refusal="[[network.link]]: not a table; write [[network.link]] and its settings below")
-    refuse_unknown(table, (*NETWORK_LINK, *LINK), "[[network.link]]")
-    ends = table.get("ends")
-    if (
-        not isinstance(ends, list)
-        or len(ends) != 2  # noqa: PLR2004 - a link has two
-        or not all(isinstance(end, str) for end in ends)
-    ):
-        raise SuiteError(f'[[network.link]] ends: {ends!r} is not a pair; write ends = ["h1", "s1"]')
-    where = f"[[network.link]] {ends[0]} - {ends[1]}:"
-    own = read_shape({**shape, **{key: value for key, value in table.items() if key in LINK}}, where=where)
-    if "reverse" not in table:
-        return Link(ends=(ends[0], ends[1]), shape=own)
-    back = as_table(
-        table["reverse"],
-        refusal=f'{where} reverse: {table["reverse"]!r} is not a table; write reverse = {{ rate = "1Mbit" }}',
-    )
-    return Link(ends=(ends[0], ends[1]), shape={**own, "reverse": read_shape(back, where=f"{where} reverse:")})
-
-
 def read_place(table: Table, *, source: str) -> Placement:
     """Which hosts the server and the generators run on."""
-    with _naming_source(source):
+    with naming_source(source):
         refuse_unknown(table, PLACE, "[place]")
         server, load = table.get(SERVER), table.get(LOAD)
         if server is not None and not isinstance(server, str):
@@ -135,7 +82,7 @@ def check_cpus(place: Placement, server: Settings, roles: Iterable[Role], *, sou
 
 def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
     """The [[role]] tables."""
-    with _naming_source(source):
+    with naming_source(source):
         roles = tuple(_role(table) for table in as_tables(tables, refusal=not_tables("role")))
         names = [SERVER, LOAD, *(role.name for role in roles)]
         for name in names:
@@ -232,16 +179,6 @@ def _assign_on_cluster(place: Placement, roles: Sequence[Role]) -> tuple[Placeme
     return replace(place, server=server, load=load), tuple(
         role if role.on is not None else role.on_host(next(free)) for role in roles
     )
-
-
-def refuse_emulated_links(network: Topology, *, source: str) -> None:
-    """Refuse links with settings: nothing emulates a cluster's network."""
-    for link in network.links:
-        if link.shape:
-            raise SuiteError(
-                f"{source}: [network] {', '.join(link.shape)}: links are emulated on one machine only, and a cluster's "
-                "network is what it is; leave --hosts out, or remove what the links are told"
-            )
 
 
 def references(settings: Settings) -> list[tuple[str, int | None]]:
@@ -389,7 +326,7 @@ def _taking_part(server: Settings, load: Settings, roles: Sequence[Role], *, sou
 
 def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Settings) -> Topology:
     """The network of one point; a whole path that it states is divided over the links."""
-    with _naming_source(suite.source):
+    with naming_source(suite.source):
         whole = read_whole_path(table)
     if whole is None:
         return read_network(table, source=suite.source)
@@ -398,7 +335,7 @@ def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Setting
     bare = read_network({key: own[key] for key in (*NETWORK, "link") if key in own}, source=suite.source)
     place, settled = assign_hosts(bare, suite.place, roles, source=suite.source)
     lengths = {(start, end): len(bare.path(start, end)) for start, end in paths(place, settled, load)}
-    with _naming_source(suite.source):
+    with naming_source(suite.source):
         shape = whole.shape_of_link(links_of_each(lengths))
     # Bridges alone carry no delay: the emulator does, on every kernel.
     return replace(read_network({**own, **shape, "backend": "tap"}, source=suite.source), one_line=True)
