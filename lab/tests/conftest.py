@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +64,12 @@ def run_lab(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
         timeout=600,
         check=False,
     )
+
+
+def summary_of(text: str) -> dict[str, Any]:
+    """The record that a command prints last."""
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
 
 
 @pytest.fixture

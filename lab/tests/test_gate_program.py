@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FAKE, Done, Lab, lab_environment, run_lab
+from conftest import FAKE, Done, Lab, lab_environment, run_lab, summary_of
 
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.gate import junit
@@ -61,11 +61,6 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder, done
 
 
-def last(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
-    return found
-
-
 def altered(folder: Path, name: str, change: Any) -> dict[str, Any]:  # noqa: ANN401 - a function on a record
     """The gate's summary after something in its records was changed, with the exit code."""
     target = folder / "runs" / name
@@ -78,13 +73,13 @@ def altered(folder: Path, name: str, change: Any) -> dict[str, Any]:  # noqa: AN
         path.write_text(json.dumps(record))
     done = run_lab(folder, "report", f"runs/{name}", "--json")
     assert done.stdout, done.stderr
-    return {**last(done.stdout)["gate"], "exit": done.returncode}
+    return {**summary_of(done.stdout)["gate"], "exit": done.returncode}
 
 
 def test_two_that_are_alike_pass_with_a_number_of_blocks_from_the_stated_noise(passed: tuple[Path, Done]) -> None:
     folder, done = passed
     assert done.returncode == 0, done.stderr
-    summary = last(done.stdout)
+    summary = summary_of(done.stdout)
     gate = summary["gate"]
     assert (gate["outcome"], gate["baseline"], gate["tolerance"]) == ("pass", "base", 0.05)
     assert summary["trials"]["planned"] == 2 * 6
@@ -223,14 +218,14 @@ def test_a_server_that_never_starts_exits_with_1_and_its_own_words(lab: Lab, tmp
     dying = f"{sys.executable} -c 'import sys; sys.exit(\"no such option: {{port}}\")'"
     done = lab("gate", "api.toml", "--base", f"{SERVE} --model epoll", "--new", dying, "--json", "--repeat", "1")
     assert done.returncode == 1
-    assert "no such option" in last(done.stdout)["gate"]["text"]
+    assert "no such option" in summary_of(done.stdout)["gate"]["text"]
 
 
 def test_a_gate_says_each_cause_once_and_ends_after_a_block_that_failed(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "api.toml").write_text(SUITE)
     missing = "./no-such-server {port}"
     done = lab("gate", "api.toml", "--base", missing, "--new", missing, "--json", "--repeat", "6")
-    told = last(done.stdout)
+    told = summary_of(done.stdout)
     assert (done.returncode, told["gate"]["outcome"]) == (1, "failed")
     assert " ".join(told["answer"]).count("cannot start the server") == 1, told["answer"]
     assert told["answer"][0].startswith("The gate failed. base and new failed at ")
@@ -258,7 +253,7 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
         "gate", "api.toml", "--base", "git:HEAD", "--new", f"{SERVE} --model epoll", "--build", "cp version built",
         "--repeat", "1", "--json",
     )  # fmt: skip
-    gate = last(done.stdout)["gate"]
+    gate = summary_of(done.stdout)["gate"]
     assert (done.returncode, gate["outcome"]) == (4, "undecided"), done.stderr
     record = json.loads((tmp_path / "runs/0001/run.json").read_text())
     built = record["points"][0]["server"]["command"][-1]

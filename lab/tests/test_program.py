@@ -15,20 +15,14 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
-from conftest import SUITE, Done, Lab, lab_environment, run_lab
+from conftest import SUITE, Done, Lab, lab_environment, run_lab, summary_of
 
 from plimsoll_lab.analysis import formatting
 
 SCHEMAS = Path(__file__).parent.parent / "plimsoll_lab" / "store"
-
-
-def last(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text.splitlines()[-1])
-    return found
 
 
 def valid(record: object, schema: str) -> None:
@@ -61,7 +55,7 @@ def test_a_run_ends_with_one_summary(finished: tuple[Path, Done]) -> None:
 
 def test_every_record_keeps_to_its_schema(finished: tuple[Path, Done]) -> None:
     folder, done = finished
-    valid(last(done.stdout), "summary")
+    valid(summary_of(done.stdout), "summary")
     valid(json.loads((folder / "runs/0001/run.json").read_text()), "run")
     trials = sorted((folder / "runs/0001/trials").iterdir())
     assert [path.name for path in trials] == [f"{number:04d}.json" for number in range(1, 13)]
@@ -77,7 +71,7 @@ def test_help_says_what_each_exit_code_means(lab: Lab, verb: str) -> None:
 
 def test_terminal_page_and_json_say_the_same(finished: tuple[Path, Done]) -> None:
     folder, done = finished
-    summary = last(done.stdout)
+    summary = summary_of(done.stdout)
     text = run_lab(folder, "report", "runs/0001").stdout
     page = html.unescape((folder / "runs/0001/report.html").read_text())
     assert summary["answer"]
@@ -143,7 +137,7 @@ def test_a_misfortune_is_an_outcome_with_a_reason(lab: Lab, suite_file: Path, fa
     }
     done = lab("run", str(suite_file), "--json", *arguments, *timeouts.get(fake, ()), FAKE=fake)
     assert done.returncode == code, done.stderr
-    [point] = last(done.stdout)["points"]
+    [point] = summary_of(done.stdout)["points"]
     if fake == "generator_limited" and point["outcome"] == "invalid":
         # Others kept this machine busy meanwhile, and the judgement says so.
         assert point["reason"].endswith(f"cores during the window, and {reason}")
@@ -154,7 +148,7 @@ def test_a_misfortune_is_an_outcome_with_a_reason(lab: Lab, suite_file: Path, fa
 def test_a_server_that_starts_at_no_point_ends_the_run_after_a_block(lab: Lab, suite_file: Path) -> None:
     arguments = ("--only", "load.connections=100", "--only", "server.model=epoll,uring", "--repeat", "6")
     done = lab("run", str(suite_file), "--json", *arguments, FAKE="server_dies")
-    told = last(done.stdout)
+    told = summary_of(done.stdout)
     assert (done.returncode, told["trials"]["measured"], told["trials"]["planned"]) == (1, 2, 12)
     assert told["answer"] == [
         "There is no valid result.",
@@ -163,12 +157,12 @@ def test_a_server_that_starts_at_no_point_ends_the_run_after_a_block(lab: Lab, s
     (ended,) = (each["message"] for each in told["warnings"] if each["code"] == "incomplete")
     assert ended == "every point failed, so the run ended after 2 of 12 trials"
     resumed = lab("resume", "runs/0001", "--json")
-    assert last(resumed.stdout)["trials"]["measured"] == 12, "once the server starts, resume measures the rest"
+    assert summary_of(resumed.stdout)["trials"]["measured"] == 12, "once the server starts, resume measures the rest"
 
 
 def test_a_run_of_one_point_ends_after_three_failures(lab: Lab, suite_file: Path) -> None:
     arguments = ("--only", "load.connections=100", "--only", "server.model=epoll", "--repeat", "6")
-    told = last(lab("run", str(suite_file), "--json", *arguments, FAKE="server_dies").stdout)
+    told = summary_of(lab("run", str(suite_file), "--json", *arguments, FAKE="server_dies").stdout)
     assert (told["trials"]["measured"], told["trials"]["planned"]) == (3, 6), "two in a row may pass"
 
 
@@ -196,7 +190,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_resumes(suite_file: Path, tmp_
     resumed = lab("resume", "runs/0001", "--json")
     assert resumed.returncode == 0, resumed.stderr
     assert len(resumed.stdout.splitlines()) == 12 - measured + 1
-    assert last(resumed.stdout)["status"] == "complete"
+    assert summary_of(resumed.stdout)["status"] == "complete"
 
 
 def test_nothing_outlives_a_killed_lab(suite_file: Path, tmp_path: Path) -> None:
@@ -247,7 +241,7 @@ def test_labs_at_once_do_not_share_a_run(suite_file: Path, tmp_path: Path) -> No
         for _ in range(3)
     ]
     told = [each.communicate(timeout=600) for each in labs]
-    summaries = [last(stdout) if stdout else pytest.fail(stderr) for stdout, stderr in told]
+    summaries = [summary_of(stdout) if stdout else pytest.fail(stderr) for stdout, stderr in told]
     assert sorted(each["run"] for each in summaries) == ["runs/0001", "runs/0002", "runs/0003"]
     for stdout, _ in told:
         lines = [json.loads(line) for line in stdout.splitlines()]
@@ -273,7 +267,7 @@ def test_any_command_can_be_the_server(lab: Lab, tmp_path: Path) -> None:
     )
     done = lab("run", "foreign.toml", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    [point] = last(done.stdout)["points"]
+    [point] = summary_of(done.stdout)["points"]
     assert (point["outcome"], point["valid_n"]) == ("ok", 2)
     assert point["figures"]["server.memory_bytes"]["median"] > 1e6
 
@@ -282,22 +276,22 @@ def test_a_missed_limit_is_exit_3(lab: Lab, suite_file: Path) -> None:
     suite_file.write_text(suite_file.read_text() + '[limits]\n"response_time.p99" = "<1us"\ncompleted_rate = ">1"\n')
     done = lab("run", str(suite_file), "--json", "--repeat", "1", "--only", "load.connections=100")
     assert done.returncode == 3
-    assert len(last(done.stdout)["limits_missed"]) == 3
+    assert len(summary_of(done.stdout)["limits_missed"]) == 3
 
 
 def test_plan_runs_nothing_and_warns_of_a_verdict_out_of_reach(lab: Lab, suite_file: Path, tmp_path: Path) -> None:
-    plan = last(lab("plan", str(suite_file), "--json").stdout)
+    plan = summary_of(lab("plan", str(suite_file), "--json").stdout)
     assert (len(plan["points"]), len(plan["trials"]), plan["family"]["comparisons"]) == (6, 12, 8)
     assert [warning["code"] for warning in plan["warnings"]] == ["too_few_repetitions"]
     assert plan["family"]["repetitions_needed"] == 6
-    assert last(lab("plan", str(suite_file), "--json", "--repeat", "9").stdout)["warnings"] == []
+    assert summary_of(lab("plan", str(suite_file), "--json", "--repeat", "9").stdout)["warnings"] == []
     assert not (tmp_path / "runs").exists()
 
 
 def test_exports_agree_with_the_summary(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
     done = run_lab(folder, "report", "runs/0001", "--export", "csv,svg", "--json")
-    rows = zip(table(folder / "runs/0001/points.csv"), last(done.stdout)["points"], strict=True)
+    rows = zip(table(folder / "runs/0001/points.csv"), summary_of(done.stdout)["points"], strict=True)
     measured = [(row, point) for row, point in rows if point["outcome"] == "ok"]
     assert measured
     for row, point in measured:
@@ -383,7 +377,7 @@ def test_a_control_is_measured_in_every_block_and_stands_beside_the_verdicts(lab
     text = SUITE.replace("repeat = 2", "repeat = 6") + "[verdict]\ncontrol = true\nfigures = ['completed_rate']\n"
     (tmp_path / "small.toml").write_text(text)
     done = lab("run", "small.toml", "--json", "--only", "load.connections=100", "--only", "server.model=epoll,uring")
-    summary = last(done.stdout)
+    summary = summary_of(done.stdout)
     valid(summary, "summary")
     valid(json.loads((tmp_path / summary["run"] / "run.json").read_text()), "run")
     assert summary["trials"]["measured"] == 18
@@ -419,7 +413,7 @@ def test_contenders_are_called_by_their_names_everywhere(lab: Lab, tmp_path: Pat
     (tmp_path / "named.toml").write_text(NAMED)
     done = lab("run", "named.toml", "--json")
     assert done.returncode == 0, done.stderr
-    summary = last(done.stdout)
+    summary = summary_of(done.stdout)
     valid(summary, "summary")
     valid(json.loads((tmp_path / summary["run"] / "run.json").read_text()), "run")
     assert [point["point"] for point in summary["points"]] == [{"contender": "mine"}, {"contender": "yours"}]
@@ -430,7 +424,7 @@ def test_contenders_are_called_by_their_names_everywhere(lab: Lab, tmp_path: Pat
 def test_a_trial_that_is_not_what_was_expected_has_failed_with_both_values(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "named.toml").write_text(NAMED.replace("== load.connections", "== load.connections + 1"))
     done = lab("run", "named.toml", "--json", "--fast")
-    point = last(done.stdout)["points"][0]
+    point = summary_of(done.stdout)["points"][0]
     assert (done.returncode, point["outcome"]) == (1, "failed")
     assert point["reason"].endswith("it is 100, and the expression is 101")
 
@@ -438,7 +432,7 @@ def test_a_trial_that_is_not_what_was_expected_has_failed_with_both_values(lab: 
 def test_a_status_without_answers_is_a_count_of_0_to_an_expectation(lab: Lab, tmp_path: Path) -> None:
     web = NAMED.replace("[load]", '[server]\nprotocol = "http"\n[load]\nprotocol = "http"\npath = "/"')
     (tmp_path / "named.toml").write_text(web.replace("[expect]\n", '[expect]\n"statuses.404" = "== 0"\n'))
-    told = last(lab("run", "named.toml", "--json", "--fast").stdout)
+    told = summary_of(lab("run", "named.toml", "--json", "--fast").stdout)
     assert [(point["outcome"], point["reason"]) for point in told["points"]] == [("ok", None)] * 2
     assert told["points"][0]["figures"]["statuses.404"]["median"] == 0
 
@@ -446,9 +440,9 @@ def test_a_status_without_answers_is_a_count_of_0_to_an_expectation(lab: Lab, tm
 def test_an_expectation_of_what_the_generator_doubts_is_not_judged_and_says_so(lab: Lab, tmp_path: Path) -> None:
     expected = "[expect]\n" + '"response_time_us.p99_99" = "< 1us"\n'
     (tmp_path / "named.toml").write_text(NAMED.replace("[expect]\n", expected))
-    failed = last(lab("run", "named.toml", "--json", "--fast").stdout)
+    failed = summary_of(lab("run", "named.toml", "--json", "--fast").stdout)
     assert [point["outcome"] for point in failed["points"]] == ["failed", "failed"]
-    told = last(lab("run", "named.toml", "--json", "--fast", FAKE="doubts").stdout)
+    told = summary_of(lab("run", "named.toml", "--json", "--fast", FAKE="doubts").stdout)
     assert [point["outcome"] for point in told["points"]] == ["ok", "ok"]
     (said,) = (each for each in told["warnings"] if each["code"] == "expectation_not_judged")
     assert (said["trials"], said["severity"]) == (4, "widens")
@@ -479,7 +473,7 @@ def test_a_server_that_does_not_listen_is_told_with_the_address_that_was_tried(
             f'name = "it"\nquestion = "?"\n[server]\n{server}\n[load]\nduration = "20ms"\n'
             '[run]\nrepeat = 1\nready_timeout = "200ms"\n'
         )
-        (point,) = last(lab("run", "it.toml", "--json").stdout)["points"]
+        (point,) = summary_of(lab("run", "it.toml", "--json").stdout)["points"]
     late = f"the server was not ready within 0.2 s: nothing accepts connections at 127.0.0.1:{port}; "
     mend = "start the server there, or correct its address" if attached else "it said: nothing"
     assert (point["outcome"], point["reason"]) == ("failed", late + mend)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SUITE, Lab
+from conftest import SUITE, Lab, summary_of
 from made_records import run_record, stored_run
 
 from plimsoll_lab.problem import LabError
@@ -80,9 +80,7 @@ def test_resume_refuses_another_build_and_another_kernel_unless_told(tmp_path: P
     resumed = lab("resume", "runs/0001", "--anyway", "--json")
     assert resumed.returncode in {0, 4}
     assert (run / "trials/0002.json").exists()
-    (mixed,) = (
-        each for each in json.loads(resumed.stdout.splitlines()[-1])["warnings"] if each["code"] == "builds_mixed"
-    )
+    (mixed,) = (each for each in summary_of(resumed.stdout)["warnings"] if each["code"] == "builds_mixed")
     assert "the kernel was Linux 1.0 and is" in mixed["message"], "whoever reads the page was not there"
 
 
@@ -129,7 +127,7 @@ seed = 7
     (tmp_path / "two.toml").write_text(SUITE.partition("[matrix]")[0] + matrix)
     done = lab("run", "two.toml", "--json")
     assert done.returncode == 1, done.stderr
-    points = json.loads(done.stdout.splitlines()[-1])["points"]
+    points = summary_of(done.stdout)["points"]
     assert [point["outcome"] for point in points] == ["failed", "ok"]
     assert "cannot start the helper '/no/such/helper'" in points[0]["reason"]
 

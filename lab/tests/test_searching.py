@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import jsonschema
 import pytest
-from conftest import FAKE, Lab, lab_environment
+from conftest import FAKE, Lab, lab_environment, summary_of
 from made_records import run_record as record_of_nothing
 
 from plimsoll_lab.experiment.events import Events
@@ -63,7 +63,7 @@ def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path
     # The fake generator gets no more from the null server, so it is the limit, and no winner may be
     # told.
     assert done.returncode == 4, done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
+    summary = summary_of(done.stdout)
     jsonschema.validate(summary, json.loads((SCHEMAS / "summary.schema.json").read_text()))
     assert [each["point"] for each in summary["capacities"]] == [
         {"server.model": "epoll"},
@@ -107,7 +107,7 @@ def test_a_server_that_never_starts_is_not_tried_again_in_later_blocks(lab: Lab,
     (tmp_path / "most.toml").write_text(text.replace('[matrix]\n"server.model" = ["epoll", "uring"]\n', ""))
     done = lab("run", "most.toml", "--json")
     assert done.returncode == 1, done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
+    summary = summary_of(done.stdout)
     assert "no such option" in summary["answer"][0]
     record = run_record(tmp_path / summary["run"])
     assert [each["state"] for each in record["searches"]] == ["failed"] * 3
@@ -132,7 +132,7 @@ def test_a_server_that_starts_slowly_once_is_started_again(lab: Lab, tmp_path: P
     (tmp_path / "most.toml").write_text(text)
     done = lab("run", "most.toml", "--json")
     assert done.returncode == 4, done.stderr
-    [search] = run_record(tmp_path / json.loads(done.stdout.splitlines()[-1])["run"])["searches"]
+    [search] = run_record(tmp_path / summary_of(done.stdout)["run"])["searches"]
     assert search["state"] == "complete"
 
 
@@ -147,7 +147,7 @@ def test_an_address_at_which_nothing_listens_is_waited_for_once(lab: Lab, tmp_pa
         (tmp_path / "most.toml").write_text(suite.replace('[matrix]\n"server.model" = ["epoll", "uring"]\n', ""))
         done = lab("run", "most.toml", "--json")
     assert done.returncode == 1, done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
+    summary = summary_of(done.stdout)
     assert f"nothing accepts connections at {address}" in summary["answer"][0]
     assert len(run_record(tmp_path / summary["run"])["trials"]) == 1
 
@@ -184,7 +184,7 @@ def test_a_server_that_somebody_else_runs_ends_the_search_as_it_ends(tmp_path: P
             time.sleep(0.005)
     told, _ = started.communicate(timeout=600)
     assert started.returncode == 1
-    answer = json.loads(told.splitlines()[-1])["answer"][0]
+    answer = summary_of(told)["answer"][0]
     assert "was not measured to the end" in answer
     assert f"nothing accepts connections at {address}" in answer
 
