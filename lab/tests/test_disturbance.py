@@ -13,15 +13,7 @@ from plimsoll_lab.analysis.family import figure_comparisons, unlike_cuts, value_
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
-from plimsoll_lab.problem import LabError
 from plimsoll_lab.stats.verdict import rank, verdicts
-from plimsoll_lab.store.network_record import (
-    CalibrationRecord,
-    PathDeviationRecord,
-    PathMeasurementRecord,
-    PathRecord,
-    PathTargetRecord,
-)
 from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord
@@ -30,8 +22,6 @@ from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Suite
-from plimsoll_lab.suite.topology import Link, join
-from plimsoll_lab.trial.calibration import asked_goodput_bits_per_s, refuse_far_off
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
     cut_record,
@@ -337,41 +327,6 @@ def test_moments_are_a_doubt_with_the_worst_of_them() -> None:
     assert "2.5 ms at worst" in warning.message
 
 
-def test_what_a_path_carries_is_what_its_links_leave_of_a_tenth_too_much() -> None:
-    narrow = [Link(ends=("h1", "s1"), shape={"rate": "100Mbit"}), Link(ends=("h2", "s1"), shape={"rate": "10Mbit"})]
-    asked = asked_goodput_bits_per_s(join(narrow), "h1", "h2", whole=False)
-    assert asked == pytest.approx(10e6 * 1472 / 1514)
-    lossy = [Link(ends=("h1", "h2"), shape={"rate": "10Mbit", "loss": "10%"})]
-    assert asked_goodput_bits_per_s(join(lossy), "h1", "h2", whole=True) == pytest.approx(9e6 * 1448 / 1514)
-    assert asked_goodput_bits_per_s(join([Link(ends=("h1", "h2"), shape={})]), "h1", "h2", whole=False) is None
-
-
-def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() -> None:
-    path = PathRecord(
-        start="h2",
-        end="h1",
-        asked=PathTargetRecord(
-            one_way_us=2000.0, round_trip_delay_us=4000.0, round_trip_us=4000.0, goodput_bits_per_s=1e8
-        ),
-        measured=PathMeasurementRecord(round_trip_us={"p50": 4500.0}, goodput_bits_per_s=9.9e7),
-        off=PathDeviationRecord(round_trip=0.125, goodput=-0.01),
-        within=False,
-        attempts=3,
-    )
-    assert path.in_words() == (
-        "a round trip of 4.500 ms for 4.000 ms asked, a goodput of 99.00 Mbit/s for 100.00 Mbit/s asked"
-    )
-    with pytest.raises(LabError, match=r"from h2 to h1 is not what was asked for.*4\.500 ms") as refusal:
-        refuse_far_off([calibration(path)], [])
-    assert refusal.value.exit_code == 5
-    refuse_far_off([calibration(path.model_copy(update={"within": True}))], [])
-    near = path.model_copy(update={"off": PathDeviationRecord(round_trip=0.05, goodput=-0.05)})
-    refuse_far_off([calibration(near)], [])
-    silent = near.model_copy(update={"measured": PathMeasurementRecord(round_trip_us={}, goodput_bits_per_s=None)})
-    with pytest.raises(LabError):
-        refuse_far_off([calibration(silent)], [])
-
-
 def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> None:
     moment = (4.0, 5.0)
     cut = cut_record(late_at(moment), (OPENED, OPENED + 10), log(delayed=moment), closed=False)
@@ -390,21 +345,6 @@ def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> No
     assert "'response_time.p99 < 5ms' cannot be judged" in warning.message
     whole = summarise_point(point, [trial, replace(trial, cut=None)], limits, paths_off=False)
     assert [each.met for each in whole.limits] == [True, False, False], "an undisturbed trial has every figure"
-
-
-def test_over_a_path_that_is_a_little_off_figures_are_marked() -> None:
-    trial = TrialRecord(
-        number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
-        figures={"completed_rate": 100.0}, server={}, load={}, machine={},
-    )  # fmt: skip
-    point = PointRecord(number=0, setting={}, server={}, load={})
-    found = [summarise_point(point, [trial], (), paths_off=paths_off) for paths_off in (False, True)]
-    assert [each.doubtful for each in found] == [False, True]
-    assert [each.figures["completed_rate"].median for each in found] == [100.0, 100.0]
-
-
-def calibration(path: PathRecord) -> CalibrationRecord:
-    return CalibrationRecord(unix_s=0.0, points=[0], backend="tap", large_segments=None, priority=None, paths=[path])
 
 
 def test_a_generator_at_its_limit_bounds_the_rate_and_leaves_what_is_the_servers_own() -> None:

@@ -1,0 +1,56 @@
+"""The axes that a chart is drawn over, as numbers in their own units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from made_records import run_record
+
+from plimsoll_lab.report.chart_axis import chart_axes, panels
+from plimsoll_lab.store.run_record import PointRecord, RunRecord
+from plimsoll_lab.suite.drawn import quantity
+from plimsoll_lab.suite.settings import Settings
+
+
+def test_settings_of_every_kind_are_numbers_on_an_axis() -> None:
+    assert quantity("load.think", "250ms") == (0.25, "s")
+    assert quantity("load.think", "exp:2s") == (2.0, "s")
+    assert quantity("network.rate", "10Mbit") == (1e7, "bit/s")
+    assert quantity("load.size", "4KiB") == (4096.0, "B")
+    assert quantity("load.path", "/bytes/65536") == (65536.0, "B")
+    assert quantity("load.path", "/burn/1ms/75672") == (75672.0, "B")
+    assert quantity("load.connections", 5) == (5.0, "")
+    assert quantity("load.rate", "10k") == (10_000.0, "")
+    assert quantity("server.model", "epoll") is None
+    assert quantity("load.lockstep", value=True) is None
+
+
+def run_of(settings: list[Settings], drawn: Sequence[tuple[str, str]] = ()) -> RunRecord:
+    quantities: dict[str, dict[str, tuple[float, str]]] = {}
+    for setting in settings:
+        for path, value in setting.items():
+            found = quantity(path, value)
+            if found is not None:
+                quantities.setdefault(path, {})[str(value)] = found
+    run = run_record()
+    run.points = [PointRecord(number=number, setting=each, server={}, load={}) for number, each in enumerate(settings)]
+    run.quantities, run.drawn = quantities, drawn
+    return run
+
+
+def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
+    settings: list[Settings] = [
+        {"load.connections": connections, "load.think": think} for connections in (10, 20) for think in ("1ms", "1s")
+    ]
+    clients, think = chart_axes(run_of(settings), None)
+    assert (clients.title, clients.values) == ("connections", (10.0, 20.0))
+    assert (think.title, think.values) == ("think (ms)", (1.0, 1000.0))
+    assert len(think.rests) == 2, "a line for each number of connections: it joins points that differ in one axis"
+    assert panels(think, competes=True) == list(think.rests)
+    assert panels(think, competes=False) == [None]
+
+
+def test_a_product_of_two_is_an_axis() -> None:
+    settings: list[Settings] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
+    (over,) = chart_axes(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)
+    assert (over.title, over.values) == ("rate * delay (kbit)", (10.0, 100.0))
