@@ -12,8 +12,8 @@ CHECKED_LAB = PLIMSOLL_BIN=$(CURDIR)/$(CHECKED) PYTHONPATH=$(CURDIR)/lab
 RUST_TEST   = $(CARGO) test --profile checked --locked --quiet
 SOURCES = lab tests bench suites
 
-# Rows of ratios; the others ask questions of their own.
-BENCHES = $(filter-out bench/harness.py bench/forwarders.py bench/relayed.py bench/scale.py bench/link_grid.py bench/models.py bench/capacity.py bench/slowdown.py bench/gates.py bench/hosts.py bench/reports.py bench/front_page.py,$(wildcard bench/*.py))
+# Rows of ratios; the other scripts ask questions of their own, or are parts of these.
+BENCHES = $(addprefix bench/,capture.py echo.py forward.py generators.py http.py reload.py tables.py)
 MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha

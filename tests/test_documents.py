@@ -50,6 +50,14 @@ def can_isolate() -> bool:
     return subprocess.run([*ISOLATED, "true"], capture_output=True, check=False).returncode == 0
 
 
+def test_make_bench_runs_programs_that_need_no_argument() -> None:
+    made = subprocess.run(["make", "-n", "bench"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = re.search(r"for script in (.*?);", made.stdout)
+    assert found is not None
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in found[1].split()}
+    assert [name for name, text in texts.items() if "__main__" not in text or re.search(r"sys\.argv\[\d\]", text)] == []
+
+
 def test_there_are_commands_to_check() -> None:
     assert len(COMMANDS) >= 40
     assert len(RUN) >= 10
