@@ -4,6 +4,7 @@ suite's.
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 from functools import cache
@@ -14,6 +15,7 @@ import pytest
 from laboratory import BINARY
 from plimsoll_lab.cli import reference
 from plimsoll_lab.cli.program import VERBS
+from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.flags import Flag
 from plimsoll_lab.suite.key import REQUIRED, Kind
@@ -153,3 +155,16 @@ def test_help_of_either_form_is_read() -> None:
     keys = keys_of({"header": Flag(kind="texts"), "work": Flag(kind="duration")}, told)
     assert keys["header"].means == "A field. See `work` path."
     assert (keys["work"].means, keys["work"].default) == ("Burn with `header` so long as told.", '"0"')
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_help_says_the_default_of_each_argument(verb: Verb) -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    verb.arguments(parser)
+    told = [each for each in parser._actions if each.nargs != 0 and each.default not in (None, "", [])]
+    assert [each.dest for each in told if "(default: " not in str(each.help)] == []
+
+
+@pytest.mark.parametrize(("service", "address"), [("echo", "127.0.0.1:7000"), ("http", "127.0.0.1:8000")])
+def test_help_says_where_a_server_listens_unless_told(service: str, address: str) -> None:
+    assert read_help(help_of(f"serve {service}"))["listen"].default == address

@@ -42,7 +42,8 @@ pub(crate) struct Arguments {
     )]
     mappings: Vec<String>,
     /// Local address, or a CIDR range of them, to connect from in turn (repeatable): one has ports
-    /// for some 14,000 connections to a destination. A table has its own (`source`).
+    /// for some 14,000 connections to a destination. A table has its own (`source`) [default: the
+    /// kernel's choice, and several addresses of loopback where its ports would run out].
     #[arg(long, value_name = "ADDR|CIDR", conflicts_with_all = ["config", "table"])]
     source_ip: Vec<String>,
     /// Read the table from a TOML file.
@@ -70,7 +71,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     watch: bool,
     /// Go on as this user once listeners and logs are open. A reload can open then only what that
-    /// user may.
+    /// user may [default: the user that starts it].
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Write a CSV row for each closed connection to a file, or to standard output with `stdout`.

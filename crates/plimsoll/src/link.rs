@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     /// netem where a link is shaped.
     #[arg(long, value_enum, default_value = "tap")]
     backend: Backend,
-    /// Print the counts so far this often.
+    /// Print the counts so far this often [default: at the end alone].
     #[arg(long, value_name = "DURATION", value_parser = units::seconds)]
     interval: Option<Duration>,
     #[command(flatten)]

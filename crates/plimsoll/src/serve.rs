@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Protocol {
     /// Send back what is received.
-    #[command(after_help = "\
+    #[command(mut_arg("listen", |listen| listen.default_value("127.0.0.1:7000")), after_help = "\
 Examples:
   plimsoll serve echo                                     epoll on 127.0.0.1:7000
   plimsoll serve echo --model uring --workers 1           one io_uring event loop
@@ -38,7 +38,7 @@ Examples:
   plimsoll serve echo --model fork --connection-log connections.csv")]
     Echo(Echo),
     /// Serve files over HTTP/1.0 and HTTP/1.1.
-    #[command(after_help = "\
+    #[command(mut_arg("listen", |listen| listen.default_value("127.0.0.1:8000")), after_help = "\
 Examples:
   plimsoll serve http --root public                       epoll on 127.0.0.1:8000
   plimsoll serve http --synthetic --model fork            /bytes/75672, /burn/1ms/75672
@@ -50,7 +50,7 @@ Examples:
 struct Echo {
     #[command(flatten)]
     common: Common,
-    /// Close a connection after this long without a byte.
+    /// Close a connection after this long without a byte [default: no limit].
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     idle_timeout: Option<Duration>,
     /// Append TEXT to the reply to each message; needs --message-size or --message-end.
@@ -125,10 +125,9 @@ struct Common {
     output: Output,
 }
 
-/// A service, and where it listens unless told otherwise.
+/// A service, and what it serves.
 struct Served<P> {
     protocol: &'static str,
-    default_listen: &'static str,
     root: Option<PathBuf>,
     service: P,
 }
@@ -139,7 +138,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let settings =
                 EchoSettings { postfix: postfix(&echo)?, work: echo.common.work, idle_timeout: echo.idle_timeout };
             let service = service::Echo::new(settings);
-            serve(&echo.common, Served { protocol: "echo", default_listen: "127.0.0.1:7000", root: None, service })
+            serve(&echo.common, Served { protocol: "echo", root: None, service })
         }
         Protocol::Http(http) => {
             let settings = HttpSettings {
@@ -153,16 +152,16 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             };
             let service = service::Http::new(settings);
             let root = http.root.or_else(|| (!http.synthetic).then(|| PathBuf::from(".")));
-            serve(&http.common, Served { protocol: "http", default_listen: "127.0.0.1:8000", root, service })
+            serve(&http.common, Served { protocol: "http", root, service })
         }
     }
 }
 
 fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitCode> {
-    let Served { protocol, default_listen, root, service } = served;
+    let Served { protocol, root, service } = served;
     // Before any thread, so that none of them takes a signal.
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate, Signal::Child])?;
-    let config = Config { root, ..config(common, default_listen)? };
+    let config = Config { root, ..config(common)? };
     let (model, workers) = (config.model, config.model.has_workers().then_some(config.workers));
     if model == Model::Uring {
         // Said before anybody is told that the server can be connected to.
@@ -256,7 +255,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
     }
 }
 
-fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
+fn config(common: &Common) -> anyhow::Result<Config> {
     if common.workers.is_some() && !common.model.has_workers() {
         return Err(anyhow!(Usage(format!(
             "--workers counts event loops, and `--model {}` has none; leave it out, or choose another model",
@@ -276,9 +275,6 @@ fn config(common: &Common, default_listen: &str) -> anyhow::Result<Config> {
         _ => common.workers.map_or_else(process::available_cpus, usize::from),
     };
     let mut listen = Vec::new();
-    if common.listen.is_empty() {
-        listen.extend(resolve(default_listen)?);
-    }
     for text in &common.listen {
         listen.extend(resolve(text)?);
     }

@@ -42,19 +42,25 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="ADDR:PORT|URL", help="where it listens")
     parser.add_argument("--command", metavar="CMD", help="start the server anew for each trial; {port} is a free port")
     parser.add_argument("--ready", metavar="tcp:PORT", help="with --command: it is ready once this port accepts")
-    parser.add_argument("--over", choices=("connections", "rate"), default="connections", help="what is varied")
+    parser.add_argument(
+        "--over", choices=("connections", "rate"), default="connections", help="what is varied (default: connections)"
+    )
     parser.add_argument("--limit", action="append", default=[], metavar="EXPR", help="repeatable; all have to be met")
     parser.add_argument("--range", metavar="LOW:HIGH", help="where to search (default: 1:10k, or 100:200k for a rate)")
     parser.add_argument("--width", default="5%", metavar="RATIO", help="how far apart the bounds may be (default: 5%%)")
     parser.add_argument("--duration", default="1s", metavar="D", help="window of the first trials (default: 1s)")
     parser.add_argument("--trials", type=int, default=5, metavar="N", help="trials that decide a load (default: 5)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread")
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread (default: 1)"
+    )
     parser.add_argument("--patience", default="1h", metavar="D", help="end a search after this long (default: 1h)")
     parser.add_argument("--hold", default="1m", metavar="D", help="one trial this long at the answer (default: 1m)")
     parser.add_argument("--warm-up", default="200ms", metavar="D", help="before each window (default: 200ms)")
-    parser.add_argument("--think", metavar="D", help="over connections: pause between completion and next send")
+    parser.add_argument(
+        "--think", metavar="D", help="over connections: pause between completion and next send (default: 0)"
+    )
     parser.add_argument("--connections", metavar="N", default="256", help="over a rate: connections (default: 256)")
-    parser.add_argument("--cpus", metavar="LIST", help="CPUs to keep the generator on, such as 1 or 2-3")
+    parser.add_argument("--cpus", metavar="LIST", help="CPUs to keep the generator on, such as 1 or 2-3 (default: all)")
     add_out(parser, "where the run's folder is made")
 
 

@@ -76,11 +76,13 @@ _ADDRESS = re.compile(r"[^\s/{}]+:\d{1,5}")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help=f"default: {DEFAULT_FILE}")
+    parser.add_argument(
+        "file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help=f"where to write it (default: {DEFAULT_FILE})"
+    )
     server = parser.add_mutually_exclusive_group()
     server.add_argument("--command", metavar="CMD", help="how the server starts; {port} is a free port")
     server.add_argument("--address", metavar="HOST:PORT", help="a server that already runs")
-    parser.add_argument("--protocol", choices=("http", "echo"), help="what the server speaks")
+    parser.add_argument("--protocol", choices=("http", "echo"), help="what the server speaks (default: http)")
     parser.add_argument("--path", metavar="PATH", help="http: what is asked for (default: /)")
     parser.add_argument("--ready", metavar="tcp:PORT", help="ready once this port accepts (default: tcp:{port})")
     parser.add_argument("--force", action="store_true", help="write over a file that exists")

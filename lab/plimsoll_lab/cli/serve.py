@@ -22,7 +22,12 @@ CLOSING_S = 1
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_out(parser, "where the runs are")
-    parser.add_argument("--listen", default=LISTEN, metavar="ADDR:PORT", help=f"default: {LISTEN}; port 0 picks one")
+    parser.add_argument(
+        "--listen",
+        default=LISTEN,
+        metavar="ADDR:PORT",
+        help=f"where to listen; port 0 picks a free one (default: {LISTEN})",
+    )
     parser.add_argument(
         "--allow-host",
         action="append",

@@ -18,19 +18,24 @@ from plimsoll_lab.suite.spec import Plan
 def add_suite_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the suite and what changes it."""
     parser.add_argument("suite", metavar="SUITE", help="a TOML file, or the name of a suite that ships with Plimsoll")
-    parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of each point")
-    parser.add_argument("--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="only these points")
+    parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of each point (default: the suite's)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PATH=VALUE[,VALUE]", help="only these points (default: all)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change a setting")
     parser.add_argument(
         "--rtt", metavar="TIME", help="run over an emulated network: the round trip of its whole path, such as 50ms"
     )
     parser.add_argument("--loss", metavar="PART", help="the part of the packets that the path loses, such as 1%%")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order of trials")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the random order of trials (default: the suite's, or drawn)"
+    )
     parser.add_argument(
         "--hosts",
         default="",
         metavar="WHERE",
-        help="local, netns (as the suite says) or ray:HEAD:PORT, a Ray cluster that this machine is part of",
+        help="local or netns, as the suite's [network] has it, or ray:HEAD:PORT, a Ray cluster that this machine is "
+        "part of (default: as the suite has it)",
     )
     parser.add_argument(
         "--fast", action="store_true", help="the suite's [fast] form, or 2 repetitions: for a look, not for a verdict"
