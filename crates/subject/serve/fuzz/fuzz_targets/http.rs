@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll_serve::service::{
-    Chunk, Found, Http, HttpSettings, HttpVersion, CachedTime, NextStep, NotFound, Output, ServiceContext, Service,
+    CachedTime, Chunk, Found, Http, HttpSettings, HttpVersion, NextStep, NotFound, Output, Service, ServiceContext,
 };
 
 /// Files by the first letter of their name.
@@ -60,7 +60,10 @@ fn sent(prototype: &Http, pieces: [&[u8]; 2], context: &mut TestContext) -> (Vec
             held.drain(..processed.consumed);
             match processed.next {
                 NextStep::Send => {
-                    assert!(processed.consumed > 0 || held.is_empty(), "it comes no further, and asks to be called again")
+                    assert!(
+                        processed.consumed > 0 || held.is_empty(),
+                        "it comes no further, and asks to be called again"
+                    )
                 }
                 NextStep::Receive(_) => break,
                 NextStep::Close | NextStep::Linger => return (bytes, bodies, true),
