@@ -105,7 +105,7 @@ fn past_the_limit_each_listener_has_its_turn() {
 }
 
 #[test]
-fn clients_that_wait_beyond_max_connections_are_served_when_a_reload_or_the_end_takes_their_listener() {
+fn clients_that_wait_beyond_max_connections_are_served_when_a_reload_takes_their_listener() {
     for accept in ["single", "exclusive", "handoff"] {
         let folder = Folder::new();
         let (server, other) = (answer(b'a'), "127.0.0.3:0");
