@@ -77,6 +77,24 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
 }
 
 #[test]
+fn too_many_descriptors_on_their_way_are_waited_for_and_stop_nothing() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    // The coordinator sends a worker its listeners; where connections are handed over, the socket
+    // that they come by, and then each of them.
+    for (when, accept) in [("1", "single"), ("1..20", "single"), ("1", "handoff"), ("2..20", "handoff")] {
+        let forwarder = injected("sendmsg", "ETOOMANYREFS", when, &[&mapping, "--accept", accept, "--workers", "1"]);
+        for _ in 0..3 {
+            exchange(&mut forwarder.connect());
+        }
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 3}), "{accept}, {when}: {summary}");
+    }
+}
+
+#[test]
 fn a_process_that_asks_to_take_over_where_no_descriptor_is_left_costs_no_cpu() {
     if !may_trace() {
         return;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::support::forwarder::{Folder, Forwarder, accept, answer, asks, command, connect, listener, text_of, until};
+use crate::support::forwarder::{
+    Folder, Forwarder, accept, answer, asks, command, connect, echo, exchange, listener, text_of, until,
+};
 
 /// Runs the command to its end: its exit code, standard output and standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -328,4 +330,28 @@ fn a_log_that_was_moved_away_is_opened_anew_at_a_hangup() {
     assert!(forwarder.sentence().contains("reloaded"));
     once(&forwarder, &listener);
     assert_eq!(fs::read_to_string(folder.path("log.csv.1")).expect("it was moved").lines().count(), 2);
+}
+
+#[test]
+fn a_reload_that_ends_in_a_drain_costs_no_cpu() {
+    let folder = Folder::new();
+    let place = folder.path("forward.toml");
+    assert!(Command::new("mkfifo").arg(&place).status().expect("coreutils are here").success());
+    let table = format!("[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    // Whoever reads a named pipe waits for who writes to it.
+    let (first, text) = (place.clone(), table.clone());
+    let writes = std::thread::spawn(move || fs::write(first, text));
+    let forwarder = Forwarder::start(&["--config", &text_of(&place), "--workers", "1", "--drain", "1h"]);
+    writes.join().expect("no panic").expect("it is read");
+    let mut held = forwarder.connect();
+    exchange(&mut held);
+    forwarder.signal("HUP");
+    forwarder.signal("TERM");
+    until("it drains", || TcpStream::connect(forwarder.address()).is_err());
+    fs::write(&place, table).expect("the reload has waited for it");
+    until("the reload is over", || forwarder.is_quiet() && forwarder.is_quiet());
+    exchange(&mut held);
+    drop(held);
+    let (status, _, said) = forwarder.wait();
+    assert_eq!(status.code(), Some(0), "{said}");
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ for_every_model!(and every strategy:
     burning_costs_the_cpu_time_that_was_asked_for,
     a_file_under_the_root_may_be_costly,
     descriptors_come_back,
+    a_client_that_ends_and_then_resets_is_counted_as_a_reset,
 );
 
 fn files_of_every_size_arrive_whole(model: &str) {
@@ -333,4 +335,19 @@ fn descriptors_come_back(model: &str) {
     within(then);
     let summary = server.stop();
     assert_eq!(summary["connections"], 2 * rounds + 1);
+}
+
+fn a_client_that_ends_and_then_resets_is_counted_as_a_reset(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let mut client = server.connect();
+    client.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
+    client.peek(&mut [0]).expect("the answer begins");
+    // From here on the kernel calls a reset EPIPE (tcp_reset in its tcp_input.c).
+    client.shutdown(Shutdown::Write).expect("connected");
+    until("the end has arrived", || !server.holds(&client));
+    // What was not read makes the close a reset.
+    drop(client);
+    until("it is reset", || server.unclosed() == 0);
+    let summary = server.stop();
+    assert_eq!(summary["errors"], json!({"econnreset": 1}), "{summary}");
 }

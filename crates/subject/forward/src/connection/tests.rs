@@ -131,6 +131,18 @@ fn bytes_keep_a_connection_alive_past_its_idle_time_and_silence_ends_it() {
 }
 
 #[test]
+fn urgent_data_that_brings_turns_and_no_byte_keeps_no_connection_alive() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("idle_timeout = \"10s\"", start);
+    for seconds in 1..10 {
+        relayed.connection.client.as_mut().expect("it is there").urgent = true;
+        relayed.relay(start + seconds * SECOND);
+        assert!(relayed.connection.look(start + seconds * SECOND).is_ok(), "after {seconds} s");
+    }
+    assert_eq!(relayed.connection.look(start + 10 * SECOND), Err(Ending::Idle));
+}
+
+#[test]
 fn a_half_is_open_while_the_kernel_delivers_what_it_holds_and_no_longer() {
     let start = Instant::now();
     let mut relayed = Relayed::new("half_close = \"60s\"\nsend_timeout = \"1h\"", start);

@@ -255,3 +255,38 @@ fn open_connections(target: &LogTarget) -> Result<Output, (PathBuf, io::Error)> 
 fn open(path: &std::path::Path, header: &'static str) -> Result<Output, (PathBuf, io::Error)> {
     Output::open(path, header).map_err(|error| (path.to_owned(), error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_opened_anew_although_rows_fill_the_queue() {
+        let folder = std::env::temp_dir().join(format!("plimsoll-log-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the temporary folder can be written to");
+        let (path, moved) = (folder.join("connections.csv"), folder.join("moved.csv"));
+        let (queue, rows) = sync_channel(1);
+        let log = Log { queue, transfers: false, state: Arc::default() };
+        let mut outputs = Outputs {
+            connections: Some(open(&path, row::CONNECTION_HEADER).expect("a file")),
+            transfers: None,
+            format: LogFormat::Csv,
+            clock: Clock::now(),
+            line: String::new(),
+            say: Arc::new(Box::new(|_: &str| {})),
+            lost: Arc::default(),
+        };
+        // The thread has not got to it yet.
+        log.hand(Record::Look);
+        std::fs::rename(&path, &moved).expect("it is there");
+        log.want(|wanted| wanted.reopen = true);
+        log.hand(Record::Look);
+        assert_eq!(log.dropped(), 1, "the queue is full");
+        let state = Arc::clone(&log.state);
+        drop(log);
+        outputs.write_all(&rows, &state);
+        let text = std::fs::read_to_string(&path).expect("it is opened anew");
+        assert_eq!(text.trim_end(), row::CONNECTION_HEADER);
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+}
