@@ -32,12 +32,10 @@ pub(crate) struct Ledger {
     /// Connections that are wanted and cannot be used, and since when that number has been so.
     unusable: u64,
     unusable_since: u64,
-    /// When the window opened, and when it closed.
-    opened_at: u64,
+    /// When the window closed.
     ended_at: u64,
-    /// When the last request of the window was begun, and when the last of all ended.
+    /// When the last request of the window was begun.
     last_begun: u64,
-    last_ended: u64,
     /// Completed and failed in the whole run, to show.
     shown: (u64, u64),
 }
@@ -98,10 +96,8 @@ impl Ledger {
             // Where each request has a connection of its own, none is wanted before.
             unusable: if config.opening.reconnect { 0 } else { connections as u64 },
             unusable_since: 0,
-            opened_at: 0,
             ended_at: 0,
             last_begun: 0,
-            last_ended: 0,
             shown: (0, 0),
         }
     }
@@ -139,15 +135,6 @@ impl Ledger {
         self.never_sent(missing);
         self.connections.unavailable_ns = 0;
         self.unusable_since = at;
-        self.opened_at = at;
-    }
-
-    /// When the window of a count ends that nobody closes, now that there is nothing more to do: as
-    /// the last request ended, however long connections without one took to open after it. What was
-    /// never sent, and connections that were given up, were waited for until now.
-    pub(crate) fn own_end(&self, now: u64) -> u64 {
-        let waited = self.phase == Phase::WarmUp || self.tally.requests.unsent + self.connections.failed > 0;
-        if waited { now } else { self.last_ended.max(self.opened_at) }
     }
 
     /// The window closes, over these requests that are under way.
@@ -209,7 +196,6 @@ impl Ledger {
 
     /// An open loop's request timed out before a connection was free for it.
     pub(crate) fn expired(&mut self, due: u64, now: u64) {
-        self.last_ended = self.last_ended.max(now);
         self.overdue(due, now);
         self.shown.1 += 1;
     }
@@ -248,7 +234,6 @@ impl Ledger {
         let outcome = if failed { Outcome::Status } else { Outcome::Ok };
         if request.counted {
             self.under_way -= 1;
-            self.last_ended = self.last_ended.max(came);
             let tally = &mut self.tally;
             tally.statuses.count(answer.status);
             if failed {
@@ -290,7 +275,6 @@ impl Ledger {
         let age = now.saturating_sub(request.intended);
         if request.counted {
             self.under_way -= 1;
-            self.last_ended = self.last_ended.max(now);
             self.shown.1 += 1;
             if cause != Cause::Connect {
                 // Connects are counted as they fail, with a request under way or without.

@@ -72,21 +72,6 @@ fn a_run_that_ends_in_its_warm_up_has_a_window_at_its_end_and_nothing_in_it() {
 }
 
 #[test]
-fn a_count_ends_with_its_last_request_though_connections_without_one_are_still_opened() {
-    thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || {
-                // The second connection is opened after five seconds, and has nothing to send.
-                let run = load(echo(), &format!("-n 1 -c 2 --connect-rate 0.2 --engine {engine}"));
-                let told = format!("{engine}: {}", run.summary());
-                assert_eq!((run.code, run.count("requests.completed")), (Some(0), 1), "{told}");
-                assert!(run.figure("elapsed_s") < 4.5, "{told}");
-            });
-        }
-    });
-}
-
-#[test]
 fn nobody_thinks_before_a_request_that_is_never_sent() {
     // With an hour between two requests a run ends only if no connection thinks after its last one.
     for engine in ENGINES {

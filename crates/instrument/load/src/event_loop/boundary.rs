@@ -81,8 +81,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// come to an end that is not counted.
     fn close_window(&mut self, now: u64) {
         // A loop that comes late to it has had no more time than the others.
+        let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
         self.count_unfinished();
-        let end = self.shared.control.closes.get().map_or(self.ledger.own_end(now), |closes| closes.min(now));
         self.end_pool(end);
         let requests: Vec<Request> = self
             .slab

@@ -123,29 +123,6 @@ fn the_waits_between_intended_start_and_send_are_never_mixed() {
 }
 
 #[test]
-fn a_count_that_nobody_ends_ends_with_its_last_request_unless_something_was_waited_for() {
-    let carried = || {
-        let mut ledger = ledger(&Config { stop_condition: StopCondition::Requests(2), ..closed() });
-        ledger.open(100, 0);
-        carry(&mut ledger, 110, 120);
-        ledger.begun(130);
-        ledger.request_lost(request(130, 130), Cause::Closed, 150);
-        ledger
-    };
-    assert_eq!(carried().own_end(900), 150);
-    let mut given_up = carried();
-    given_up.given_up();
-    assert_eq!(given_up.own_end(900), 900);
-    let mut unsent = carried();
-    unsent.never_sent(1);
-    assert_eq!(unsent.own_end(900), 900);
-    let mut idle = ledger(&closed());
-    assert_eq!(idle.own_end(900), 900, "it ends in its warm-up");
-    idle.open(100, 0);
-    assert_eq!(idle.own_end(900), 100, "others had all of the requests");
-}
-
-#[test]
 fn an_open_loops_unsent_requests_time_out_by_their_age() {
     let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..open() });
     ledger.open(0, 0);

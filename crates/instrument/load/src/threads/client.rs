@@ -320,18 +320,18 @@ impl<'a, P: Protocol> Client<'a, P> {
     }
 
     fn close_window(&mut self, now: u64) {
-        self.ledger.never_sent(self.left);
-        if self.opening && !self.gave_up && self.history.could_not_be_kept() {
-            self.ledger.given_up();
-        }
         // A thread that comes late to it has had no more time than the others.
-        let end = self.shared.control.closes.get().map_or(self.ledger.own_end(now), |closes| closes.min(now));
+        let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
         let counted = self.shared.config.stop_condition.is_count();
         match self.reserved.take() {
             Some(due) if counted && due.claimed => self.shared.control.give_back(),
             Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),
             _ => {}
         }
+        if self.opening && !self.gave_up && self.history.could_not_be_kept() {
+            self.ledger.given_up();
+        }
+        self.ledger.never_sent(self.left);
         self.ledger.close(end, self.under_way.into_iter());
         self.usage_at_open.note_since(&mut self.result);
     }
