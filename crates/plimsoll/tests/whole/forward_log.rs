@@ -75,8 +75,8 @@ fn the_transfer_log_tells_workers_and_tables_apart_where_connections_are_handed_
 fn a_stream_has_its_turn_in_each_round_and_no_more_however_often_it_is_ready() {
     const BYTES: usize = 256 * 1024 * 1024;
     // A turn ends with the read that makes it 256 KiB or more, and in one round a stream may have
-    // one that was left over and one for an event.
-    const A_ROUND: u64 = 2 * (256 + 64) * 1024;
+    // one that was left over and one for an event of each side.
+    const A_ROUND: u64 = 3 * (256 + 64) * 1024;
     let ((listener, server), folder) = (listener(), Folder::new());
     let path = folder.path("transfers.csv");
     let forwarder = Forwarder::to(server, &["--transfer-log", &text_of(&path), "--workers", "1"]);

@@ -210,8 +210,9 @@ fn sigterm_ends_a_peer_that_goes_on_sending_without_a_reset(model: &str) {
                 let all_are_at_it = &all_are_at_it;
                 scope.spawn(move || {
                     let mut first = [0; 1000];
-                    stream.read_exact(&mut first)?;
+                    let begun = stream.read_exact(&mut first);
                     all_are_at_it.wait();
+                    begun?;
                     stream.read_to_end(&mut Vec::new()).map(|rest| b"here".len() + first.len() + rest)
                 })
             });

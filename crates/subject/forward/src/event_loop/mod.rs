@@ -159,7 +159,6 @@ impl EventLoop<'_> {
             for key in due.drain(..) {
                 self.timed(key);
             }
-            // After the timers, as the turn of one that waited for its rule's bandwidth reads too.
             self.send();
             if self.pause.ends(self.now) && !self.full {
                 self.handle.report_room();

@@ -63,6 +63,8 @@ impl Linger {
         match timeout.map(|timeout| self.progress.look(now, sent, timeout)) {
             None => Looked::LookAgain(next),
             Some(Verdict::LookAgain(at)) => Looked::LookAgain(next.min(at)),
+            // The peer has all but the end.
+            Some(Verdict::GiveUp) if draining && sent.unacknowledged == 1 => Looked::Over,
             Some(Verdict::GiveUp) => Looked::GiveUp,
         }
     }
@@ -130,6 +132,16 @@ mod tests {
         let (ended, after, _) = ends(true, |_| 1);
         assert_eq!(ended, Looked::Over);
         assert!(after >= LINGER && after <= LINGER + LONGEST_WAIT, "{after:?}");
+    }
+
+    #[test]
+    fn a_server_that_ends_gives_nobody_up_for_its_end_alone() {
+        let (start, timeout) = (Instant::now(), Duration::from_millis(500));
+        for (draining, ended) in [(true, Looked::Over), (false, Looked::GiveUp)] {
+            let mut linger = Linger::begin(start);
+            linger.look(start, Sent::new(9, 1), Some(timeout), draining);
+            assert_eq!(linger.look(start + 3 * timeout, Sent::new(9, 1), Some(timeout), draining), ended);
+        }
     }
 
     #[test]
