@@ -112,6 +112,8 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         warm_up: config.warm_up + until_last,
         opening: Opening { rate: None, ..config.opening.clone() },
         start_at: Some(start + turn(place)),
+        // Each keeps its only event loop on the first of its CPUs.
+        cpus: config.cpus.iter().copied().cycle().skip(number).take(config.cpus.len()).collect(),
         part: Part { number, of: count as usize },
         ..config.clone()
     })

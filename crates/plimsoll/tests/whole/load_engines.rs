@@ -2,12 +2,13 @@
 //! that was due ends as one of five things, and each of its failures has its cause.
 //! [`crate::support::peer::Run::summary`] holds every summary to the sum.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::peer::{Run, answer, command, echo, outcome, serve};
+use crate::support::peer::{Run, answer, command, echo, load_while, outcome, serve};
 use plimsoll_sys::net::reset_on_close;
 
 /// What a server does, what it is asked for, and what the generator has to find.
@@ -296,5 +297,36 @@ fn answers_that_are_there_together_are_all_taken_though_nothing_follows_them() {
         let run = outcome(&load.wait_with_output().expect("it ends"));
         assert_eq!(run.count("requests.completed"), ANSWERS as u64, "{engine}: {}", run.summary());
         assert!(run.figure("response_time_us.max") < 35e6, "{engine}: {}", run.summary());
+    }
+}
+
+/// The lists of CPUs that processes, and all of their threads, may run on (proc_pid_status(5)).
+fn allowed_cpus(process: u32) -> Vec<String> {
+    let folder = format!("/proc/{process}/task");
+    let threads = std::fs::read_dir(folder).expect("it runs").flatten();
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    let list =
+        |text: String| text.lines().find_map(|line| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().into()));
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    texts.filter_map(list).chain(children.flat_map(allowed_cpus)).collect()
+}
+
+#[test]
+fn event_loops_threads_and_processes_are_kept_on_the_cpus_that_are_named() {
+    let own = &allowed_cpus(std::process::id())[0];
+    let ranges = own.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
+    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let cpus: Vec<usize> = ranges.flat_map(|(first, last)| number(first)..=number(last)).take(2).collect();
+    let names: HashSet<String> = cpus.iter().map(ToString::to_string).collect();
+    let list = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    for engine in ["epoll -t 2", "uring -t 2", "threads", "fork"] {
+        let mut kept = HashSet::new();
+        let run = load_while(echo(), &format!("--engine {engine} -c 2 -d 1h --cpus {list}"), |load| {
+            kept.extend(allowed_cpus(load.id()).into_iter().filter(|list| !list.contains(['-', ','])));
+            let status = std::process::Command::new("kill").args(["-s", "INT", &load.id().to_string()]).status();
+            assert!(status.expect("kill runs").success());
+        });
+        assert_eq!((run.code, &kept), (Some(130), &names), "{engine}: {}", run.stderr);
     }
 }
