@@ -39,7 +39,7 @@ pub(crate) struct History {
     attempts: u16,
     /// Whether it was ever up.
     pub(crate) was_established: bool,
-    /// Whether a request was answered since its last connect.
+    /// Whether a request was answered since its last connect, and nothing lost since.
     answered: bool,
 }
 
@@ -56,8 +56,10 @@ pub(crate) enum Retry {
 
 impl History {
     pub(crate) fn connecting(&mut self) {
-        self.attempts = self.attempts.saturating_add(1);
-        self.answered = false;
+        // With `--reconnect` the next request of a sequence has a connection of its own, and that
+        // is no further attempt at the sequence.
+        let goes_on = std::mem::take(&mut self.answered);
+        self.attempts = if goes_on { self.attempts.max(1) } else { self.attempts.saturating_add(1) };
     }
 
     /// It is up; whether for the first time.
@@ -79,7 +81,8 @@ impl History {
     }
 
     /// What follows the loss of the connection, or the failure of a connect.
-    pub(crate) fn after_loss(&self, rules: Rules, random: &mut impl Rng) -> Retry {
+    pub(crate) fn after_loss(&mut self, rules: Rules, random: &mut impl Rng) -> Retry {
+        let answered = std::mem::take(&mut self.answered);
         let tries = match rules.recovery {
             Recovery::Restart { attempts } => attempts,
             Recovery::GiveUp if self.was_established => ATTEMPTS,
@@ -89,7 +92,7 @@ impl History {
         if self.attempts >= tries && (rules.counted || !self.was_established) {
             return Retry::Never;
         }
-        if self.answered {
+        if answered {
             return Retry::AtOnce;
         }
         let doublings = u32::from(self.attempts.clamp(1, 10)) - 1;
@@ -163,5 +166,20 @@ mod tests {
         history.connecting();
         history.answered(rules);
         assert_eq!(history.after_loss(rules, &mut StdRng::seed_from_u64(1)), Retry::Never);
+    }
+    #[test]
+    fn with_restarts_the_connections_of_one_sequence_are_one_attempt() {
+        let rules = Rules { recovery: Recovery::Restart { attempts: 2 }, counted: true };
+        let mut history = History::default();
+        for last in [false, true] {
+            // As many requests as there are, each on a connection of its own.
+            for _ in 0..5 {
+                history.connecting();
+                history.answered(rules);
+            }
+            history.connecting();
+            let next = history.after_loss(rules, &mut StdRng::seed_from_u64(1));
+            assert_eq!(next == Retry::Never, last, "{next:?}");
+        }
     }
 }
