@@ -2,33 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::Command;
 
+use crate::support::network::Scratch;
 use crate::support::peer::{answer, command, echo, load, outcome};
-
-/// A file of this test's own, which goes when it is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("plimsoll-{name}-{}", std::process::id())))
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(&self.0).expect("the file was written")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 #[test]
 fn every_completed_request_has_a_row_in_the_log() {
-    let log = Scratch::new("requests");
+    let log = Scratch::new(".txt");
     let run = load(echo(), &format!("--each 50 -c 4 -s 100 -t 2 --request-log {}", log.0.display()));
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let text = log.text();
@@ -53,7 +34,7 @@ fn every_completed_request_has_a_row_in_the_log() {
 
 #[test]
 fn the_seconds_add_up_to_the_run() {
-    let series = Scratch::new("seconds");
+    let series = Scratch::new(".txt");
     let run = load(echo(), &format!("-d 2500ms -c 4 -t 2 -R 400 --timeseries {}", series.0.display()));
     let lines: Vec<serde_json::Value> =
         series.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -78,7 +59,7 @@ fn the_seconds_add_up_to_the_run() {
 #[test]
 fn percentiles_are_written_for_plotters() {
     for engine in ["epoll", "fork"] {
-        let file = Scratch::new("hgrm");
+        let file = Scratch::new(".txt");
         let run = load(echo(), &format!("-n 1000 -c 4 --engine {engine} --hdr {}", file.0.display()));
         let text = file.text();
         assert!(text.starts_with("       Value     Percentile TotalCount 1/(1-Percentile)\n\n"), "{engine}: {text}");
@@ -133,7 +114,7 @@ fn the_summary_is_a_row_of_named_columns() {
 
 #[test]
 fn the_rows_of_three_servers_client_are_appended_run_by_run() {
-    let file = Scratch::new("three-servers");
+    let file = Scratch::new(".txt");
     let target = echo().to_string();
     for size in ["5", "50"] {
         let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -162,7 +143,7 @@ fn a_run_without_an_answer_has_no_time_in_its_row() {
 
 #[test]
 fn a_generator_that_writes_records_ends_on_a_signal_with_its_summary() {
-    let (series, log) = (Scratch::new("signal-series"), Scratch::new("signal-log"));
+    let (series, log) = (Scratch::new(".txt"), Scratch::new(".txt"));
     let records = format!("--timeseries {} --request-log {}", series.0.display(), log.0.display());
     let mut load = command("echo", &echo().to_string(), &format!("-c 2 -d 10m --think 1ms {records}"));
     let mut running = load.stdout(std::process::Stdio::piped()).spawn().expect("the binary runs");

@@ -1,5 +1,6 @@
 //! A server that keeps books of its own, for the generator's summary to be held against.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
@@ -7,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use plimsoll_sys::timestamp;
+use rustls::HandshakeKind;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -36,6 +39,8 @@ pub(crate) struct Script {
     /// It ends the connections of these requests in place of an answer: numbers from 1, over all
     /// connections.
     pub(crate) outage: RangeInclusive<u64>,
+    /// How long it takes for an answer, in turn.
+    pub(crate) times: &'static [Duration],
 }
 
 /// No request has the number 0.
@@ -43,24 +48,33 @@ const NEVER: RangeInclusive<u64> = 0..=0;
 
 impl Default for Script {
     fn default() -> Script {
-        Script { begins_with: 0, outage: NEVER }
+        Script { begins_with: 0, outage: NEVER, times: &[] }
     }
 }
 
-/// When a request had been read, and when the write of its answer began, since 1970.
+/// One request that was answered. Instants are since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handled {
     pub(crate) connection: u64,
-    pub(crate) read: Duration,
+    /// When its last byte arrived, by the kernel's clock; where that noted none, when it was read.
+    pub(crate) arrived: Duration,
+    /// When the write of its answer began.
     pub(crate) answered: Duration,
+    /// The server's own time: from the end of the read to the write.
+    pub(crate) own: Duration,
 }
 
+/// Counts over all connections.
 #[derive(Debug, Default)]
 struct Books {
     connections: AtomicU64,
+    ended: AtomicU64,
     requests: AtomicU64,
     answers: AtomicU64,
-    bytes: AtomicU64,
+    bytes_received: AtomicU64,
+    bytes_sent: AtomicU64,
+    full_handshakes: AtomicU64,
+    resumed_handshakes: AtomicU64,
     handled: Mutex<Vec<Handled>>,
 }
 
@@ -72,8 +86,12 @@ pub(crate) struct Seen {
     pub(crate) requests: u64,
     /// Requests that an answer was written to.
     pub(crate) answers: u64,
-    pub(crate) bytes: u64,
-    /// Those answered, in any order.
+    /// Bytes of the TCP connections, those of TLS included.
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+    /// TLS handshakes that came to their end: full ones, and resumed sessions.
+    pub(crate) handshakes: [u64; 2],
+    /// Those answered, in the order of their answers.
     pub(crate) handled: Vec<Handled>,
 }
 
@@ -91,29 +109,44 @@ impl BookKeeper {
         let address = serve(move |stream| {
             let number = own.connections.fetch_add(1, Ordering::SeqCst);
             wait_for(&own.connections, script.begins_with);
-            let conversation = Conversation { number, speaks, script: &script, books: &own };
+            // A kernel that notes no arrivals leaves it to the reads.
+            let _ = timestamp::stamp_arrivals(&stream);
+            let arrived = Cell::new(None);
+            let socket = Tapped { stream, arrived: &arrived, books: &own };
+            let conversation = Conversation { number, speaks, script: &script, books: &own, arrived: &arrived };
             // The connection may end in any way: what was seen of it stands in the books.
             let _ = match &tls {
-                None => conversation.run(stream),
+                None => conversation.run(socket),
                 Some(config) => {
                     let session = rustls::ServerConnection::new(Arc::clone(config)).expect("a session");
-                    conversation.run(rustls::StreamOwned::new(session, stream))
+                    let mut secure = rustls::StreamOwned::new(session, socket);
+                    let outcome = conversation.run(&mut secure);
+                    match secure.conn.handshake_kind() {
+                        Some(HandshakeKind::Resumed) => own.resumed_handshakes.fetch_add(1, Ordering::SeqCst),
+                        Some(_) => own.full_handshakes.fetch_add(1, Ordering::SeqCst),
+                        None => 0,
+                    };
+                    outcome
                 }
             };
+            own.ended.fetch_add(1, Ordering::SeqCst);
         });
         BookKeeper { address, books }
     }
 
-    /// What was seen, once the connections are as many as expected: the last may still wait to be
-    /// accepted when the generator has ended.
+    /// What was seen, once the connections are as many as expected and all have ended: the last may
+    /// still wait to be accepted when the generator has ended.
     pub(crate) fn read(&self, connections: u64) -> Seen {
-        wait_for(&self.books.connections, connections);
         let count = |count: &AtomicU64| count.load(Ordering::SeqCst);
+        wait_for(&self.books.connections, connections);
+        wait_for(&self.books.ended, count(&self.books.connections));
         Seen {
             connections: count(&self.books.connections),
             requests: count(&self.books.requests),
             answers: count(&self.books.answers),
-            bytes: count(&self.books.bytes),
+            bytes_received: count(&self.books.bytes_received),
+            bytes_sent: count(&self.books.bytes_sent),
+            handshakes: [&self.books.full_handshakes, &self.books.resumed_handshakes].map(count),
             handled: self.books.handled.lock().expect("no conversation panics").clone(),
         }
     }
@@ -127,8 +160,38 @@ fn wait_for(count: &AtomicU64, least: u64) {
     }
 }
 
-fn now() -> Duration {
+/// The time since 1970.
+pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970")
+}
+
+/// A connection whose bytes are counted as they pass.
+struct Tapped<'a> {
+    stream: TcpStream,
+    /// When the bytes that were read last arrived.
+    arrived: &'a Cell<Option<Duration>>,
+    books: &'a Books,
+}
+
+impl Read for Tapped<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let (count, at) = timestamp::read_stamped(&self.stream, buffer)?;
+        self.arrived.set(at);
+        self.books.bytes_received.fetch_add(count as u64, Ordering::SeqCst);
+        Ok(count)
+    }
+}
+
+impl Write for Tapped<'_> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let count = self.stream.write(buffer)?;
+        self.books.bytes_sent.fetch_add(count as u64, Ordering::SeqCst);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 /// One connection's.
@@ -137,6 +200,7 @@ struct Conversation<'a> {
     speaks: Speaks,
     script: &'a Script,
     books: &'a Books,
+    arrived: &'a Cell<Option<Duration>>,
 }
 
 impl Conversation<'_> {
@@ -149,10 +213,9 @@ impl Conversation<'_> {
             if count == 0 {
                 return Ok(());
             }
+            let (read, arrived) = (Instant::now(), self.arrived.get().unwrap_or_else(now));
             unanswered.extend_from_slice(&buffer[..count]);
-            books.bytes.fetch_add(count as u64, Ordering::SeqCst);
             while let Some(end) = end_of_request(&unanswered, speaks) {
-                let read = now();
                 let number = books.requests.fetch_add(1, Ordering::SeqCst) + 1;
                 if self.script.outage.contains(&number) {
                     return Ok(());
@@ -160,19 +223,26 @@ impl Conversation<'_> {
                 let request: Vec<u8> = unanswered.drain(..end).collect();
                 let answer = match speaks {
                     Speaks::Echo => request,
-                    Speaks::Http | Speaks::Https => {
-                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}", BODY.len()).into_bytes()
-                    }
+                    Speaks::Http | Speaks::Https => answer().into_bytes(),
                 };
+                let times = self.script.times;
+                if !times.is_empty() {
+                    std::thread::sleep(times[number as usize % times.len()]);
+                }
                 // Entered first: once the generator has the answer the books may be read.
                 books.answers.fetch_add(1, Ordering::SeqCst);
-                let handled = Handled { connection: self.number, read, answered: now() };
+                let handled = Handled { connection: self.number, arrived, answered: now(), own: read.elapsed() };
                 books.handled.lock().expect("no conversation panics").push(handled);
                 stream.write_all(&answer)?;
                 stream.flush()?;
             }
         }
     }
+}
+
+/// An answer of HTTP.
+pub(crate) fn answer() -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{BODY}", BODY.len())
 }
 
 /// Where the first whole request ends.

@@ -178,6 +178,11 @@ impl Scratch {
     pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("the path is text")
     }
+
+    /// What was written there.
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).expect("the file was written")
+    }
 }
 
 impl Drop for Scratch {

@@ -71,6 +71,7 @@ pub(crate) fn delayed(delay: impl Fn(usize) -> Duration + Send + Sync + 'static)
 }
 
 /// What a run of the generator yielded.
+#[derive(Clone)]
 pub(crate) struct Run {
     /// Its exit code, where 4 counts as 0: that the machine was too busy for the timing to be
     /// trusted is nothing that a test can help. Whether the result was valid, the summary says.
