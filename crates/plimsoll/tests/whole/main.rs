@@ -24,6 +24,7 @@ mod instruments_injected;
 mod link;
 mod link_kernel;
 mod load_await_start;
+mod load_connects;
 mod load_counts;
 mod load_early;
 mod load_echo;
