@@ -4,7 +4,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::peer::{Run, delayed, echo, freeze, load, load_while};
+use crate::support::books::{BookKeeper, Script, Speaks};
+use crate::support::peer::{Run, command, delayed, echo, freeze, load, load_while, outcome};
 use crate::support::server::Server;
 
 /// Whether two of three runs show what they have to: another machine on the same hardware may hold
@@ -105,5 +106,41 @@ fn a_known_delay_is_measured_as_itself() {
                 })
             },
         );
+    }
+}
+
+/// How much longer than the server's own time the times of an idle machine may be: for the way
+/// there and back, and two wake-ups.
+const MEDIAN_ABOVE_US: f64 = 500.0;
+const P90_ABOVE_US: f64 = 1000.0;
+
+#[test]
+fn times_are_little_longer_than_the_servers_own() {
+    // A third of the requests each: median and 90th percentile lie amid those of one time.
+    const TIMES: [Duration; 3] = [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(3)];
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        for (speaks, scheme) in [(Speaks::Echo, ""), (Speaks::Http, "http://"), (Speaks::Https, "https://")] {
+            for pace in ["", "--think 2ms", "-R 200 --arrivals fixed"] {
+                let mut shown = Vec::new();
+                for _ in 0..3 {
+                    let keeper = BookKeeper::start(speaks, Script { times: &TIMES, ..Script::default() });
+                    let protocol = if speaks == Speaks::Echo { "echo" } else { "http" };
+                    let secure = if speaks == Speaks::Https { "-k" } else { "" };
+                    let arguments = format!("--engine {engine} -c 4 -n 200 {pace} {secure}");
+                    let load = command(protocol, &format!("{scheme}{}", keeper.address), &arguments).output();
+                    let run = outcome(&load.expect("the binary runs"));
+                    assert_eq!(run.count("service_time_us.count"), 200, "{arguments}: {}", run.stderr);
+                    let mut own: Vec<Duration> = keeper.read(4).handled.iter().map(|each| each.own).collect();
+                    own.sort();
+                    let above = |name: &str, place: usize| {
+                        run.figure(&format!("service_time_us.{name}")) - own[place - 1].as_secs_f64() * 1e6
+                    };
+                    shown.push((above("p50", 100), above("p90", 180)));
+                }
+                let kept = shown.iter().filter(|(median, p90)| *median < MEDIAN_ABOVE_US && *p90 < P90_ABOVE_US);
+                let kept = kept.count();
+                assert!(kept >= 2, "{engine}, {speaks:?}, {pace}: above the server's own by {shown:?} us");
+            }
+        }
     }
 }
