@@ -11,28 +11,35 @@ from pathlib import Path
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.trial.events import last_event
-from plimsoll_lab.trial.generators import Generator, TrialFailure
+from plimsoll_lab.trial.generators import Generator
 
 APART_TOLERATED, APART_TOLD = 0.01, 0.1
 """The part of the common window in which not every generator measured: above the first it is a
 doubt, from about the second on the merged summary has one (crates/base/measure/src/merge.rs)."""
 
 
-def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
-    """The record of the measured generators as of one; the merging is the binary's, histograms and
-    all.
+MERGE_S = 60.0
+"""Merging takes milliseconds; a machine that is too busy for that within this has measured
+nothing."""
+
+
+def merge_summaries(binary: str, generators: Sequence[Generator]) -> tuple[Json, str | None]:
+    """The record of the measured generators as of one, and why their summaries cannot be merged,
+    where they cannot; the merging is the binary's, histograms and all.
     """
     first = generators[0]
     if len(generators) == 1:
-        return first.record
+        return first.record, None
     summaries = [_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
     # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what
     # went wrong.
     decisive = next((each for each in generators if each.record["exit_code"] not in {0, 3, 4}), first)
-    return {
+    whole = len(summaries) == len(generators)
+    merged, refusal = _merge(binary, summaries) if whole else (None, None)
+    record: Json = {
         "command": first.record["command"],
         "exit_code": decisive.record["exit_code"],
-        "summary": _merge(binary, summaries) if len(summaries) == len(generators) else None,
+        "summary": merged,
         "stderr_tail": decisive.record["stderr_tail"],
         "generators": [
             {
@@ -46,6 +53,7 @@ def merge_summaries(binary: str, generators: Sequence[Generator]) -> Json:
             for each in generators
         ],
     }
+    return record, refusal
 
 
 def _in_own_time(summary: Json, host: Host) -> Json:
@@ -87,18 +95,23 @@ def _own_window(generator: Generator) -> dict[str, float]:
     return {f"{kind.removeprefix('window_')}_unix_s": at for kind, at in generator.window.items()}
 
 
-def _merge(binary: str, summaries: Sequence[Json]) -> Json:
+def _merge(binary: str, summaries: Sequence[Json]) -> tuple[Json | None, str | None]:
+    """The summary of all, or why there is none."""
     with tempfile.TemporaryDirectory(prefix="plimsoll-merge-") as folder:
         files = []
         for number, summary in enumerate(summaries):
             file = Path(folder) / f"{number}.json"
             file.write_text(json.dumps(summary), encoding="utf-8")
             files.append(str(file))
-        done = subprocess.run([binary, "merge", *files], capture_output=True, text=True, check=False, timeout=60)
+        command = [binary, "merge", *files]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MERGE_S)
+        except subprocess.TimeoutExpired:
+            return None, f"the summaries of the generators could not be merged within {MERGE_S:g} s"
     merged = last_event(done.stdout.splitlines(), "summary")
     if merged is None:
-        raise TrialFailure(f"the summaries of the generators cannot be merged: {done.stderr.strip() or 'no answer'}")
-    return merged
+        return None, f"the summaries of the generators cannot be merged: {done.stderr.strip() or 'no answer'}"
+    return merged, None
 
 
 def apart_warnings(generators: Sequence[Generator]) -> list[ResultWarning]:

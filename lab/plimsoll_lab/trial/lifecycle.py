@@ -169,7 +169,8 @@ def _measure(
             others[CAPTURE] = capture.process
         run_loads(testbed, server, others, generators, _timeout_s(suite, point), partial.window, monitors)
         measured = [each for each in generators if each.measured]
-        partial.load.update(merge_summaries(binary, measured))
+        merged, unmerged = merge_summaries(binary, measured)
+        partial.load.update(merged)
         warnings += apart_warnings(generators)
         partial.connections += [each for one in measured for each in _save_connections(one, partial.records)]
         partial.roles += [
@@ -206,7 +207,7 @@ def _measure(
         limited=judged_figures(suite),
         missed=missed_limits(suite, record_of(MeasuredLoadRecord, partial.load)["summary"] or {}),
     )
-    return judge(replace(observed, warnings=tuple(warnings)))
+    return judge(replace(observed, unmerged=unmerged, warnings=tuple(warnings)))
 
 
 def _held_to_expectations(

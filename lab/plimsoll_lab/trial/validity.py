@@ -94,6 +94,8 @@ class Observation:
     """Figures that the suite judges the trial by, as it has limits on them: each has to be told."""
     missed: frozenset[str] = frozenset()
     """Those of which a limit is not met, by what the generator printed."""
+    unmerged: str | None = None
+    """Why the summaries of several generators are not one; None where they are."""
     warnings: tuple[ResultWarning, ...] = ()
     """Doubts that others have raised."""
 
@@ -142,6 +144,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
     findings: tuple[tuple[Outcome, str | None], ...] = (
         ("failed", _death(seen)),
         ("hard_limit", _server_limit(seen.server_summary)),
+        ("invalid", seen.unmerged),
         ("failed", _missing_summary(seen)),
         ("invalid", unknown_moments(seen.network, requests_alone(summary, closed=seen.closed))),
         *_invalid(seen, warnings),
