@@ -29,7 +29,7 @@ from plimsoll_lab.store.network_record import (
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan
-from plimsoll_lab.trial.calibration import refuse_far_off
+from plimsoll_lab.trial.calibration import refuse_far_off, summary_of_times
 
 HEAD = """
 name = "it"
@@ -229,3 +229,11 @@ def test_over_a_network_in_one_line_there_are_figures_and_doubtful_ones_are_mark
     assert [each.code for each in warnings] == (["doubtful_figures"] if doubtful else [])
     for each in warnings:
         assert ("55.000 ms" if paths_off else "late") in each.message
+
+
+@pytest.mark.parametrize(("count", "p99"), [(1, 1.0), (2, 2.0), (99, 99.0), (100, 99.0), (101, 100.0), (200, 198.0)])
+def test_the_99th_percentile_of_round_trips_is_that_of_the_nearest_rank(count: int, p99: float) -> None:
+    """Of 100 round trips it was the longest."""
+    found = summary_of_times([float(each) for each in range(count, 0, -1)])
+    assert found["p99"] == p99 * 1e6
+    assert (found["count"], found["min"]) == (count, 1e6)

@@ -8,6 +8,7 @@ large segments, of TCP connections where they carry them whole.
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -117,7 +118,7 @@ def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) 
         start=start,
         end=end,
         asked=asked,
-        measured=PathMeasurementRecord(round_trip_us=_summary(times), goodput_bits_per_s=goodput),
+        measured=PathMeasurementRecord(round_trip_us=summary_of_times(times), goodput_bits_per_s=goodput),
         off=off,
         within=within,
         attempts=attempt,
@@ -143,15 +144,16 @@ def _carries_large_segments(testbed: Testbed) -> bool:
     return testbed.network is not None and testbed.network.ready.get("large_segments") == "whole"
 
 
-def _summary(times: Sequence[float]) -> dict[str, float]:
+def summary_of_times(times: Sequence[float]) -> dict[str, float]:
+    """Round trips in us: how many, and their percentiles; nothing of none."""
     if not times:
         return {}
     ordered = sorted(times)
     middle = statistics.median(ordered)
-    last = ordered[min(len(ordered) - 1, round(0.99 * len(ordered)))]
+    p99 = ordered[math.ceil(0.99 * len(ordered)) - 1]  # the nearest rank, as everywhere
     return {
         "count": len(ordered),
-        **{key: value * 1e6 for key, value in (("min", ordered[0]), ("p50", middle), ("p99", last))},
+        **{key: value * 1e6 for key, value in (("min", ordered[0]), ("p50", middle), ("p99", p99))},
     }
 
 
