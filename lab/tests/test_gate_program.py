@@ -335,3 +335,25 @@ def test_a_build_may_say_why_it_failed_in_bytes_that_are_no_text(lab: Lab, tmp_p
     done = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", build)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
     assert "ve.c: no" in done.stderr
+
+
+def test_a_build_has_nobody_to_ask(tmp_path: Path) -> None:
+    """It had the lab's own input, and could wait there for an answer."""
+    for arguments in (("init", "--quiet"), ("commit", "--quiet", "--allow-empty", "-m", "one")):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    code = (
+        "import sys; from pathlib import Path; from plimsoll_lab.experiment.revision import checked_out\n"
+        "with checked_out('HEAD', sys.argv[1], Path.cwd()) as tree: print((tree / 'answer').read_text())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "sh -c 'cat > answer; tty >> answer || true'"],
+        cwd=tmp_path,
+        env=lab_environment(),
+        input="yes\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split("\n")[0] == "not a tty"

@@ -27,7 +27,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_suite_arguments(parser)
     parser.add_argument("--base", required=True, metavar="COMMAND", help="the baseline's server command, or git:REV")
     parser.add_argument("--new", required=True, metavar="COMMAND", help="the new server command, or git:REV")
-    parser.add_argument("--build", metavar="COMMAND", help="how a git revision is built, in its checkout")
+    parser.add_argument(
+        "--build",
+        metavar="COMMAND",
+        help="how a git revision is built, in its checkout; its input is empty and it has no terminal, so it cannot "
+        "ask for anything",
+    )
     parser.add_argument("--tolerance", default="5%", metavar="PART", help="the loss that is tolerated (default: 5%%)")
     parser.add_argument(
         "--noise",

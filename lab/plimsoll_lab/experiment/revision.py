@@ -79,12 +79,13 @@ def _build(command: Sequence[str], tree: Path, revision: str) -> None:
 
 
 def _run(command: Sequence[str], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; a compiler may print bytes that are no text. What the command has
-    started ends with it, where the lab is interrupted.
+    """Run a command to its end, without an input or a terminal to ask at; a compiler may print
+    bytes that are no text. What the command has started ends with it, where the lab is interrupted.
     """
     with subprocess.Popen(
         command,
         cwd=directory,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
