@@ -55,6 +55,32 @@ def test_a_status_that_a_limit_or_an_expectation_names_is_a_figure_of_the_run(ta
     assert found.label == "answers with status 404"
 
 
+ECHO_LOAD = 'name = "it"\nquestion = "Well?"\n[server]\n[load]\nduration = "1s"\n[limits]\n"statuses.404" = "== 0"\n'
+WEB_ROLE = (
+    '[[role]]\nname = "web"\nkind = "load"\nprotocol = "http"\ntarget = "role:pages"\nduration = "1s"\n'
+    '[[role]]\nname = "pages"\nkind = "server"\nprotocol = "http"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ("", True),
+        (WEB_ROLE, False),
+        (WEB_ROLE.replace("duration", "measured = false\nduration"), True),
+        (WEB_ROLE.replace('load"\nprotocol = "http"', 'load"') + '[matrix]\n"role.web.protocol" = ["http"]\n', False),
+        ('[matrix]\n"load.protocol" = ["echo", "http"]\n', False),
+    ],
+)
+def test_a_status_is_a_figure_of_any_measured_load_that_speaks_http(more: str, *, refused: bool) -> None:
+    """The second load of a suite was overlooked, and its statuses could have no limit."""
+    if refused:
+        with pytest.raises(SuiteError, match="only HTTP has statuses"):
+            read_text(ECHO_LOAD + more, source="it.toml", directory="/here")
+    else:
+        read_text(ECHO_LOAD + more, source="it.toml", directory="/here")
+
+
 @pytest.mark.parametrize("operator", ["==", "!="])
 def test_only_counts_are_compared_exactly_as_the_binary_has_it(operator: str) -> None:
     for name, value in (("response_time.p99", "5ms"), ("failed_ratio", "0%"), ("completed_rate", "10k")):

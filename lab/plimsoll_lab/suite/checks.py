@@ -208,14 +208,17 @@ def _check_command(source: str, table: str, server: Settings, *, must_listen: bo
 
 
 def check_statuses(suite: Suite) -> None:
-    """Only HTTP has statuses: an echo could neither meet nor miss such a limit, and misses every
-    such expectation.
+    """Only HTTP has statuses: generators of echoes alone could neither meet nor miss such a limit,
+    and miss every such expectation.
     """
-    varies = any("load.protocol" in paths for paths in ({axis.path for axis in suite.axes}, *suite.single_points))
-    if suite.load.get("protocol", "echo") == "http" or varies:
+    measured = {f"role.{role.name}": role.settings for role in suite.roles if role.kind == "load" and role.measured}
+    generators: dict[str, Settings] = {"load": suite.load, **measured}
+    varied = {path for paths in ({axis.path for axis in suite.axes}, *suite.single_points) for path in paths}
+    if any(own.get("protocol") == "http" or f"{name}.protocol" in varied for name, own in generators.items()):
         return
     stated = [("limits", each.figure, each.text) for each in suite.limits]
     stated += [("expect", each.figure, f"{each.figure} {each.text}") for each in suite.expectations]
     for table, figure, text in stated:
         if status_figure(figure.removeprefix("load.")) is not None:
-            raise SuiteError(f"{suite.source}: [{table}] {text}: only HTTP has statuses; set [load] protocol")
+            why = "only HTTP has statuses, and no measured load speaks it; set [load] protocol"
+            raise SuiteError(f"{suite.source}: [{table}] {text}: {why}")
