@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
 from conftest import SUITE, Done, Lab, run_lab
 from made_records import stored_run
 
-from plimsoll_lab.hosts.samplers.usage import ProcessUsage
+from plimsoll_lab.hosts.host import Host, HostProcess
+from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
 from plimsoll_lab.store.query import ask, open_tables
 from plimsoll_lab.store.timelines import write_timelines
-from plimsoll_lab.trial.window import Window
+from plimsoll_lab.trial import window as trial_window
+from plimsoll_lab.trial.window import SAMPLE_EVERY_S, Window
 
 
 def test_every_trial_and_figure_of_a_run_is_a_row(finished: tuple[Path, Done]) -> None:
@@ -48,8 +53,37 @@ def test_the_busiest_process_comes_first_and_one_that_began_later_counts_from_it
         return ProcessUsage(pid=pid, name="s", cpu_s=cpu_s)
 
     window = Window(length_s=2.0, processes_first=(used(1, 5.0), used(2, 1.0)))
-    window.processes_last = (used(1, 5.5), used(3, 1.5))
+    window.processes_seen = {each.pid: each for each in (used(1, 5.5), used(3, 1.5))}
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(3, 0.75), (1, 0.25)]
+
+
+class Forking(HostProcess):
+    """A server of which a test says what processes it has, a listing at a time."""
+
+    def __init__(self, *listings: Mapping[int, float]) -> None:
+        super().__init__(cast("Any", None), 1, "proc")
+        self._listings = list(listings)
+
+    def tree(self) -> tuple[ProcessUsage, ...]:
+        """The next of them."""
+        return tuple(ProcessUsage(pid=pid, name="s", cpu_s=cpu_s) for pid, cpu_s in self._listings.pop(0).items())
+
+
+def test_a_process_that_has_gone_by_the_end_is_listed_as_it_was_seen_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that forks for each connection was listed once the children had gone with them."""
+    reading = SimpleNamespace(
+        server=Usage(cpu_s=0.0, memory_bytes=None), at_s=0.0, at_unix_s=0.0, machine=None, others={}
+    )
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: reading)
+    window, host = Window(lists_processes=True), cast("Host", None)
+    server = Forking({1: 5.0}, {1: 5.25, 2: 0.5, 3: 0.25}, {1: 5.25, 2: 0.75}, {1: 5.5})
+    window.begin(host, server, {}, 0.0)
+    for _ in range(2):
+        window.sample(host, server, window.listing_due_at - 1e-6)
+        window.sample(host, server, max(window.listing_due_at, window.opened_at + 2 * SAMPLE_EVERY_S))
+    window.end(host, server, {}, 1.0)
+    window.length_s = 1.0
+    assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(2, 0.75), (1, 0.5), (3, 0.25)]
 
 
 def test_a_copy_of_a_run_beside_it_is_another_run(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ class ProcessRecord(TypedDict):
     name: str
     """Its name."""
     cpu_cores: float
-    """CPU time over the window's length, in steps of a clock tick; of its own threads alone."""
+    """CPU time over the window's length, in steps of a clock tick; of its own threads alone. Of one
+    that ended before the window closed, what it had used as it was seen last."""
 
 
 @closed
@@ -172,8 +173,7 @@ class ServerRecord(EndRecord, total=False):
     ready: Json
     """How it said that it could be connected to."""
     processes: Sequence[ProcessRecord]
-    """Each that was there as the window closed, the busiest first; where the suite asks for
-    them."""
+    """Each that was seen in the window, the busiest first; where the suite asks for them."""
 
 
 @closed

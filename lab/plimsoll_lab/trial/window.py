@@ -4,6 +4,7 @@ between.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from plimsoll_lab.store.records import MachineRecord, ProcessRecord, Sample
 SAMPLE_EVERY_S = 0.1
 """Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one
 core."""
+LISTING_SHARE = 0.005
+"""Of a core, what listing the server's processes may take within a window: about 15 us a
+process."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -52,8 +56,11 @@ class Window:
     """Whether the processes of the server are listed at both ends."""
     processes_first: Sequence[ProcessUsage] = ()
     """Each process of the server as it opened."""
-    processes_last: Sequence[ProcessUsage] = ()
-    """The same as it closed."""
+    processes_seen: dict[int, ProcessUsage] = field(default_factory=dict)
+    """By its id, each process of the server that was seen until it closed, as it was seen last: one
+    that a server forks for a connection may be gone by then."""
+    listing_due_at: float = math.inf
+    """When they are listed again, on the lab's own monotonic clock."""
     samples: list[Sample] = field(default_factory=list)
     """The server's tree over it."""
 
@@ -84,7 +91,7 @@ class Window:
         reading = read_usage(host, server, others, thorough=True)
         self.last, self.length_s = reading.server, reading.at_s - self.first_at_s
         self.machine_last, self.others_last = reading.machine, reading.others
-        self.processes_last = self._list(server)
+        self._list(server)
         self.closed_unix_s = unix_s
         self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
@@ -94,6 +101,8 @@ class Window:
         due_s = self.samples[-1].at_s + SAMPLE_EVERY_S - (now - self.opened_at)
         if due_s > 0:
             return due_s
+        if now >= self.listing_due_at:
+            self._list(server)
         if server.meter_source == "proc":
             # A walk over the processes in the middle of a window would disturb it: only its ends
             # are read.
@@ -110,15 +119,24 @@ class Window:
         return (last.cpu_s - first.cpu_s) / self.length_s
 
     def _list(self, server: Process) -> Sequence[ProcessUsage]:
-        return server.tree() if self.lists_processes and isinstance(server, HostProcess) else ()
+        """See the server's processes, where they are asked for; the longer that takes, the later it
+        is due again.
+        """
+        if not self.lists_processes or not isinstance(server, HostProcess):
+            return ()
+        began = time.monotonic()
+        found = server.tree()
+        self.listing_due_at = time.monotonic() + (time.monotonic() - began) / LISTING_SHARE
+        self.processes_seen |= {each.pid: each for each in found}
+        return found
 
     def processes(self) -> list[ProcessRecord]:
-        """What each process used over the window that was there as it closed, the busiest first."""
+        """What each process used over the window that was seen in it, the busiest first."""
         before = {each.pid: each.cpu_s for each in self.processes_first}
-        used = {each.pid: max(0.0, each.cpu_s - before.get(each.pid, 0.0)) for each in self.processes_last}
+        used = {pid: max(0.0, each.cpu_s - before.get(pid, 0.0)) for pid, each in self.processes_seen.items()}
         found = [
-            ProcessRecord(pid=each.pid, name=each.name, cpu_cores=used[each.pid] / self.length_s)
-            for each in self.processes_last
+            ProcessRecord(pid=pid, name=each.name, cpu_cores=used[pid] / self.length_s)
+            for pid, each in self.processes_seen.items()
         ]
         return sorted(found, key=lambda each: (-each["cpu_cores"], each["pid"]))
 
