@@ -34,7 +34,8 @@ BYTES_PER_S = 800e6
 """Payload that generator and server are taken to move together, as measured on two cores."""
 LINKED_BYTES_PER_S = 120e6
 """The same where links between hosts carry it packet by packet, on either backend: 8 MiB
-answers came at 14.6 a second over bridges, on two cores."""
+answers came at 14.6 a second over bridges, on two cores. A packet is carried over bridges by the
+CPU that sends it, so a server on one CPU sends half as much."""
 CORES = 2
 """CPUs that a server is taken to have: the plan of a suite is the same on every machine."""
 FRAME_OVERHEAD = 1514 / 1448
@@ -156,7 +157,7 @@ def requests_per_s(point: Point) -> float:
 
 def _cpu_rate(point: Point, asked: RequestCost, other: Saturation, count: int, pause_s: float) -> float:
     """What the CPUs leave to the measured load."""
-    bytes_per_s = BYTES_PER_S if point.network is None else LINKED_BYTES_PER_S
+    bytes_per_s = BYTES_PER_S if point.network is None else LINKED_BYTES_PER_S * min(1, _cores(point) / CORES)
     base_s = 1 / BUSY_RATE + (asked.sent_bytes + asked.received_bytes) / bytes_per_s
     rate = 1 / (base_s + asked.work_s / _cores(point))
     if not other.connections:
@@ -201,7 +202,7 @@ def _saturation(point: Point) -> Saturation:
             found = Saturation(
                 connections=found.connections + count,
                 work_s=found.work_s + count * asked.work_s,
-                bits_per_s=found.bits_per_s + CORES / asked.work_s * _bits(asked.received_bytes),
+                bits_per_s=found.bits_per_s + _cores(point) / asked.work_s * _bits(asked.received_bytes),
             )
     return found
 
