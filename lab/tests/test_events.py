@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import cast
@@ -16,6 +17,7 @@ from plimsoll_lab.cli.progress import second
 from plimsoll_lab.experiment import run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
+from plimsoll_lab.problem import Interrupted
 from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
 from plimsoll_lab.suite.expand import expand
@@ -144,6 +146,39 @@ def test_a_trial_that_a_search_makes_again_begins_anew(tmp_path: Path, monkeypat
     started: Json = {"event": "trial_started", "number": 1}
     search._trial(plan, plan.points[0], PlannedTrial(number=1, block=1, point=0), 0, started)
     assert heard == [started, started | {"again": "other programs used 1.20 cores"}]
+
+
+def test_a_run_that_was_ended_as_a_trial_was_made_again_makes_it_again_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spoilt trial stood for good, although a run without the interruption would have repeated
+    it.
+    """
+    text = SEARCH.partition("[limits]")[0].replace("repeat = 1", "repeat = 4")
+    plan, machines, folder, record = plan_of(text), cast("Machines", None), new_run(tmp_path), run_record()
+    monkeypatch.setattr(run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
+
+    def measure(*outcomes: Outcome | None) -> list[tuple[int, Outcome, int]]:
+        """Resume with these measurements, the last one interrupted where it has no outcome."""
+        left = iter(outcomes)
+
+        def one(*arguments: object) -> TrialRecord:
+            outcome, planned = next(left), cast("PlannedTrial", arguments[5])
+            if outcome is None:
+                raise Interrupted(signal.SIGINT)
+            trial = suspect(planned.number, outcome)
+            folder.write_trial(trial)
+            return trial
+
+        monkeypatch.setattr(run, "_measure", one)
+        run.carry_out(folder, record, plan, machines, "", Events(folder))
+        return [(each.number, each.outcome, len(each.attempts)) for each in folder.read_trials()]
+
+    assert measure("ok", "invalid", None) == [(1, "ok", 0), (2, "invalid", 0)]
+    whole = measure("ok", "ok", "ok")
+    assert whole == [(1, "ok", 0), (2, "ok", 1), (3, "ok", 0), (4, "ok", 0)]
+    assert record.status == "complete"
+    assert measure() == whole
 
 
 def test_a_run_leaves_its_events_in_order(finished: tuple[Path, Done]) -> None:

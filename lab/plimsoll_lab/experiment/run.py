@@ -177,6 +177,16 @@ def _may_pass(trial: TrialRecord, lasting: AbstractSet[tuple[int, str]]) -> bool
     return cause is not None and (trial.point, cause) not in lasting and len(trial.attempts) < ATTEMPTS
 
 
+def _halfway(before: Sequence[TrialRecord], budget: int) -> TrialRecord | None:
+    """The last trial of a run that was ended while it was to be made again: it is made again now,
+    as it would have been.
+    """
+    last = max(before, key=lambda trial: (trial.started_unix_s, trial.number), default=None)
+    if last is None or budget <= 0:
+        return None
+    return last if _may_pass(last, lasting_causes(trial for trial in before if trial is not last)) else None
+
+
 @contextlib.contextmanager
 def calibrated_testbeds(
     folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str
@@ -276,11 +286,15 @@ def carry_out(
     else is.
     """
     before = folder.read_trials()
-    lost = {trial.number: trial for trial in before if has_lost_a_host(trial)}
-    made = [trial for trial in before if trial.number not in lost]
+    budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
+    again = {trial.number: trial for trial in before if has_lost_a_host(trial)}
+    halfway = _halfway(before, budget) if record.status != "complete" else None
+    if halfway is not None and halfway.number not in again:
+        again[halfway.number] = halfway
+        budget -= 1
+    made = [trial for trial in before if trial.number not in again]
     done = {trial.number for trial in made}
     kept = len(made)
-    budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
     points = {point.number: point for point in plan.points}
     interrupted = None
     postponed: list[tuple[int, NoHost]] = []
@@ -294,7 +308,7 @@ def carry_out(
                 point, testbed = points[planned.point], testbeds[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
                 started = _started(planned, point, len(plan.trials), coming)
-                trial = stored = lost.get(planned.number)
+                trial = stored = again.get(planned.number)
                 lasting = lasting_causes(made)
                 try:
                     if trial is None:
