@@ -107,6 +107,70 @@ def test_no_load_is_beyond_four_times_what_was_carried_and_every_one_is_within_t
     search(measure, GOAL)
 
 
+Trial = tuple[int, float, bool]
+"""The load of a trial, its length, and whether the limits were met."""
+
+
+def given_up(goal: Goal, truth: Measure, after: int) -> tuple[list[Trial], Bounds]:
+    """A search that is given up after so many trials, which it made."""
+    seen: list[Trial] = []
+
+    def measure(load: int, length_s: float) -> Reading:
+        if len(seen) == after:
+            raise OutOfPatience
+        reading = truth(load, length_s)
+        seen.append((load, length_s, reading.met is True))
+        return reading
+
+    found = search(measure, goal)
+    return seen, found
+
+
+def test_a_search_that_is_given_up_names_no_load_that_no_trial_has_met() -> None:
+    """While it confirmed a lower load, or one nearer to the upper bound, its answer was that load,
+    before any trial there.
+    """
+
+    def truth(load: int, length_s: float) -> Reading:
+        # Short trials carry a quarter too much, as a queue has not grown yet.
+        return Reading(met=load <= TRUTH * (1.25 if length_s < GOAL.least_s else 1.0))
+
+    goal, best = replace(GOAL, trials=1, hold_s=60.0), 0
+    for after in range(1, 200):
+        seen, found = given_up(goal, truth, after)
+        met = {load for load, _, good in seen if good}
+        assert found.lower in met, (after, seen[-3:])
+        confirmed = sum(good for load, length_s, good in seen if load == found.lower and length_s >= GOAL.least_s)
+        assert found.confirmed <= confirmed
+        assert (found.lower or 0) >= best, "what is confirmed is not given up for what is not"
+        best = best if found.confirmed < CONFIRMATIONS else found.lower or 0
+        if found.finished:
+            break
+    assert found.finished
+    assert best > 0
+
+
+def test_a_search_that_begins_anew_with_longer_trials_keeps_its_bounds_meanwhile() -> None:
+    """It had none then, and said that not even the lowest load had been tried."""
+
+    def noisy(seed: int) -> Measure:
+        luck = random.Random(seed)
+
+        def measure(load: int, length_s: float) -> Reading:
+            excess = 3 * math.log(load / TRUTH) + luck.gauss(0, 0.3 / math.sqrt(length_s))
+            return Reading(met=excess < 0, excess=excess)
+
+        return measure
+
+    goal = replace(GOAL, trials=1)
+    anew = [after for after in range(2, 120) if len({each[1] for each in given_up(goal, noisy(5), after)[0]}) == 1][-1]
+    seen, found = given_up(goal, noisy(5), anew + 1)
+    assert len({length_s for _, length_s, _ in seen}) > 1, "its trials never became longer"
+    before = given_up(goal, noisy(5), anew)[1]
+    assert before.lower is not None
+    assert found.lower is not None or found.upper is not None
+
+
 def test_a_load_that_holds_for_a_short_trial_only_is_not_confirmed() -> None:
     """A queue that grows stays under the limit of a short trial up to 1.1 times the truth."""
     found = search(lambda load, length_s: Reading(met=load <= (TRUTH if length_s > 1 else 1.1 * TRUTH)), GOAL)

@@ -54,6 +54,8 @@ class Reading:
     limit."""
 
 
+Held = tuple[int, int, float]
+"""A load that is confirmed, the trials that passed there, and how many seconds these lasted."""
 NearReading = tuple[int, float, float]
 """A load, the seconds of its trial, and its excess."""
 Measure = Callable[[int, float], Reading]
@@ -127,9 +129,15 @@ class Search:
         self._measure = measure
         self._good: int | None = None
         self._bad: int | None = None
+        self._carried: list[int] = []
+        self._shorter: tuple[int | None, int | None] = (None, None)
+        """The bounds that shorter trials found."""
         self._length_s = goal.first_s
+        self._candidate: int | None = None
+        """The load that is being confirmed."""
         self._confirmed = 0
         self._held_s = 0.0
+        self._held: Held | None = None
         self._unconfirmed: list[int] = []
         self._readings: list[NearReading] = []
 
@@ -150,22 +158,36 @@ class Search:
     def bounds(self, *, finished: bool = False) -> Bounds:
         """What the trials made until now have decided."""
         noise = self._noise()
+        lower, confirmed, held_s = self._answer()
+        nothing = lower is None and self._bad is None
         return Bounds(
-            lower=self._good,
-            upper=self._bad,
+            lower=self._shorter[0] if nothing else lower,
+            upper=self._shorter[1] if nothing else self._bad,
             finished=finished,
-            confirmed=self._confirmed,
+            confirmed=confirmed,
             unconfirmed=tuple(self._unconfirmed),
             trial_s=self._length_s,
-            held_s=self._held_s,
+            held_s=held_s,
             precision=None if noise is None else noise / NOISE_TOLERATED,
         )
 
+    def _answer(self) -> tuple[int | None, int, float]:
+        """The highest load that is confirmed; until one is, the one that is being confirmed, once a
+        trial has passed there, or the highest that the search has found good. With the trials that
+        passed, and how long these lasted.
+        """
+        if self._held is not None:
+            return self._held
+        if self._candidate is not None and (self._confirmed or self._candidate == self._good):
+            return self._candidate, self._confirmed, self._held_s
+        return self._good, 0, 0.0
+
     def left_s(self) -> float | None:
         """About how many seconds of trials are still to come; None while nothing has failed yet."""
-        if self._good is None or self._bad is None:
+        lower = self._candidate if self._candidate is not None else self._good
+        if lower is None or self._bad is None:
             return None
-        halvings = max(0, math.ceil(math.log2(max(1.0, _apart(self._good, self._bad, self._goal.width / 2)))))
+        halvings = max(0, math.ceil(math.log2(max(1.0, _apart(lower, self._bad, self._goal.width / 2)))))
         searching_s = halvings * (self._goal.trials // 2 + 1) * self._length_s
         confirming_s = (CONFIRMATIONS - self._confirmed) * max(self._length_s, self._goal.least_s)
         return searching_s + confirming_s + max(0.0, self._goal.hold_s - self._held_s)
@@ -190,6 +212,7 @@ class Search:
         noise = self._noise() or 0.0
         start = self._last_good()
         self._length_s = length_s
+        self._shorter = (self._good, self._bad)
         self._good = self._bad = None
         step = max(self._goal.width, 2 * min(noise, 0.25))
         carried = self._decide(start)
@@ -224,6 +247,7 @@ class Search:
                 met += 1
         if met > missed:
             self._good = load
+            self._carried.append(load)
         else:
             self._bad = load
         return met > missed
@@ -250,15 +274,15 @@ class Search:
         """Confirm the answer, or find a lower one that is confirmed."""
         goal = self._goal
         self._lengthen_to(goal.least_s)
-        candidate, step, held = self._good, STEP * goal.width, None
+        candidate, step = self._good, STEP * goal.width
         while candidate is not None:
-            self._good, self._confirmed, self._held_s = candidate, 0, 0.0
+            self._candidate, self._confirmed, self._held_s = candidate, 0, 0.0
             passed = self._confirm(candidate)
             if passed is None:
                 self._lengthen_to(min(goal.most_s, 2 * self._length_s))
                 continue
             if passed:
-                held = (candidate, self._confirmed, self._held_s)
+                self._held = held = (candidate, self._confirmed, self._held_s)
                 step = STEP * goal.width
                 if self._bad is None or self._bad <= candidate * (1 + goal.width / 2):
                     return
@@ -266,14 +290,14 @@ class Search:
                 if candidate == held[0]:
                     return
                 continue
-            if held is None:
+            if self._held is None:
                 self._unconfirmed.append(candidate)
-            self._bad = min(candidate, self._bad or candidate)
-            candidate, step = self._below(candidate, held[0] if held else None, step)
-            if held and candidate == held[0]:
-                self._good, self._confirmed, self._held_s = held
+            self._bad = bad = min(candidate, self._bad or candidate)
+            self._good = max((load for load in self._carried if load < bad), default=None)
+            candidate, step = self._below(candidate, self._held[0] if self._held else None, step)
+            if self._held and candidate == self._held[0]:
                 return
-        self._good, self._confirmed, self._held_s = None, 0, 0.0
+        self._good = self._candidate = None
 
     def _below(self, load: int, held: int | None, step: float) -> tuple[int | None, float]:
         """The next load to confirm below one that was not, and the step after it."""
