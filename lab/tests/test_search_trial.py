@@ -154,3 +154,22 @@ def test_what_the_server_was_short_of_is_named() -> None:
     assert codes(replace(BAD, server={"summary": {"errors": {"emfile": 3}}}), (more,)) == ["descriptors"]
     assert codes(replace(BAD, load={"summary": {"errors": {"timeout": 3, "read": 0}}}), (more,)) == ["errors"]
     assert codes(replace(BAD, figures=figures(server__memory_bytes=1e9)), (more,)) == ["memory"]
+
+
+def test_a_load_whose_trials_do_not_show_that_it_lasts_breaks_by_that() -> None:
+    """Every trial there met the limits, as far as it told: the search ended in an error instead of
+    its answer.
+    """
+    telling = replace(GOOD, load={**GOOD.load, "command": ["plimsoll", "load", "--timeseries", "x.jsonl"]})
+    assert reading_of(telling, SUITE).met is None
+    assert what_broke(SUITE, [telling, telling], [telling], MACHINE).missed == (
+        "no trial, however long, showed that the backlog does not grow"
+    )
+    cut = CutRecord(
+        moments=1, share=0.01, requests=1, touched=1, completed_rate=None, bounds={}, estimates={}, doubted=[]
+    )
+    figures_kept = {name: value for name, value in GOOD.figures.items() if not name.endswith("p99")}
+    disturbed = replace(GOOD, figures=figures_kept, cut=cut)
+    assert what_broke(SUITE, [disturbed], [disturbed], MACHINE).missed == (
+        "the emulator disturbed each trial, and 'response_time.p99 < 50ms' is not known without that"
+    )

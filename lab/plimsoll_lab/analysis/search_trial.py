@@ -114,7 +114,17 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
             return f"{label} at {formatting.number(trial.figures.get(limit.figure), unit)}"
     if _unmet(trial) <= LOST_TOLERATED and (growth := _grown(trial)) > GROWTH_TOLERATED:
         return f"the backlog grew by {growth:.1%} of the offered rate"
+    if loss_ratio(trial, suite) == 0:
+        return _untold(trial, suite)
     return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
+
+
+def _untold(trial: TrialRecord, suite: Suite) -> str:
+    """Why a trial that met every limit, as far as it tells, does not show that its load lasts."""
+    limit = next((each for each in suite.limits if _cut_away(trial, each)), None)
+    if limit is not None:
+        return f"the emulator disturbed each trial, and '{limit.text}' is not known without that"
+    return "no trial, however long, showed that the backlog does not grow"
 
 
 def what_broke(
@@ -158,7 +168,8 @@ def _kind(trial: TrialRecord, suite: Suite) -> str:
         return trial.outcome
     if _truncated(trial):
         return "window_too_short"
-    return next((limit.figure for limit in suite.limits if _off(trial, limit)), "unmet")
+    undecided = "untold" if loss_ratio(trial, suite) == 0 else "unmet"
+    return next((limit.figure for limit in suite.limits if _off(trial, limit)), undecided)
 
 
 def _truncated(trial: TrialRecord) -> str | None:

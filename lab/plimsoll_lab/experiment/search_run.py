@@ -359,7 +359,11 @@ class SearchRun:
     ) -> tuple[LimitedBy, BreakRecord]:
         """Who stopped the rise, and what broke first."""
         suite = self._plan.suite
-        bad = [trial for trial in self._at(base, upper, trials) if loss_ratio(trial, suite) > 0]
+        there = self._at(base, upper, trials)
+        # A load is not carried either where its longest trials do not show that it lasts.
+        bad = [trial for trial in there if loss_ratio(trial, suite) > 0] or [
+            trial for trial in there if reading_of(trial, suite).met is None
+        ]
         broke = what_broke(suite, bad, trials, self._servers_environment(base))
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
 
