@@ -11,8 +11,6 @@ NEAR_CEILING = 0.8
 """Above this part of what the generator gets from a null server, the generator may be the limit."""
 FAR_BELOW_CEILING = 0.5
 """Below this part of what it gets from a null server, the generator has room for as much again."""
-SUSPECT: frozenset[Outcome] = frozenset({"generator_limited", "invalid"})
-"""Outcomes that say something of the machine, not of the server."""
 
 NullMisses = Callable[[bool], bool]
 """Whether the generator misses the limits at the upper bound against a null server too; the
@@ -27,12 +25,15 @@ def who_limited(
     `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
     and `ceiling` what the generator gets from a null server, in requests a second.
     """
-    suspect = 2 * sum(outcome in SUSPECT for outcome in outcomes) > len(outcomes)
+    late, disturbed = outcomes.count("generator_limited"), outcomes.count("invalid")
+    suspect = 2 * (late + disturbed) > len(outcomes)
+    if suspect and disturbed > late:
+        return "environment", None
     # A generator far below what it gets from a null server is not the limit, whatever it says of
     # itself.
     far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
     if suspect and not far_below:
-        return ("generator" if "generator_limited" in outcomes else "environment"), None
+        return "generator", None
     if ceiling and rate and rate >= NEAR_CEILING * ceiling:
         return "generator", f"{rate / ceiling:.0%} of what the generator gets from a null server"
     if suspect:
