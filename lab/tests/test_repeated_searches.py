@@ -58,6 +58,33 @@ def test_a_search_that_was_broken_off_says_nothing_about_what_others_found() -> 
 
 def test_one_search_that_failed_at_the_floor_does_not_undo_the_others() -> None:
     capacity = found((1000, 1100), (None, FLOOR), (1010, 1090), (990, 1080), (1000, 1100))
+    assert "model epoll carries 1,000 connections (1 of 3 searches), with " in capacity.text
+    assert capacity.text.endswith("; 2 of 3 searches failed: nothing accepts connections")
+
+
+def test_the_precision_is_that_of_the_searches_that_were_not_broken_off() -> None:
+    run = run_of([(1000, 1100), (400, None)])
+    run.searches[0].precision = 0.02
+    run.searches[1].precision, run.searches[1].state, run.searches[1].reason = 0.5, "failed", "it ended"
+    [capacity] = describe_searches(run)
+    assert capacity.precision == 0.02
+
+
+def test_a_search_that_is_still_to_come_makes_none_of_the_others_end_early() -> None:
+    run = run_of([(1000, 1100), (1010, 1090), (None, None)])
+    run.searches[2].state = "planned"
+    [capacity] = describe_searches(run)
+    assert "carries 1,000 connections (median of 2 of 3 searches, 1,000 to 1,010)" in capacity.text
+    assert "before it ended" not in capacity.text
+
+
+def test_a_search_that_ran_out_of_time_and_one_that_failed_at_the_floor_say_what_they_found() -> None:
+    run = run_of([(1000, None), (None, FLOOR)])
+    run.searches[0].state = "out of patience"
+    [capacity] = describe_searches(run)
+    assert (capacity.lower, capacity.upper) == (None, None)
+    found = "before they ended, its searches found at least 1,000 connections and less than 100 connections"
+    assert found in capacity.text
     assert (capacity.lower, capacity.upper) == (1000, 1090)
     assert "carries 1,000 connections (median of 5 searches, nothing to 1,010)" in capacity.text
 

@@ -44,9 +44,7 @@ def limits_text(run: RunRecord) -> str:
 
 
 def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
-    ended = [each for each in group if each.state not in OPEN]
-    # A search that was broken off says nothing about what others of the same server found.
-    decided = [each for each in ended if each.state != "failed"] or ended
+    ended, decided = [each for each in group if each.state not in OPEN], _decided(group)
     lowers = [each.lower for each in decided if each.lower is not None]
     uppers = [each.upper for each in decided if each.upper is not None]
     # A search without a bound counts too: nothing was carried, or nothing was too much.
@@ -79,6 +77,14 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         text="",
     )
     return found.model_copy(update={"text": capacity_sentence(run, found, group)})
+
+
+def _decided(group: Sequence[SearchRecord]) -> list[SearchRecord]:
+    """The searches of a point that say what the server carries. One that was broken off says
+    nothing about what others of the same server found.
+    """
+    ended = [each for each in group if each.state not in OPEN]
+    return [each for each in ended if each.state != "failed"] or ended
 
 
 def _finite(bound: float) -> int | None:
@@ -115,6 +121,31 @@ def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
 
 
 def first_break(broke: BreakRecord | None) -> str | None:
+def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecord]) -> list[StopRecord]:
+    """The contenders that failed, or carry less than the lowest load: these have no capacity to be
+    compared by.
+    """
+    compare, found = run.family.compare, []
+    for each in capacities if compare is not None else ():
+        if each.lower is not None or not each.ended:
+            continue
+        lost = next((one for one in run.searches if one.setting == each.point and one.state == "failed"), None)
+        if lost is None and (each.upper is None or not each.finished):
+            continue
+        at = {path: value for path, value in each.point.items() if path != compare}
+        less = f"it carries less than {each.upper:,} {UNITS[searched_key(run)]}" if each.upper is not None else None
+        found.append(
+            StopRecord(
+                contender=formatting.contender(each.point, str(compare)),
+                at=at,
+                outcome="hard_limit" if lost is None else "failed",
+                reason=less if lost is None else lost.reason,
+                held=None,
+            )
+        )
+    return found
+
+
     """What broke first, in words."""
     if broke is None:
         return None
@@ -126,16 +157,33 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
     """The answer, in one sentence."""
     unit, limits = UNITS[searched_key(run)], limits_text(run)
     floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
-    lower, upper = found.lower, found.upper
-    failed = next((each for each in group if each.state == "failed"), None)
-    if failed is not None:
-        return f"{_subject(run, found)} was not measured{_failure(failed, unit)}"
-    if not found.ended:
+    decided, failed = _decided(group), [each for each in group if each.state == "failed"]
+    if not decided:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
-    near = _nearness(run, found)
-    if lower is None and upper is None and found.finished:
+    if decided == failed:
+        return f"{_subject(run, found)} was not measured{_failure(failed[0], unit)}"
+    carries = _carries(run, found, decided)
+    spread = _spread(found, len(decided))
+    if found.lower is not None and found.held_s:
+        carries += f", held for {formatting.elapsed(found.held_s)}"
+    carries += _nearness(run, found)
+    broke = f"; what breaks first: {found.first_break}" if found.first_break else ""
+    by = LIMITERS.get(found.limited_by)
+    lost = f"; {len(failed)} of {len(group)} searches failed: {failed[0].reason}" if failed else ""
+    return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}{lost}"
+
+
+def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
+    """What the searches that ended have found to be carried."""
+    unit = UNITS[searched_key(run)]
+    lower, upper = found.lower, found.upper
+    finished = all(each.state == "complete" for each in decided)
+    if lower is None and upper is None and finished:
         carries = "is not decided: one of its searches carried every load, and another none"
     elif lower is None and upper is None:
+    elif lower is None and upper is None and (found.lowers or found.uppers):
+        known = dict.fromkeys(_known(each, unit) or "nothing" for each in decided)
+        carries = f"is not decided: before they ended, its searches found {' and '.join(known)}"
         carries = f"is not decided: its searches ended before {floor:,} {unit} had been"
     elif lower is None and found.finished:
         carries = f"carries less than {upper:,} {unit}"
@@ -148,20 +196,19 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
         carries = f"carries at least {lower:,} {unit}; the search ended before it knew how much more"
     else:
         carries = f"carries {lower:,} {unit}"
-        carries += "" if found.finished else ", as near as the search came before it ended"
-    spread = f" (median of {found.ended} searches, {_range(found)})" if found.ended > 1 and found.lowers else ""
-    if lower is not None and found.held_s:
-        carries += f", held for {formatting.elapsed(found.held_s)}"
-    carries += near
-    broke = f"; what breaks first: {found.first_break}" if found.first_break else ""
-    by = LIMITERS.get(found.limited_by)
-    return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}"
+        carries += "" if finished else ", as near as the search came before it ended"
+    return carries
 
 
-def _range(found: CapacityRecord) -> str:
-    """From the least to the most that any of the searches found to be carried."""
-    least = f"{min(found.lowers):,}" if len(found.lowers) == found.ended else "nothing"
-    return f"{least} to {max(found.lowers):,}"
+def _spread(found: CapacityRecord, decided: int) -> str:
+    """Of how many searches the answer is, and from the least to the most that any of them found to
+    be carried; empty of a single one.
+    """
+    of = "" if decided == found.searches else f" of {found.searches}"
+    if decided == 1 or not found.lowers:
+        return f" ({decided}{of} searches)" if of else ""
+    least = f"{min(found.lowers):,}" if len(found.lowers) == decided else "nothing"
+    return f" (median of {decided}{of} searches, {least} to {max(found.lowers):,})"
 
 
 def _nearness(run: RunRecord, found: CapacityRecord) -> str:
