@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from made_records import calibration_record, run_record
 
 from plimsoll_lab.analysis import network
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.searches import capacity_family, describe_searches
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.cli.outcome import exit_code
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, SearchRecord, SearchSettingsRecord
-from plimsoll_lab.store.summary_record import CapacityRecord
+from plimsoll_lab.store.summary_record import CapacityRecord, GateOutcome, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Limit, SearchSettings
@@ -54,10 +58,6 @@ def test_a_search_that_was_broken_off_says_nothing_about_what_others_found() -> 
     [capacity] = describe_searches(run)
     assert (capacity.lower, capacity.upper, capacity.lowers, capacity.uppers) == (1000, 1100, [1000], [1100])
     assert (capacity.ended, capacity.finished, capacity.spread) == (3, False, None)
-
-
-def test_one_search_that_failed_at_the_floor_does_not_undo_the_others() -> None:
-    capacity = found((1000, 1100), (None, FLOOR), (1010, 1090), (990, 1080), (1000, 1100))
     assert "model epoll carries 1,000 connections (1 of 3 searches), with " in capacity.text
     assert capacity.text.endswith("; 2 of 3 searches failed: nothing accepts connections")
 
@@ -85,6 +85,10 @@ def test_a_search_that_ran_out_of_time_and_one_that_failed_at_the_floor_say_what
     assert (capacity.lower, capacity.upper) == (None, None)
     found = "before they ended, its searches found at least 1,000 connections and less than 100 connections"
     assert found in capacity.text
+
+
+def test_one_search_that_failed_at_the_floor_does_not_undo_the_others() -> None:
+    capacity = found((1000, 1100), (None, FLOOR), (1010, 1090), (990, 1080), (1000, 1100))
     assert (capacity.lower, capacity.upper) == (1000, 1090)
     assert "carries 1,000 connections (median of 5 searches, nothing to 1,010)" in capacity.text
 
@@ -177,6 +181,81 @@ def test_a_search_that_failed_at_the_floor_competes_with_what_it_shows() -> None
     assert comparison.contenders == {"epoll": {1: (1000.0, 1100.0), 2: (0.0, 100.0)}}
     [comparison] = capacity_family(run_of([(None, FLOOR)]), "server.model")
     assert (comparison.contenders, comparison.absent) == ({}, ("epoll",))
+
+
+def test_a_capacity_that_the_server_did_not_end_is_a_lower_bound() -> None:
+    """A server that carried the whole range was left out, so that the one that stopped was alone
+    with a result.
+    """
+    run = run_of([(MOST, None), (1000, 1100), (None, FLOOR)])
+    run.searches[0].limited_by = None
+    run.searches[1].limited_by = "generator"
+    [comparison] = capacity_family(run, "server.model")
+    assert comparison.contenders == {"epoll": {1: (float(MOST), math.inf), 2: (1000.0, math.inf), 3: (0.0, 100.0)}}
+    run.searches[2].limited_by = "generator"
+    [comparison] = capacity_family(run, "server.model")
+    assert comparison.contenders["epoll"].keys() == {1, 2}, "below the floor nothing is known of the server"
+
+
+def run_of_contenders(**bounds: Sequence[Bounds]) -> RunRecord:
+    """A run of searches whose contenders are models, one search of each in a block."""
+    run = run_of([each for every in bounds.values() for each in every])
+    places = [(name, block) for name, every in bounds.items() for block in range(1, len(every) + 1)]
+    for each, (name, block) in zip(run.searches, places, strict=True):
+        each.setting, each.point, each.block = {"server.model": name}, list(bounds).index(name), block
+        each.limited_by = "server" if each.upper is not None else None
+    run.family = FamilyRecord(compare="server.model", figures=(CAPACITY,), margin=0.05)
+    run.figures = [capacity_figure(SearchSettings(over="load.connections", lowest=FLOOR, highest=MOST))]
+    return run
+
+
+def answered(path: Path, run: RunRecord) -> RunSummary:
+    (path / "trials").mkdir(parents=True)
+    folder = RunFolder(path=path)
+    folder.write_run(run)
+    return summarise_run(folder)
+
+
+def test_the_answer_has_those_who_carry_all_or_less_than_the_least_or_failed(tmp_path: Path) -> None:
+    run = run_of_contenders(
+        epoll=[(MOST, None)] * 6,
+        poll=[(1000 + block, 1100 + block) for block in range(6)],
+        select=[(None, FLOOR)] * 6,
+        fork=[(None, None)] * 6,
+    )
+    for each in run.searches:
+        if each.setting["server.model"] == "fork":
+            each.state, each.reason = "failed", "no such option"
+    text = " ".join(answered(tmp_path, run).answer)
+    assert text.startswith("epoll carries at least 10,000; poll at most 12 % of that. "), text
+    assert "select reaches a limit: it carries less than 100 connections" in text
+    assert "fork fails: no such option" in text
+
+
+@pytest.mark.parametrize(
+    ("new", "outcome", "said"),
+    [
+        ([(1000, 1010)] * 8, "pass", "at most"),
+        ([(800, 810)] * 8, "worse", "at least"),
+        ([(1000, 1010)] * 7 + [(None, None)], "failed", "new failed: no such option"),
+        ([(None, FLOOR)] * 8, "undecided", "new: search 1 found no load that is carried"),
+    ],
+)
+def test_a_gate_over_capacities_judges_these_and_not_the_loads_that_were_tried(
+    new: Sequence[Bounds], outcome: GateOutcome, said: str, tmp_path: Path
+) -> None:
+    """A load that is too much on purpose failed the gate, and a loss of capacity ended in 0."""
+    run = run_of_contenders(old=[(1000, 1010)] * 8, new=new)
+    for each in run.searches:
+        if each.lower is None and each.upper is None:
+            each.state, each.reason = "failed", "no such option"
+    run.family = run.family.model_copy(update={"baseline": "old", "tolerance": 0.05})
+    too_much: Settings = {"server.model": "new", "load.connections": 4000}
+    run.points = [PointRecord(number=0, setting=too_much, server={}, load={})]
+    summary = answered(tmp_path, run)
+    assert summary.gate is not None
+    assert (summary.gate.outcome, said in summary.gate.text) == (outcome, True), summary.gate.text
+    assert exit_code(summary) == {"pass": 0, "worse": 3, "undecided": 4, "failed": 1}[outcome]
 
 
 def stored(path: Path, limit: str, *, size: str = "64B") -> RunFolder:

@@ -40,10 +40,12 @@ def judge_gate(
     named = {formatting.value(point.point[compare]): formatting.contender(point.point, compare) for point in points}
     baseline = named.get(baseline, baseline)
     found = losses(_comparisons(family, baseline), np.random.default_rng([run.seed, 5]))
+    # The points of a search are the loads that it tried, some of them too much on purpose.
+    ended = _searches(run, compare) if run.search is not None else _points(points, compare, baseline)
     reasons = [
         *_unfinished(run, trials),
-        *_points(points, compare, baseline),
-        *_transient(points, trials, compare),
+        *ended,
+        *(() if run.search is not None else _transient(points, trials, compare)),
         *_zeros(run, family),
         *_obstacles(run, family),
     ]
@@ -123,6 +125,21 @@ def _obstacles(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple
         for each in family
         if each.obstacle is not None
     ]
+
+
+def _searches(run: RunRecord, compare: str) -> list[tuple[GateOutcome, str]]:
+    """What searches mean that failed, were not finished, or found nothing to be carried."""
+    found: list[tuple[GateOutcome, str]] = []
+    for each in run.searches:
+        name = formatting.contender(each.setting, compare)
+        place = _where({path: value for path, value in each.setting.items() if path != compare})
+        if each.state == "failed":
+            found.append(("failed", f"{name} failed{place}: {str(each.reason).rstrip('.')}"))
+        elif each.state != "complete":
+            found.append(("undecided", f"{name}: search {each.block} was not finished{place}"))
+        elif each.lower is None:
+            found.append(("undecided", f"{name}: search {each.block} found no load that is carried{place}"))
+    return list(dict.fromkeys(found))
 
 
 def _with_zero(compared: FigureComparison) -> list[str]:

@@ -12,7 +12,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
-from plimsoll_lab.store.summary_record import CapacityRecord
+from plimsoll_lab.store.summary_record import CapacityRecord, StopRecord
 
 UNITS = {"connections": "connections", "rate": "requests/s"}
 OPEN = ("planned", "interrupted")
@@ -73,7 +73,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         first_break=None if typical is None else first_break(typical.broke),
         causes=[] if typical is None or typical.broke is None else [each.code for each in typical.broke.causes],
         generator_ceiling_per_s=None if typical is None else typical.generator_ceiling_per_s,
-        precision=max((each.precision for each in ended if each.precision is not None), default=None),
+        precision=max((each.precision for each in decided if each.precision is not None), default=None),
         text="",
     )
     return found.model_copy(update={"text": capacity_sentence(run, found, group)})
@@ -92,8 +92,8 @@ def _finite(bound: float) -> int | None:
 
 
 def capacity_family(run: RunRecord, compare: str) -> list[FigureComparison]:
-    """Who carries most, at each setting of the other axes; a search that the server did not end is
-    no result. A capacity is the interval between its bounds, and below the floor it begins at 0.
+    """Who carries most, at each setting of the other axes. A capacity is the interval between its
+    bounds: below the floor it begins at 0, and without an end where the server was not the limit.
     """
     places: dict[str, list[SearchRecord]] = {}
     for each in run.searches:
@@ -107,8 +107,9 @@ def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
     names = list(dict.fromkeys(formatting.contender(each.setting, compare) for each in here))
     contenders: dict[str, dict[int, Interval]] = {}
     for each in here:
-        if each.state == "complete" and each.limited_by == "server":
-            bounds = (float(each.lower or 0), math.inf if each.upper is None else float(each.upper))
+        if each.state == "complete" and (each.lower is not None or each.limited_by == "server"):
+            upper = each.upper if each.limited_by == "server" else None
+            bounds = (float(each.lower or 0), math.inf if upper is None else float(upper))
             contenders.setdefault(formatting.contender(each.setting, compare), {})[each.block] = bounds
     contenders = {name: found for name, found in contenders.items() if any(low for low, _ in found.values())}
     return FigureComparison(
@@ -120,7 +121,6 @@ def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
     )
 
 
-def first_break(broke: BreakRecord | None) -> str | None:
 def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecord]) -> list[StopRecord]:
     """The contenders that failed, or carry less than the lowest load: these have no capacity to be
     compared by.
@@ -146,6 +146,7 @@ def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecor
     return found
 
 
+def first_break(broke: BreakRecord | None) -> str | None:
     """What broke first, in words."""
     if broke is None:
         return None
@@ -156,7 +157,6 @@ def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecor
 def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[SearchRecord]) -> str:
     """The answer, in one sentence."""
     unit, limits = UNITS[searched_key(run)], limits_text(run)
-    floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     decided, failed = _decided(group), [each for each in group if each.state == "failed"]
     if not decided:
         return f"{_subject(run, found)}: {_so_far(group[0], unit)}"
@@ -176,20 +176,21 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
 def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
     """What the searches that ended have found to be carried."""
     unit = UNITS[searched_key(run)]
+    floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     lower, upper = found.lower, found.upper
     finished = all(each.state == "complete" for each in decided)
     if lower is None and upper is None and finished:
         carries = "is not decided: one of its searches carried every load, and another none"
-    elif lower is None and upper is None:
     elif lower is None and upper is None and (found.lowers or found.uppers):
         known = dict.fromkeys(_known(each, unit) or "nothing" for each in decided)
         carries = f"is not decided: before they ended, its searches found {' and '.join(known)}"
+    elif lower is None and upper is None:
         carries = f"is not decided: its searches ended before {floor:,} {unit} had been"
-    elif lower is None and found.finished:
+    elif lower is None and finished:
         carries = f"carries less than {upper:,} {unit}"
     elif lower is None:
         carries = f"carries less than {upper:,} {unit}; the search ended before it knew how much less"
-    elif upper is None and found.finished:
+    elif upper is None and finished:
         carries = f"carries at least {lower:,} {unit}"
         carries += ", the most that was tried" if lower == most else ""
     elif upper is None:

@@ -18,7 +18,7 @@ from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.repeats import repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
-from plimsoll_lab.analysis.searches import describe_searches
+from plimsoll_lab.analysis.searches import describe_searches, searches_without_capacity
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.stats.best import FigureComparison, Ranking
 from plimsoll_lab.stats.control import control_verdicts
@@ -94,7 +94,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     capacities = describe_searches(run)
     complete, valid = _completeness(run, trials, points, capacities)
     # A search goes past every limit on purpose.
-    stops = [] if capacities else _stops(run, points, by_point)
+    stops = searches_without_capacity(run, capacities) if capacities else _stops(run, points, by_point)
     evidence = Evidence(
         verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stops, margin=margin
     )

@@ -99,7 +99,7 @@ def report_run(folder: RunFolder, options: argparse.Namespace) -> int:
         say(json.dumps(one.to_json()) if options.json else render_capacity(run, summary))
     else:
         say(json.dumps(summary.to_json()) if options.json else render(summary, run, colour=colour(options)))
-    return _exit_code(summary)
+    return exit_code(summary)
 
 
 def _write_gate(folder: RunFolder, options: argparse.Namespace) -> None:
@@ -116,11 +116,12 @@ GATE_CODES: dict[GateOutcome, int] = {"pass": DONE, "worse": LIMIT_MISSED, "unde
 """How a gate ends."""
 
 
-def _exit_code(summary: RunSummary) -> int:
-    if summary.capacities:
-        return _search_exit_code(summary.capacities)
+def exit_code(summary: RunSummary) -> int:
+    """The exit code that a run's summary ends in."""
     if summary.gate is not None:
         return GATE_CODES[summary.gate.outcome]
+    if summary.capacities:
+        return _search_exit_code(summary.capacities)
     outcomes = {point.outcome for point in summary.points}
     if "failed" in outcomes:
         return FAILED
