@@ -62,3 +62,27 @@ def test_the_same_capacity_is_no_worse_and_four_runs_say_nothing(tmp_path: Path)
 def test_a_capacity_that_the_generator_limited_is_not_compared(tmp_path: Path) -> None:
     found = compared(tmp_path, [10_000 * day for day in DAYS], [8_500 * day for day in DAYS], "generator")
     assert (found.worse, found.valid, found.verdicts[0].call) == (False, False, "invalid")
+
+
+def test_a_capacity_at_the_end_of_the_range_is_no_number(tmp_path: Path) -> None:
+    """Two that carried the most that was tried were called equivalent."""
+    sides = [[searched(tmp_path / f"{side}{number}", 10_000 + number) for number in range(5)] for side in ("a", "b")]
+    for folder in (folder for side in sides for folder in side[3:]):
+        run = folder.read_run()
+        run.searches[0].upper, run.searches[0].limited_by = None, None
+        folder.write_run(run)
+    found = compare_runs(*sides)
+    assert (found.worse, found.valid, found.verdicts[0].call) == (False, False, "invalid")
+    assert found.verdicts[0].reason.startswith("4 of the runs carried the most that was tried, and may carry more")
+
+
+def test_a_server_that_no_longer_starts_has_lost_its_capacity(tmp_path: Path) -> None:
+    sides = [[searched(tmp_path / f"{side}{number}", 10_000 + number) for number in range(5)] for side in ("a", "b")]
+    for folder in sides[1][2:]:
+        run = folder.read_run()
+        run.searches[0].state, run.searches[0].reason = "failed", "no such option"
+        run.searches[0].lower = run.searches[0].upper = None
+        folder.write_run(run)
+    found = compare_runs(*sides)
+    assert (found.worse, [each.outcome for each in found.lost]) == (True, ["failed"])
+    assert "no such option" in str(found.lost[0].reason)

@@ -182,6 +182,8 @@ class _PointResult:
     """The part of the point's valid trials that tells each figure."""
     share: float | None = None
     """The part of their time that was cut out."""
+    is_bound: bool = False
+    """Whether it is a capacity that is at least so much, as its search never saw too much."""
 
 
 def differences_between(one: RunRecord, other: RunRecord) -> list[str]:
@@ -246,12 +248,12 @@ def _pairs(
         seen = [[each[place] for each in side] for side in places]
         at = seen[1][0].point
         if _mostly(seen[0], CARRIED) and _mostly(seen[1], LOST):
-            reason = next(each.reason for each in seen[1] if each.outcome in LOST)
-            lost.append(LostPoint(point=at, outcome=seen[1][0].outcome, reason=reason))
+            gone = next(each for each in seen[1] if each.outcome in LOST)
+            lost.append(LostPoint(point=at, outcome=gone.outcome, reason=gone.reason))
         for figure in record.family.figures:
             a, b = ([each.medians[figure] for each in side if figure in each.medians] for side in seen)
             better = record.figure(figure).better
-            why = obstacle or _unlike_told(figure, seen) or _unlike_cut(figure, seen)
+            why = obstacle or _unlike_told(figure, seen) or _unlike_cut(figure, seen) or _without_end(seen)
             pairs.append(Pair(figure=figure, better=better, at={**at}, a=a, b=b, obstacle=why))
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
@@ -285,6 +287,14 @@ def _unlike_cut(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | No
     """Why a percentile may not be compared: the emulator disturbed more of one side's time."""
     shares = [[each.share for each in side if each.share is not None] for side in seen]
     return unlike_shares(figure, [statistics.fmean(each) for each in shares if each])
+
+
+def _without_end(seen: Sequence[Sequence[_PointResult]]) -> str | None:
+    """Why capacities may not be compared: nobody knows what lies beyond the range."""
+    bounds = sum(each.is_bound for side in seen for each in side)
+    if not bounds:
+        return None
+    return f"{bounds} of the runs carried the most that was tried, and may carry more; search over a greater range"
 
 
 def _mostly(seen: Sequence[_PointResult], outcomes: frozenset[Outcome | None]) -> bool:
@@ -356,7 +366,8 @@ def _searched(capacity: CapacityRecord) -> _PointResult:
     decided = capacity.lower is not None and capacity.finished and capacity.limited_by in {None, "server"}
     return _PointResult(
         point=capacity.point,
-        outcome="ok" if decided else "invalid",
+        outcome="ok" if decided else "failed" if capacity.failed else "invalid",
         reason=capacity.text,
         medians={CAPACITY: capacity.lower} if decided and capacity.lower is not None else {},
+        is_bound=decided and capacity.upper is None,
     )
