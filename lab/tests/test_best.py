@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from plimsoll_lab.stats.best import FigureComparison, Ranking, Value, compare_with_best, detectable_ratio
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
+from plimsoll_lab.stats.scores import score
+from plimsoll_lab.stats.verdict import verdicts
 
 FAMILIES = int(os.environ.get("PLIMSOLL_FAMILIES", "60"))
 """Simulated families of each design; `make soak` asks for many more."""
@@ -201,6 +203,20 @@ def test_a_rate_that_the_generator_limited_may_win_but_never_lose() -> None:
     assert [each.name for each in slowest.others] == ["b"]
     both = limited("a", "c")
     assert set(both.best) == {"a", "c"}, "two lower bounds are not ranked"
+    assert not both.pairs["a", "c"].is_estimated
+    assert both.pairs["a", "b"].is_estimated
+    shown = {each.contender: each.margin for each in score([limited("a", "b", "c")], margin=0.05)}
+    assert shown == {"a": None, "b": None, "c": None}
+    [verdict] = verdicts([limited("a", "b", "c")], margin=0.05, seed=1)
+    assert (verdict.ratio, verdict.ratio_ci95, verdict.call) == (None, None, "not shown")
+
+
+def test_two_that_share_no_block_have_no_ratio() -> None:
+    """It was said to be 1."""
+    comparison = measured({"a": 100, "b": 150}, blocks=12, noise=0.02, seed=1)
+    apart = without(without(comparison, "a", range(6)), "b", range(6, 12))
+    [verdict] = verdicts(rank(apart), margin=0.05, seed=1)
+    assert (verdict.call, verdict.ratio, verdict.blocks) == ("not shown", None, 0)
 
 
 def test_a_capacity_between_two_loads_is_no_better_known_than_that() -> None:

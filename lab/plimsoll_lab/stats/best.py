@@ -77,13 +77,16 @@ class Pair:
     blocks: int
     """Blocks in which both were measured."""
     estimate: float
-    """Mean log ratio over these blocks."""
+    """Mean log ratio over these blocks; 0 where nothing is known of it."""
     low: float
     """Lower simultaneous bound; -inf where nothing can be said."""
     high: float
     """Upper simultaneous bound; inf where nothing can be said."""
     p_adjusted: float
     """Over the whole family; below 0.05 exactly where the interval excludes 0."""
+    is_estimated: bool = True
+    """Whether anything is known of the ratio: not of two that share no block, or that are both
+    known by a lower bound alone."""
 
     def reversed(self) -> Pair:
         """The same with the contenders swapped."""
@@ -93,6 +96,7 @@ class Pair:
             low=-self.high,
             high=-self.low,
             p_adjusted=self.p_adjusted,
+            is_estimated=self.is_estimated,
         )
 
 
@@ -262,12 +266,17 @@ def _log_ratio(dividend: float, divisor: float) -> float:
 
 def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
     nothing = (-math.inf, math.inf)
-    if not logs.blocks:
-        return logs.names, Pair(blocks=0, estimate=0.0, low=nothing[0], high=nothing[1], p_adjusted=1.0)
-    means = [float(each[logs.shared].mean()) for each in logs.bounded()]
+    means = [float(each[logs.shared].mean()) for each in logs.bounded()] if logs.blocks else []
     estimate = statistics.fmean(means) if means else 0.0
     if logs.blocks < LEAST_BLOCKS:
-        return logs.names, Pair(blocks=logs.blocks, estimate=estimate, low=nothing[0], high=nothing[1], p_adjusted=1.0)
+        return logs.names, Pair(
+            blocks=logs.blocks,
+            estimate=estimate,
+            low=nothing[0],
+            high=nothing[1],
+            p_adjusted=1.0,
+            is_estimated=bool(means),
+        )
     critical = critical_t_of(logs.blocks, critical_p_of(smallest))
     low, p_low = _bound(logs.low, logs.shared, -critical)
     high, p_high = _bound(logs.high, logs.shared, critical)
@@ -279,6 +288,7 @@ def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
         low=low,
         high=high,
         p_adjusted=min(1.0, (rarer + 1) / len(smallest)),
+        is_estimated=bool(means),
     )
 
 

@@ -27,6 +27,8 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
     ordered = [_middle(value) for value in (comparison.contenders.get(name) or {}).values()]
     place = next((each for each in ranking.places if each.name == name), None)
     bounded = place is not None and math.isfinite(place.at_most)
+    pairs = [pair for (one, _), pair in ranking.pairs.items() if one == name]
+    compared = place is not None and (not pairs or any(pair.is_estimated for pair in pairs))
     return Score(
         at=comparison.at,
         contender=name,
@@ -35,7 +37,7 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         median=statistics.median(ordered) if ordered else None,
         median_ci95=median_interval(ordered) if ordered else None,
         best=place is not None and place.may_be_best,
-        margin=place.ratio if place is not None else None,
+        margin=place.ratio if place is not None and compared else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
         censored=any(isinstance(each, tuple) for each in (comparison.contenders.get(name) or {}).values()),
         level=place is not None and place.at_most <= 1 + margin,

@@ -104,7 +104,7 @@ def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdi
         unranked=ranking.unranked,
         winner=winner,
         runner_up=runner_up,
-        ratio=None if pair is None else math.exp(sign * pair.estimate),
+        ratio=None if pair is None or not pair.is_estimated else math.exp(sign * pair.estimate),
         ratio_ci95=None if pair is None else _interval(pair, sign),
         p_adjusted=None if pair is None else pair.p_adjusted,
         noise_floor=floor,
