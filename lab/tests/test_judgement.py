@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from made_records import stored_run
 
-from plimsoll_lab.analysis.family import value_of
+from plimsoll_lab.analysis.family import is_told_less, value_of
 from plimsoll_lab.analysis.repeats import as_first_measured, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import run_warnings
 from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
@@ -392,3 +392,10 @@ def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> 
     assert warning.code == "repeats_decide"
     assert "8 trials that were made again change 1 of 1 verdicts" in warning.message
     assert "better (a best) with them, equivalent (a, b best) without" in warning.message
+
+
+@pytest.mark.parametrize("least", range(2, 10))
+def test_one_trial_in_ten_more_that_leaves_a_time_untold_is_never_too_many(least: int) -> None:
+    """By rounding, 0.8 less 0.7 is more than a tenth, and 0.9 less 0.8 is not."""
+    assert not is_told_less(least / 10, (least + 1) / 10)
+    assert is_told_less((least - 1) / 10, (least + 1) / 10)

@@ -20,7 +20,7 @@ from plimsoll_lab.analysis.family import (
     NEVER_ESTABLISHED,
     OF_CONNECTIONS,
     SERVERS_OWN,
-    UNTOLD_MORE,
+    is_told_less,
     told_parts,
     value_of,
 )
@@ -145,9 +145,9 @@ def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[T
         return None
     by_point = {point.number: [trial for trial in trials if trial.point == point.number] for point in points}
     parts = told_parts(figure, points, by_point).values()
-    if len(points) == 1 and min(parts, default=1.0) < 1 - UNTOLD_MORE:
+    if len(points) == 1 and is_told_less(min(parts, default=1.0), 1.0):
         return f"only {min(parts):.0%} of the point's trials tell it: the rest may be the slowest"
-    if max(parts, default=0.0) - min(parts, default=0.0) <= UNTOLD_MORE:
+    if not is_told_less(min(parts, default=0.0), max(parts, default=0.0)):
         return None
     return f"{min(parts):.0%} of one point's trials tell it, {max(parts):.0%} of another's: the rest may be the slowest"
 

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plimsoll_lab.analysis.family import UNTOLD_MORE, cut_share, unlike_shares
+from plimsoll_lab.analysis.family import cut_share, is_told_less, unlike_shares
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
@@ -278,7 +278,7 @@ def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | N
     if not all(parts):
         return None
     a, b = (statistics.fmean(each) for each in parts)
-    if abs(a - b) <= UNTOLD_MORE:
+    if not is_told_less(min(a, b), max(a, b)):
         return None
     return f"{a:.0%} of A's trials tell it and {b:.0%} of B's, and those that do not may be the slowest"
 

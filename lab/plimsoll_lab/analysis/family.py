@@ -38,7 +38,7 @@ def figure_comparisons(
             absent, untold = [], {}
             told = told_parts(figure, here, by_point)
             timed = figure.startswith("response_time_us.")
-            least = max(told.values(), default=0.0) - UNTOLD_MORE if timed else 0.0
+            most = max(told.values(), default=0.0)
             for point in here:
                 label = formatting.contender(point.point, compare)
                 values = {
@@ -46,7 +46,7 @@ def figure_comparisons(
                     for trial in by_point.get(point.number, [])
                     if (value := value_of(trial, figure)) is not None
                 }
-                seldom = told.get(point.number, 1.0) < least
+                seldom = timed and is_told_less(told.get(point.number, most), most)
                 if point.outcome in {"ok", "generator_limited", "invalid"} and values and not seldom:
                     contenders[label] = values
                 else:
@@ -72,6 +72,13 @@ def figure_comparisons(
 UNTOLD_MORE = 0.1
 """A contender that leaves a response time untold in more of its trials than another, by this part
 of them, has none to compare: the generator's lateness hides them, and they may be its slowest."""
+ROUNDING = 1e-9
+"""Of parts: 0.8 less 0.7 is more than 0.1."""
+
+
+def is_told_less(part: float, most: float) -> bool:
+    """Whether this part of the trials that tell a response time is too small beside another."""
+    return most - part > UNTOLD_MORE + ROUNDING
 
 
 def told_parts(

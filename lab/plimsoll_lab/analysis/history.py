@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import asked_at
-from plimsoll_lab.analysis.family import UNTOLD_MORE
+from plimsoll_lab.analysis.family import is_told_less
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
@@ -144,8 +144,8 @@ def _told_alike(figure: Figure, values: Sequence[HistoryValue]) -> list[HistoryV
     """
     if not figure.name.startswith("response_time_us."):
         return list(values)
-    least = max(each.told for each in values) - UNTOLD_MORE
-    return [each for each in values if each.told >= least]
+    most = max(each.told for each in values)
+    return [each for each in values if not is_told_less(each.told, most)]
 
 
 def _value(values: Sequence[float], order: int, *, valid: int) -> HistoryValue:
