@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from made_records import stored_run
 
 from plimsoll_lab.analysis.history import find_history
+from plimsoll_lab.report import history_page
 from plimsoll_lab.report.history_page import render_history_page
 from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Json
 
 LINKS = {"links": [{"ends": ["h1", "s1"], "shape": {"delay": "25ms"}}], "addresses": 1}
 
@@ -51,6 +55,47 @@ def test_a_point_without_a_result_is_no_value_of_the_history(tmp_path: Path) -> 
             folder.write_trial(replace(trial, outcome="invalid", reason="others took its CPU"))
         rates = [each.at for each in find_history([folder], "it").series if "rate" in each.figure.name]
         assert len(rates) == series, rates
+
+
+def lines_of(folders: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, bool]]]:
+    """Of each chart the points of its line that is called epoll: the run, and whether it has a
+    value.
+    """
+    drawn: list[Any] = []
+
+    def draw(_: str, spec: Json, __: object) -> str:
+        drawn.append(spec)
+        return "<svg></svg>"
+
+    monkeypatch.setattr(history_page, "draw", draw)
+    render_history_page(find_history(folders, "it"))
+    lines = [layer for spec in drawn for layer in spec["layer"] if layer["mark"]["type"] == "line"]
+    assert all(each["mark"]["invalid"] == "break-paths-filter-domains" for each in lines)
+    return [
+        sorted((row["run"], row["median"] is not None) for row in each["data"]["values"] if row["at"] == "model epoll")
+        for each in lines
+    ]
+
+
+def test_a_run_without_a_result_breaks_the_line_of_its_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line went on from the run before to the run after, as if the level in between were
+    known.
+    """
+    runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2, 3)]
+    for trial in runs[1].read_trials():
+        if trial.point == 0:
+            runs[1].write_trial(replace(trial, outcome="invalid", reason="others took its CPU"))
+    broken = [("0001", True), ("0002", False), ("0003", True)]
+    assert lines_of(runs, monkeypatch) == [broken, broken]
+
+
+def test_a_run_that_was_asked_something_else_breaks_no_line(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path / f"{number:04}", network=number == 2) for number in (1, 2, 3)]
+    series = find_history(runs, "it").series
+    assert {(tuple(value.order for value in each.values), tuple(each.missing)) for each in series} == {
+        ((0, 2), ()),
+        ((1,), ()),
+    }
 
 
 def test_a_run_that_leaves_more_of_its_tail_untold_is_no_value_of_it(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Series:
     figure: Figure
     at: str
     values: Sequence[HistoryValue]
+    missing: Sequence[int]
+    """The places of the runs that were asked for it and do not tell it."""
     changes: Sequence[Change]
 
 
@@ -84,25 +86,30 @@ class History:
 def find_history(folders: Sequence[RunFolder], suite: str) -> History:
     """The history of a suite. Runs that searched, and control points, are left out."""
     runs: list[HistoryRun] = []
-    found: dict[tuple[str, str, str], tuple[Figure, list[HistoryValue]]] = {}
+    found: dict[tuple[str, str, str], tuple[Figure, dict[int, HistoryValue | None]]] = {}
     for folder in folders:
         record = folder.read_run()
         if record.suite.name != suite or record.search is not None:
             continue
         runs.append(_run(folder, record))
         for figure, place, asked, value in _values(record, folder.read_trials(), len(runs) - 1):
-            found.setdefault((figure.name, place, asked), (figure, []))[1].append(value)
-    found = {key: (figure, _told_alike(figure, values)) for key, (figure, values) in found.items()}
-    alike = Counter((name, place) for name, place, _ in found)
+            found.setdefault((figure.name, place, asked), (figure, {}))[1][len(runs) - 1] = value
+    told = {
+        key: (figure, values, asked)
+        for key, (figure, asked) in found.items()
+        if (values := _told_alike(figure, [each for each in asked.values() if each is not None]))
+    }
+    alike = Counter((name, place) for name, place, _ in told)
     series = [
         Series(
             figure=figure,
             # One place under several loads or networks is told by the first run that had each.
             at=place if alike[name, place] == 1 else f"{place}, as in run {runs[values[0].order].run}",
             values=values,
+            missing=sorted(asked.keys() - {each.order for each in values}),
             changes=_changes(values),
         )
-        for (name, place, _), (figure, values) in found.items()
+        for (name, place, _), (figure, values, asked) in told.items()
     ]
     return History(suite=suite, runs=runs, series=series, least=LEAST_VALUES)
 
@@ -119,8 +126,10 @@ def _run(folder: RunFolder, record: RunRecord) -> HistoryRun:
 
 def _values(
     record: RunRecord, trials: Sequence[TrialRecord], order: int
-) -> list[tuple[Figure, str, str, HistoryValue]]:
-    """Each judged figure at each point: figure, point, what was asked there, value."""
+) -> list[tuple[Figure, str, str, HistoryValue | None]]:
+    """Each judged figure at each point: figure, point, what was asked there, and the value where
+    there is one.
+    """
     figures = {each.name: each for each in record.figures}
     found = []
     for point in record.points:
@@ -131,9 +140,9 @@ def _values(
         valid = [each for each in made if each.outcome == "ok"] if point_outcome(made)[0] == "ok" else []
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
-            if values and name in figures:
+            if name in figures:
                 place = formatting.setting(point.setting) or "all"
-                value = _value(values, order, valid=len(valid))
+                value = _value(values, order, valid=len(valid)) if values else None
                 found.append((figures[name], place, repr(asked_at(point)), value))
     return found
 
@@ -142,7 +151,7 @@ def _told_alike(figure: Figure, values: Sequence[HistoryValue]) -> list[HistoryV
     """Without the runs of which more trials leave a response time untold than of others: these may
     be its slowest.
     """
-    if not figure.name.startswith("response_time_us."):
+    if not values or not figure.name.startswith("response_time_us."):
         return list(values)
     most = max(each.told for each in values)
     return [each for each in values if not is_told_less(each.told, most)]

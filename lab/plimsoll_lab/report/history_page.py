@@ -74,7 +74,7 @@ def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], lea
         alone = f", {some[0].at}" if len(some) == 1 else ""  # such a chart has no legend
         caption = (
             f"{label[:1].upper()}{label[1:]}{alone}, in each run; {figure.better} is better. The line through a mark "
-            "is the median's 95 % interval; a dashed line marks a new level."
+            "is the median's 95 % interval; a dashed line marks a new level. A run without a result breaks the line."
         )
         svg = draw(title, _spec(some, figure, runs), {})
         parts.append(Drawing(name=title, svg=svg, caption=caption, data=_table(f"{label}{alone}", some, runs)))
@@ -123,6 +123,8 @@ def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) 
         for each in series
         for value in each.values
     ]
+    # A value that is none breaks the line.
+    gaps = [{"at": each.at, "run": runs[order].run, "median": None} for each in series for order in each.missing]
     changes = [{"at": each.at, "run": _name(runs, change)} for each in series for change in each.changes]
     places = [each.at for each in series]
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(places))]
@@ -157,8 +159,8 @@ def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) 
                 "encoding": {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}, "color": colour},
             },
             {
-                "data": {"values": rows},
-                "mark": {"type": "line", "strokeWidth": 1.6},
+                "data": {"values": [*rows, *gaps]},
+                "mark": {"type": "line", "strokeWidth": 1.6, "invalid": "break-paths-filter-domains"},
                 "encoding": {"x": x, "y": y, "color": colour},
             },
             {
