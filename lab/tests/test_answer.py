@@ -113,6 +113,21 @@ def test_another_order_under_another_load_is_told() -> None:
     assert told[1].startswith("At 100 connections b uses")
 
 
+def test_the_headline_is_of_the_heaviest_setting_that_any_figure_was_compared_at() -> None:
+    """A figure that only the lighter setting tells comes last, and the headline was of that
+    setting.
+    """
+    light: Settings = {"load.connections": 100}
+    rates = [comparison({"a": 1000.0, "b": 2000.0}, figure=RATE, at=at) for at in (light, AT)]
+    tail = comparison({"a": 100.0, "b": 300.0}, figure=P99, at=light)
+    untold = replace(tail, at=AT, contenders={}, absent=("a", "b"))
+    told = answer(evidence(*rates, tail, untold))
+    assert told[0].startswith("At 3,000 connections b completes 2,000/s"), told
+    short = [comparison({"a": 1000.0, "b": 2000.0}, figure=RATE, at=at, blocks=4) for at in (light, AT)]
+    told = answer(evidence(*short, replace(comparison({"a": 1.0, "b": 3.0}, figure=P99, at=light, blocks=4)), untold))
+    assert told[0].startswith("At 3,000 connections a and b complete"), told
+
+
 def test_no_figure_that_separates() -> None:
     alike = {"a": 10.0, "b": 10.01}
     told = answer(evidence(comparison(alike, noise=0.1), comparison(alike, noise=0.1, figure=P99)))

@@ -78,9 +78,17 @@ def main_verdict(verdicts: Sequence[VerdictRecord]) -> VerdictRecord | None:
     compared = _compared(verdicts)
     if not compared:
         return None
-    heaviest = compared[-1].at
-    here = [each for each in compared if each.at == heaviest]
+    here = _heaviest(compared, verdicts)
     return next((each for each in here if _separates(each)), max(here, key=lambda each: len(each.others)))
+
+
+def _heaviest(some: Sequence[VerdictRecord], verdicts: Sequence[VerdictRecord]) -> list[VerdictRecord]:
+    """Those of some verdicts that are about the heaviest of their settings. Not every figure can be
+    compared at each setting, so the last verdict may be of a lighter one.
+    """
+    places = list(dict.fromkeys(repr(each.at) for each in verdicts))
+    heaviest = max(places.index(repr(each.at)) for each in some)
+    return [each for each in some if repr(each.at) == places[heaviest]]
 
 
 def _separates(verdict: VerdictRecord) -> bool:
@@ -212,8 +220,7 @@ def _incomparable(evidence: Evidence) -> list[str]:
     measured = [each for each in evidence.verdicts if each.contenders]
     if not measured:
         return [_no_result(evidence)]
-    heaviest = [each for each in measured if each.at == measured[-1].at]
-    shown = max(heaviest, key=lambda each: len(_results(each)))
+    shown = max(_heaviest(measured, evidence.verdicts), key=lambda each: len(_results(each)))
     told = {each.contender for each in evidence.scores if (each.figure, each.at) == (shown.figure, shown.at) and each.n}
     names = [name for name in _results(shown) if name in told]
     where = f"At {formatting.setting(shown.at)} " if shown.at else ""
