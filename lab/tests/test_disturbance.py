@@ -193,6 +193,21 @@ def test_the_curve_of_percentiles_leaves_out_those_of_a_late_generator() -> None
     assert [quantile for quantile, _ in curve.quantiles] == [0.5]
 
 
+@pytest.mark.parametrize(
+    ("key", "quantile", "count"), [("p90", 0.9, 100), ("p99", 0.99, 1000), ("p99_99", 0.9999, 100_000)]
+)
+def test_a_percentile_is_drawn_with_ten_requests_beyond_it(key: str, quantile: float, count: int) -> None:
+    """By rounding, a tenth of a hundred is less than ten."""
+    for requests, drawn in ((count - 1, []), (count, [quantile])):
+        trial = TrialRecord(
+            number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0,
+            elapsed_s=1, figures={}, server={}, machine={},
+            load={"summary": {"response_time_us": {"count": requests, key: 5.0}}},
+        )  # fmt: skip
+        found = curves([point_summary({}, 0)], [trial])
+        assert [each for curve in found for each, _ in curve.quantiles] == drawn, requests
+
+
 def expecting(condition: str) -> Suite:
     return read_text(
         f'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[expect]\n{condition}\n',

@@ -46,7 +46,7 @@ def curves(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> lis
         quantiles = [
             (quantile, statistics.median(each[key] for each in times))
             for key, quantile in PERCENTILES
-            if times and all(key in each for each in times) and least * (1 - quantile) >= SAMPLES_BEYOND
+            if times and all(key in each for each in times) and least - quantile * least >= SAMPLES_BEYOND
         ]
         if quantiles:
             found.append(Curve(point=point.point, quantiles=quantiles))
