@@ -217,9 +217,18 @@ def test_a_rate_that_the_generator_limited_is_called_a_lower_bound() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "least", "apart"),
-    [(1.002, "1.002", "0.2 %"), (1.3961, "1.39", "39.7 %"), (1.2456, "1.24", "24.6 %"), (2.0, "2.00", "2 times"),
+    [(1.0003, "1.0003", "0.1 %"), (1.002, "1.002", "0.2 %"),
+     (1.3961, "1.39", "39.7 %"), (1.2456, "1.24", "24.6 %"), (2.0, "2.00", "2 times"),
      (22.39, "22.3", "22.4 times"), (126.706, "126", "127 times"), (1539.65, "1,539", "1,540 times")],
 )  # fmt: skip
 def test_tables_and_sentences_round_a_bound_alike_and_to_its_side(ratio: float, least: str, apart: str) -> None:
     assert formatting.at_least(ratio) == least
     assert formatting.at_most_apart(ratio) == apart
+
+
+@pytest.mark.parametrize(
+    ("ratio", "share"),
+    [(1.0003, "99.98 %"), (1.01, "99.1 %"), (1.06, "95 %"), (1.41, "71 %"), (2.0, "50 %"), (1000.0, "1 %")],
+)
+def test_what_is_left_is_rounded_up_and_never_all(ratio: float, share: str) -> None:
+    assert formatting.share_at_most(ratio) == share

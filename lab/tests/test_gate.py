@@ -12,7 +12,7 @@ import pytest
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.gate import judge_gate
-from plimsoll_lab.report.gate import bounded
+from plimsoll_lab.report.gate import bounded, percent
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, blocks_for, decide_gate, losses
 from plimsoll_lab.store.run_record import FamilyRecord

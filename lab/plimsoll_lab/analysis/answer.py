@@ -159,8 +159,7 @@ def _at_least(other: OtherRecord) -> str:
 
 def _at_most(other: OtherRecord) -> str:
     """`71 %`, rounded up so that it holds."""
-    share = 100 / other.at_least
-    return f"{math.ceil(share * 10) / 10:g} %" if share > 95 else f"{math.ceil(share)} %"  # noqa: PLR2004 - the same
+    return formatting.share_at_most(other.at_least)
 
 
 def _phrase(figure: str, evidence: Evidence) -> tuple[str, str, str, str]:

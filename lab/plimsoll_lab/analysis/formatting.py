@@ -141,8 +141,24 @@ def _times(value: float) -> str:
 
 def at_least(ratio: float) -> str:
     """`1.39`, `22.3`: a lower bound, rounded down so that it holds; never 1 where it is more."""
-    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2 if ratio >= 1.01 else 3  # noqa: PLR2004 - three figures
+    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2  # noqa: PLR2004 - three figures
+    while 1 < ratio < 1 + 10**-digits and digits < MOST_DIGITS:
+        digits += 1
     return f"{_down(ratio * 10**digits) / 10**digits:,.{digits}f}"
+
+
+def share_at_most(ratio: float) -> str:
+    """`71 %` of a ratio of 1.41 to 1: an upper bound of what is left, rounded up so that it holds;
+    never 100 where it is less.
+    """
+    share, digits = 100 / ratio, 0 if ratio > 1 / 0.95 else 1
+    while share < 100 <= _up(share * 10**digits) / 10**digits and digits < MOST_DIGITS:  # noqa: PLR2004 - percent
+        digits += 1
+    return f"{_up(share * 10**digits) / 10**digits:g} %"
+
+
+MOST_DIGITS = 4
+"""Of a ratio that is nearer to 1 than that, nothing more is said."""
 
 
 def part_at_least(part: float) -> float:
