@@ -330,7 +330,7 @@ def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() ->
     asked = figure_comparisons(run, points, {point: [trial(point, block) for block in range(12)] for point in range(3)})
     (verdict,) = verdicts(rank(asked, seed=1), margin=0.05, seed=1)
     assert verdict.reason == (
-        "no other contender was measured here: c: no result; b: none of its trials tells this figure"
+        "no other contender could be compared here: c: no result; b: none of its trials tells this figure"
     )
 
 

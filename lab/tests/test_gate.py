@@ -266,3 +266,32 @@ def test_the_number_of_blocks_follows_from_the_noise() -> None:
     assert found[0] == 6
     assert found == sorted(found, key=lambda each: each or 0)
     assert blocks_for(noise=0.5, tolerance=0.05, comparisons=2) is None
+
+
+@pytest.mark.parametrize(("part", "shown"), [(-0.0004, "0.0 %"), (-0.0006, "-0.1 %"), (0.0722, "7.2 %"), (None, "-")])
+def test_no_loss_is_minus_zero(part: float | None, shown: str) -> None:
+    assert percent(part) == shown
+
+
+def test_a_loss_that_has_no_bounds_for_its_few_values_does_not_blame_the_generator() -> None:
+    run = run_record()
+    figures = ("completed_rate", "server.cpu_us_per_request", "server.memory_bytes")
+    run.family = FamilyRecord(compare="contender", figures=figures, margin=0.05, baseline="old", tolerance=TOLERANCE)
+    run.figures = FIGURES
+    signs = ((1, 1, 1, 0, 0, 0), (1, 0, 1, 0, 1, 0), (0, 1, 1, 0, 0, 1))
+    family = [
+        FigureComparison(
+            figure=name,
+            better="lower",
+            at={},
+            contenders={
+                "old": dict.fromkeys(range(6), 100.0),
+                "new": {block: 100.0 + 20 * sign for block, sign in enumerate(own)},
+            },
+        )
+        for name, own in zip(figures, signs, strict=True)
+    ]
+    found = judge_gate(run, family, [], [])
+    assert found is not None
+    assert found.outcome == "undecided"
+    assert "new's completed rate has too few different values to be bounded (estimate 9.5%)" in found.text

@@ -33,7 +33,7 @@ def summarise_point(
     figures = {}
     for name in names:
         found = summarise([trial.figures[name] for trial in shown if name in trial.figures])
-        cv = found.stdev / abs(found.mean) if found.stdev and found.mean else None
+        cv = found.stdev / abs(found.mean) if found.stdev is not None and found.mean else None
         figures[name] = FigureSummary(**asdict(found), cv=cv)
     judged = [limit for limit in limits if not _cut_away(limit, valid)]
     return PointSummary(

@@ -168,8 +168,9 @@ def _answer(
         return [gate.text, *answer(evidence)[:2]]
     if run.imported is not None:
         return answer_imported(run, evidence)
-    # A search that its generator ended has bounds, and nothing to compare.
-    if any(each.contenders or each.unranked for each in evidence.verdicts) or not capacities:
+    compared = any(each.contenders or each.unranked for each in evidence.verdicts)
+    # Where no server was the limit there are lower bounds alone, and nothing to compare.
+    if not capacities or (compared and any(each.limited_by == "server" for each in capacities)):
         return answer(evidence)
     told = [each.text for each in capacities]
     more = len(told) - SENTENCES_MOST + 1

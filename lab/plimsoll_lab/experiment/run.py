@@ -279,22 +279,18 @@ def carry_out(
     binary: str,
     events: Events,
 ) -> Interrupted | None:
-    """Measure whatever the folder does not hold yet, and again what lost a host there. The status
-    on disk says how it ended.
+    """Measure whatever the folder does not hold yet, and again what lost a host there or was to be
+    made again as the run ended. The status on disk says how it ends.
 
     Over a network, its paths are measured first, and where one is not what was asked for nothing
     else is.
     """
     before = folder.read_trials()
     budget = round(REPEAT_BUDGET * len(plan.trials)) - sum(len(trial.attempts) for trial in before)
-    again = {trial.number: trial for trial in before if has_lost_a_host(trial)}
     halfway = _halfway(before, budget) if record.status != "complete" else None
-    if halfway is not None and halfway.number not in again:
-        again[halfway.number] = halfway
-        budget -= 1
+    again = {trial.number: trial for trial in before if has_lost_a_host(trial) or trial is halfway}
     made = [trial for trial in before if trial.number not in again]
-    done = {trial.number for trial in made}
-    kept = len(made)
+    done, kept = {trial.number for trial in made}, len(made)
     points = {point.number: point for point in plan.points}
     interrupted = None
     postponed: list[tuple[int, NoHost]] = []
@@ -315,7 +311,7 @@ def carry_out(
                         events.publish(started)
                         trial = _measure(folder, testbed, binary, plan, point, planned, events)
                     while trial is stored or (budget > 0 and _may_pass(trial, lasting)):
-                        budget -= trial is not stored
+                        budget -= trial is not stored or trial is halfway
                         events.publish(started | {"again": retry_reason(trial)})
                         repeated = _measure(folder, testbed, binary, plan, point, planned, events)
                         trial = with_discarded_attempt(trial, repeated)

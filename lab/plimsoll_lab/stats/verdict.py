@@ -174,7 +174,7 @@ def _no_pair(ranking: Ranking) -> tuple[Call, str]:
         without = [name for name in comparison.absent if name not in comparison.untold]
         absent = f"{', '.join(without)}: no result" if without else ""
         others = "; ".join(each for each in (absent, short) if each)
-        return "not shown", "no other contender was measured here" + (f": {others}" if others else "")
+        return "not shown", "no other contender could be compared here" + (f": {others}" if others else "")
     if any(comparison.contenders.values()):
         return "not shown", short
     return "invalid", "no contender has a valid result here"
