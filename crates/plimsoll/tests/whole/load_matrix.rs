@@ -35,7 +35,7 @@ fn every_pair_of_values_is_measured_or_is_in_the_table_of_what_is_refused() {
         let has_none = |factor: &[&'static str]| {
             factor.iter().all(|third| refused.contains(&[*third, one]) || refused.contains(&[*third, other]))
         };
-        factors().any(|factor| has_none(factor))
+        factors().any(has_none)
     };
     let values = factors().enumerate().flat_map(|(place, factor)| factor.iter().map(move |value| (place, *value)));
     let mut wrong = Vec::new();

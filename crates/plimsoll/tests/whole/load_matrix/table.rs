@@ -185,7 +185,7 @@ pub(super) fn cells() -> Vec<Cell> {
     for cell in &mut all {
         for factor in OPTIONS {
             let with = |value: &&'static str| Cell([&cell.0[..], &[*value]].concat());
-            let may_be = factor.iter().map(|value| with(&value)).filter(Cell::may_be_measured);
+            let may_be = factor.iter().map(with).filter(Cell::may_be_measured);
             // Pairs that no cell has yet come first.
             let known = |cell: &Cell| {
                 let own = cell.0.len() - 1;
