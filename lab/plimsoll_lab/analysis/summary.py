@@ -174,7 +174,7 @@ def _answer(
         return answer(evidence)
     told = [each.text for each in capacities]
     more = len(told) - SENTENCES_MOST + 1
-    return told if more <= 1 else [*told[:-more], f"{more} more servers are in the table of capacities."]
+    return told if more <= 1 else [*told[:-more], f"{more} more settings are in the table of capacities."]
 
 
 SENTENCES_MOST = 3

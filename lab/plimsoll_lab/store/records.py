@@ -248,6 +248,7 @@ class OffsetRecord(TypedDict):
     """How far that may be wrong: half of the shortest round trip of a message."""
 
 
+@closed
 class ClockRecord(TypedDict):
     """The clock of a host on a cluster, before the trial and after it."""
 
@@ -259,6 +260,7 @@ class ClockRecord(TypedDict):
     after: OffsetRecord
 
 
+@closed
 class HostsRecord(TypedDict, total=False):
     """What was read on every host over the window."""
 
